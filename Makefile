@@ -1,0 +1,137 @@
+# Everything is started from here. `make` alone lists what there is.
+#
+# With an active conda environment (made from environment.yml) that environment is used. Otherwise .venv is made from
+# requirements.lock, once: its stamps carry the checksums of requirements.lock and pyproject.toml, so it is made again
+# only when these change, when the checkout is moved, when its Python is gone, or when making it was interrupted.
+
+PARAMS ?= params/v10.4.0-rc1.yaml#  what `report` and `lab` compare
+ARGS ?=#                            further options of the command that a target runs
+TESTS ?=#                           the tests to run, such as tests/test_params.py; all of them when empty
+WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
+PYTHON ?=#                          the Python that makes .venv; found when empty
+UPGRADE ?=#                         `make lock UPGRADE=1` moves every version, not only what pyproject.toml asks for
+UV_VERSION := 0.13.8
+NBSTRIPOUT := -m nbstripout --extra-keys metadata.language_info.version
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+# What a shell's own settings would otherwise mix into the environment.
+unexport PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX
+export PIP_USER := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+CONDA := $(shell [ -n "$$CONDA_PREFIX" ] && [ "$$CONDA_DEFAULT_ENV" != base ] && [ -x "$$CONDA_PREFIX/bin/python" ] && echo yes)
+ifeq ($(CONDA),yes)
+RUN := "$(CONDA_PREFIX)/bin/python"
+READY := conda-environment
+else
+RUN := .venv/bin/python
+PACKAGES := .venv/.packages-$(shell { pwd -P; cat requirements.lock; } | cksum | tr -cd 0123456789)
+READY := .venv/.project-$(shell cksum < pyproject.toml | tr -cd 0123456789)
+endif
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@echo 'PARAMS=params/X.yaml chooses a comparison, ARGS="--option" goes to the command, PYTHON=python3.12 makes .venv.'
+
+report: $(READY) ## compare two builds: PARAMS=params/X.yaml -> reports/X/report.html
+	@$(RUN) -m buildcompare report "$(PARAMS)" $(ARGS)
+
+batch: $(READY) ## every comparison in params/, and the index over them
+	@$(RUN) -m buildcompare batch params/*.yaml $(ARGS)
+
+lab: $(READY) ## open the notebooks in JupyterLab, with PARAMS loaded
+	@PARAMS="$(PARAMS)" $(RUN) -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/comparison.ipynb $(ARGS)
+
+data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the same values)
+	@$(RUN) -m buildcompare simulate $(ARGS)
+
+test: $(READY) ## run the tests with coverage; TESTS=tests/test_X.py: only these, without
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile $(if $(TESTS),$(TESTS),--cov) $(ARGS)
+
+lint: $(READY) ## check code and notebooks: ruff, mypy, no outputs in notebooks
+	@$(RUN) -m ruff check --quiet .
+	@$(RUN) -m ruff format --quiet --check .
+	@$(RUN) -m mypy --no-error-summary
+	@set -- notebooks/*.ipynb; [ ! -e "$$1" ] || $(RUN) $(NBSTRIPOUT) --verify "$$@"
+	@echo "lint: clean"
+
+format: $(READY) ## put code and notebooks in shape, and empty the notebooks of outputs
+	@$(RUN) -m ruff check --quiet --fix . || true
+	@$(RUN) -m ruff format --quiet .
+	@set -- notebooks/*.ipynb; [ ! -e "$$1" ] || $(RUN) $(NBSTRIPOUT) "$$@"
+
+setup: $(READY) ## only make the environment; every target does it where it is missing
+
+lock: ## pin every package again in requirements.lock, with hashes; UPGRADE=1: to new versions
+	@$(find_python); \
+	  tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; set -e; \
+	  "$$python" -m venv "$$tmp/venv"; \
+	  "$$tmp/venv/bin/python" -m pip install --quiet uv==$(UV_VERSION); \
+	  "$$tmp/venv/bin/python" -m uv --quiet --no-config pip compile --universal --python-version 3.11 --fork-strategy fewest \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	    $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements.lock pyproject.toml; \
+	  echo "requirements.lock: $$(grep -c == requirements.lock) packages"
+
+clean: ## remove reports and caches, keep the environment
+	@rm -rf reports build dist htmlcov coverage.xml .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find lib tests benchmarks notebooks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## remove the environment too
+	@rm -rf .venv lib/buildcompare.egg-info
+
+# ---- the environment ---------------------------------------------------------------------------------------------------
+
+# Some Pythons only look as if they were there: a pyenv shim without a version behind it, Debian's without its venv half.
+define find_python
+python=; \
+  for candidate in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3); do \
+    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+      python=$$candidate; break; \
+    fi; \
+  done; \
+  if [ -z "$$python" ]; then \
+    echo "buildcompare needs Python 3.11 or newer with its venv module, and $(if $(PYTHON),$(PYTHON) is none,found none)." >&2; \
+    echo "Install one (Debian, Ubuntu: python3 and python3-venv) or name it: make PYTHON=/path/to/python3.12" >&2; \
+    exit 1; \
+  fi
+endef
+
+# A .venv without its stamp is of another lock, of another place or half made, and never trusted.
+$(PACKAGES): $(shell [ -x .venv/bin/python ] || echo FORCE)
+	@$(find_python); \
+	  echo "Making .venv with $$("$$python" --version) from requirements.lock: once, it takes a few minutes."; \
+	  rm -rf .venv && \
+	  "$$python" -m venv .venv && \
+	  .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement requirements.lock && \
+	  touch $@
+
+.venv/.project-%: $(PACKAGES)
+	@rm -f .venv/.project-*
+	@.venv/bin/python -m pip install --quiet --no-input --no-deps --no-build-isolation --editable .
+	@touch $@
+
+define CONDA_CHECK
+import importlib.metadata, pathlib, sys, tomllib
+import buildcompare
+from packaging.requirements import Requirement
+
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+for line in project["dependencies"] + project["optional-dependencies"]["dev"]:
+    wanted = Requirement(line)
+    if not wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True):
+        sys.exit(1)
+sys.exit(pathlib.Path(buildcompare.__file__).resolve().parents[2] != pathlib.Path.cwd().resolve())
+endef
+export CONDA_CHECK
+
+conda-environment:
+	@$(RUN) -c "$$CONDA_CHECK" 2>/dev/null || { \
+	  echo "Installing buildcompare, and what it misses, into the conda environment $(CONDA_PREFIX)."; \
+	  $(RUN) -m pip install --quiet --no-input "setuptools>=77" && \
+	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
+
+FORCE:
+.PHONY: help report batch lab data test lint format setup lock clean distclean conda-environment FORCE

@@ -1,0 +1,94 @@
+"""The command line: ``python -m buildcompare``. Exit codes: 0 done, 3 bad input or data, 4 execution failure;
+with ``--fail-on regression`` also 1, with ``--fail-on inconclusive`` also 2 for inconclusive or invalid."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from buildcompare.errors import BuildcompareError, InputError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+REGRESSION, UNDECIDED, BAD_INPUT, FAILED = 1, 2, 3, 4
+_WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
+
+
+class FailOn(enum.StrEnum):
+    """Which verdicts make the command fail."""
+
+    REGRESSION = "regression"
+    INCONCLUSIVE = "inconclusive"
+
+
+ParamsFile = Annotated[Path, typer.Argument(metavar="PARAMS", help="A params file, such as params/v10.4.0-rc1.yaml.")]
+FailOnOption = Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 1 or 2 by the verdict.")]
+
+
+@app.command()
+def report(
+    params: ParamsFile,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The report's folder [default: reports/<stem of PARAMS>].")
+    ] = None,
+    fail_on: FailOnOption = None,
+) -> None:
+    """Compare two builds and publish the report."""
+    raise typer.Exit(_report(params, output, fail_on))
+
+
+@app.command()
+def batch(
+    params: Annotated[list[Path], typer.Argument(metavar="PARAMS...", help="Params files.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders [default: reports].")
+    ] = None,
+    fail_on: FailOnOption = None,
+) -> None:
+    """Publish many reports; one that fails does not stop the others."""
+    codes = [_report(file, output / file.stem if output else None, fail_on) for file in params]
+    raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
+
+
+@app.command()
+def simulate(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the recordings [default: data/recordings].")
+    ] = None,
+) -> None:
+    """Make the bundled simulated recordings again."""
+    from buildcompare.project import root
+    from buildcompare.simulate.bundled import write_bundled
+
+    for file in write_bundled(output or root() / "data/recordings"):
+        print(file)
+
+
+def _report(params: Path, output: Path | None, fail_on: FailOn | None) -> int:
+    """Publish one report and say how it went; its exit code."""
+    from buildcompare.run.report import publish  # late: it takes seconds to import
+
+    try:
+        published = publish(params, output=output, progress=sys.stderr.isatty())
+    except BuildcompareError as error:
+        print(f"buildcompare: {error}", file=sys.stderr)
+        return BAD_INPUT if isinstance(error, InputError) else FAILED
+    verdict = published.results.verdict
+    print(f"{params}: {verdict}. The report is {published.folder / 'report.html'}")
+    if fail_on is not None and verdict == "regression":
+        return REGRESSION
+    if fail_on is FailOn.INCONCLUSIVE and verdict in ("inconclusive", "invalid"):
+        return UNDECIDED
+    return 0
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

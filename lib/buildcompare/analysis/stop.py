@@ -1,0 +1,93 @@
+"""When did the load really stop? The agents are shut down before the end of a run is stamped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.recording import FloatArray
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The end of the load.
+
+    Attributes
+    ----------
+    at_s
+        Elapsed seconds of the last sample under load.
+    end_s
+        Elapsed seconds of the last sample that is a number.
+    shutdown
+        Whether the curve shows the agents being shut down, from `at_s` to `end_s`.
+    """
+
+    at_s: float
+    end_s: float
+    shutdown: bool
+
+
+@dataclass(frozen=True)
+class FindStop:
+    """Find the shutdown at the end of a curve of users (or of something that follows them).
+
+    A shutdown is a fall at the very end, faster than the coordinator can take users away, after which the
+    curve does not come back. A fall that lasts is no shutdown but a loss of load, unless little is left.
+
+    Parameters
+    ----------
+    fastest_fall
+        What the coordinator can do by itself, in units of the curve per second (8 users every 2 s in
+        mattermost-load-test-ng); None where the curve is not in users.
+    reference_s
+        The level before the stop is the median over this long (30 minutes: the coordinator's own window).
+    """
+
+    fastest_fall: float | None = 4.0
+    reference_s: float = 1800.0
+    still_up: float = 0.95
+    """A curve above this part of its level is still under load."""
+    little_left: float = 0.5
+    """A tail that falls below this part of the level is a shutdown however long it lasts."""
+    longest_tail_s: float = 180.0
+    """A tail that stays above `little_left` is a shutdown only if it is this short."""
+    noise: float = 0.01
+    """Steps below this part of the level are never the start of a shutdown."""
+    rounding: float = 1.5
+    """Factor on `fastest_fall` for sampling and rounding of the curve."""
+
+    def __call__(self, load: pd.Series) -> Stop | None:
+        """Find the stop of `load` (values over elapsed seconds); None without a number in it."""
+        curve = load[np.isfinite(load.to_numpy())]
+        if curve.empty:
+            return None
+        elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+        last = values.size - 1
+        level = self._level(elapsed, values)
+        if not level > 0:
+            return Stop(float(elapsed[last]), float(elapsed[last]), shutdown=False)
+        cut = int(np.flatnonzero(values >= self.still_up * level)[-1])
+        cut = self._start_of_fall(elapsed, values, cut, level)
+        tail = values[cut + 1 :]
+        short = elapsed[last] - elapsed[cut] <= self.longest_tail_s
+        if tail.size == 0 or not (short or tail.min() < self.little_left * level):
+            return Stop(float(elapsed[last]), float(elapsed[last]), shutdown=False)
+        return Stop(float(elapsed[cut]), float(elapsed[last]), shutdown=True)
+
+    def _level(self, elapsed: FloatArray, values: FloatArray) -> float:
+        """The level under load: the median of the stretch before the last sample that is clearly up."""
+        up = int(np.flatnonzero(values >= 0.5 * np.quantile(values, 0.99))[-1])
+        before = (elapsed <= elapsed[up]) & (elapsed > elapsed[up] - self.reference_s)
+        return float(np.median(values[before]))
+
+    def _start_of_fall(self, elapsed: FloatArray, values: FloatArray, cut: int, level: float) -> int:
+        while cut > 0:
+            allowed = self.noise * level
+            if self.fastest_fall is not None:
+                allowed = max(allowed, self.rounding * self.fastest_fall * (elapsed[cut] - elapsed[cut - 1]))
+            if values[cut - 1] - values[cut] <= allowed:
+                break
+            cut -= 1
+        return cut

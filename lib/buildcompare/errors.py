@@ -1,0 +1,40 @@
+"""What can go wrong through a user's input, and how it is said: file, key, expected, found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class BuildcompareError(Exception):
+    """Any error whose message is written for the person at the command line."""
+
+
+class InputError(BuildcompareError):
+    """Something that the user gave cannot be used (exit code 3).
+
+    Parameters
+    ----------
+    file
+        The file that holds the fault, as the user wrote its path, or ``None`` where there is no file.
+    key
+        Where in the file: a dotted key such as ``tests[0].base.start``, a column, a line.
+    expected, found
+        What would have been right, and what is there.
+    """
+
+    def __init__(self, *, file: str | Path | None, key: str | None, expected: str, found: str) -> None:
+        self.file = None if file is None else str(file)
+        self.key = key
+        self.expected = expected
+        self.found = found
+        where = ": ".join(part for part in (self.file, key) if part)
+        super().__init__(f"{where or 'input'}: expected {expected}, found {found}")
+
+
+class ExecutionError(BuildcompareError):
+    """The notebook could not be run to its end (exit code 4)."""
+
+
+def plural(count: int, noun: str) -> str:
+    """Say a count with its noun: ``1 run``, ``2 runs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,256 @@
+"""The figures: both builds on elapsed time, same axes, each run to its own end. No statistics here."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MatplotlibFigure
+
+from buildcompare.recording import Recording
+from buildcompare.results import MetricResult, RunResult, Side
+from buildcompare.svg import compact
+from buildcompare.wording import change, quantity, unit_scale
+from buildcompare.workbench import TestView
+
+FIGURE_MIME = "buildcompare"
+"""Key of the display metadata that tells the exporters a figure's file name and alternative text."""
+COLOURS = {"base": "#0072b2", "new": "#d55e00"}
+"""Blue and vermillion of Okabe & Ito (2008): apart for every kind of colour vision and in grey."""
+DASHES: dict[str, Any] = {"base": "", "new": (4, 1.2)}
+INK, GRID, SHADE = "#1b1b1a", "#dddddc", "#e8e8e7"
+POINTS_PER_CURVE = 280
+"""More cannot be told apart at the width of a report's figure."""
+_WIDE, _SMALL = (9.0, 3.6), (5.4, 3.1)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawn figure in both forms, with what it says in words."""
+
+    name: str
+    alt: str
+    svg: str
+    png: bytes
+    graph: bool
+    """Whether it is one of the graphs that the Markdown report shows."""
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
+        data = {
+            "image/svg+xml": self.svg,
+            "image/png": base64.b64encode(self.png).decode("ascii"),
+            "text/plain": self.alt,
+        }
+        return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph": self.graph}}
+
+
+def graphs(test: TestView) -> Iterator[Figure]:
+    """One figure per metric, named as performance reports name them: ``mysql_bounded_0_rps``."""
+    for metric in test.result.metrics:
+        yield graph(test, metric)
+
+
+def graph(test: TestView, metric: MetricResult) -> Figure:
+    """Both builds' curves of one metric."""
+    suffix = "".join(f"-{value}" for value in metric.labels.values())
+    name = f"{test.result.name}_0_{metric.slug}{_file_part(suffix)}"
+    title = f"{metric.name}{_labelled(metric)}: {_levels(metric)}"
+    draw, axes = _figure(_SMALL, title, test)
+    top = _curves(axes, test, metric.slug, metric.labels, metric.unit)
+    _phases(axes, test)
+    _axis(axes, top, metric.unit)
+    return _finished(draw, name, _alt(test, metric), graph=True)
+
+
+def users(test: TestView) -> Figure | None:
+    """The curves of connected users with the last 30 minutes marked; None where nobody recorded them."""
+    load = test.catalogue.load
+    metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
+    if metric is None:
+        return None
+    draw, axes = _figure(_WIDE, _users_title(test, metric), test)
+    _curves(axes, test, metric.slug, metric.labels, metric.unit)
+    _phases(axes, test)
+    for side in ("base", "new"):
+        for run in _runs(test, side):
+            if run.window and run.ramp_up.plateau_users is not None:
+                minutes = [second / 60 for second in run.window]
+                axes.plot(minutes, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
+    _axis(axes, 1.0, "users")
+    return _finished(draw, f"{test.result.name}_users", _alt(test, metric), graph=False)
+
+
+def _users_title(test: TestView, metric: MetricResult) -> str:
+    users = test.result.supported_users
+    if users is None:
+        return f"Connected users: {_levels(metric)}"
+    if users.delta_percent is None:
+        return "Connected users; the supported users cannot be compared"
+    return (
+        f"{test.labels[1]} supports {users.new:,.0f} users, {test.labels[0]} {users.base:,.0f} "
+        f"({change(users.delta_percent)})"
+    )
+
+
+def _levels(metric: MetricResult) -> str:
+    if metric.base is None and metric.new is None:
+        return "no steady level"
+    text = f"{quantity(metric.base, metric.unit)} → {quantity(metric.new, metric.unit)}"
+    return text if metric.delta_percent is None else f"{text} ({change(metric.delta_percent)})"
+
+
+def _alt(test: TestView, metric: MetricResult) -> str:
+    base, new = test.labels
+    words = f"{metric.name}{_labelled(metric)} over elapsed time, {test.result.name}. "
+    for side, label in (("base", base), ("new", new)):
+        runs = _runs(test, side)
+        length = max((run.duration_s for run in runs), default=0.0) / 60
+        level = quantity(getattr(metric, side), metric.unit)
+        words += f"{label} runs {length:.0f} minutes, steady level {level}. "
+    return words + (f"Change {change(metric.delta_percent)}." if metric.delta_percent is not None else f"{metric.reason}.")
+
+
+def _labelled(metric: MetricResult) -> str:
+    return f" ({', '.join(metric.labels.values())})" if metric.labels else ""
+
+
+def _file_part(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:80]
+
+
+def _runs(test: TestView, side: str) -> list[RunResult]:
+    return test.result.runs.base if side == "base" else test.result.runs.new
+
+
+@functools.cache
+def _style() -> Mapping[str, Any]:
+    own = {
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "font.size": 8.0,
+        "axes.titlesize": 9.0,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.titlecolor": INK,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "grid.color": GRID,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "buildcompare",
+        "path.simplify": True,
+        "path.simplify_threshold": 0.3,
+    }
+    return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **own}
+
+
+def _figure(size: tuple[float, float], title: str, test: TestView) -> tuple[MatplotlibFigure, Axes]:
+    with mpl.rc_context(dict(_style())):
+        figure = MatplotlibFigure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_title(title.replace("$", r"\$"), pad=17)
+        axes.set_xlabel("elapsed time, minutes")
+        sns.despine(ax=axes)
+    return figure, axes
+
+
+def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str], unit: str) -> float:
+    """Draw every run of both builds; the largest value drawn, in the metric's unit."""
+    curves = [
+        (side, i, recording.curve(series))
+        for side in ("base", "new")
+        for i, recording in enumerate(_of(test, side))
+        if (series := recording.find(slug, labels)) is not None
+    ]
+    finite = [c.to_numpy()[np.isfinite(c.to_numpy())] for _, _, c in curves]
+    top = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
+    factor, _ = unit_scale(top, unit)
+    for side, i, curve in curves:
+        thin = _decimated(curve)
+        label = test.labels[0 if side == "base" else 1]
+        with mpl.rc_context(dict(_style())):
+            sns.lineplot(
+                x=thin.index.to_numpy() / 60,
+                y=thin.to_numpy() * factor,
+                ax=axes,
+                color=COLOURS[side],
+                lw=1.3 if side == "base" else 1.1,
+                dashes=DASHES[side] or (None, None),
+                label=label.replace("$", r"\$") if i == 0 else None,
+                estimator=None,
+                sort=False,
+            )
+    if curves:
+        above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
+        axes.legend(**above, ncols=2, frameon=False, fontsize=7.5, handlelength=2.6)
+    return top
+
+
+def _of(test: TestView, side: str) -> list[Recording]:
+    return list(test.recordings["base" if side == "base" else "new"])
+
+
+def _decimated(curve: pd.Series) -> pd.Series:
+    """The smallest and the largest value of each stretch, so that no spike is lost; gaps stay gaps."""
+    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if values.size > 1:
+        holes = np.flatnonzero(np.diff(elapsed) > 1.5 * np.median(np.diff(elapsed)))
+        elapsed = np.insert(elapsed, holes + 1, elapsed[holes] + 1e-3)
+        values = np.insert(values, holes + 1, np.nan)
+    if values.size <= POINTS_PER_CURVE:
+        return pd.Series(values, index=elapsed)
+    keep: list[int] = []
+    for part in np.array_split(np.arange(values.size), POINTS_PER_CURVE // 2):
+        chunk = values[part]
+        known = part[~np.isnan(chunk)]
+        ends = {int(known[np.argmin(values[known])]), int(known[np.argmax(values[known])])} if known.size else set()
+        hole = part[np.isnan(chunk)][:1]
+        keep += sorted(ends | {int(i) for i in hole})
+    return pd.Series(values[keep], index=elapsed[keep])
+
+
+def _phases(axes: Axes, test: TestView) -> None:
+    """Shade the steady windows and the shutdowns of both builds."""
+    windows = [run.window for side in ("base", "new") for run in _runs(test, side)[:1] if run.window]
+    if windows:
+        words = "steady" if test.result.type == "bounded" else "last 30 min"
+        middle = sum(windows[-1]) / 120
+        top = axes.get_xaxis_transform()
+        axes.text(middle, 0.99, words, transform=top, ha="center", va="top", fontsize=7, color=INK, alpha=0.7)
+    for side in ("base", "new"):
+        for run in _runs(test, side)[:1]:
+            if run.window:
+                axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)
+                axes.axvline(run.window[0] / 60, color=COLOURS[side], lw=0.7, ls=":", zorder=1)
+            for phase in run.phases:
+                if phase.name == "shutdown":
+                    axes.axvspan(phase.start_s / 60, phase.end_s / 60, color=GRID, lw=0, zorder=0)
+
+
+def _axis(axes: Axes, top: float, unit: str) -> None:
+    _, name = unit_scale(top, unit)
+    axes.set_ylabel(name)
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if axes.dataLim.ymin < 0 else 0.0)
+    axes.set_xlim(left=0.0)
+
+
+def _finished(figure: MatplotlibFigure, name: str, alt: str, *, graph: bool) -> Figure:
+    vector, pixels = io.StringIO(), io.BytesIO()
+    with mpl.rc_context(dict(_style())):
+        figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
+    return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph=graph)
+
+

@@ -1,0 +1,147 @@
+"""What it means: results in, sentences out. Every sentence of the report is made here.
+
+A finding is one sentence with its numbers, and the evidence that they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from buildcompare.compare import CUT_WORDS
+from buildcompare.errors import plural
+from buildcompare.results import Finding, LabelResult, RunResult, Side, TestResult
+from buildcompare.wording import change, db_name, listed, minutes
+
+MIN_COVERAGE = 0.98
+"""Below this part of the expected samples a series' gaps are worth a sentence."""
+REPORTED_TOLERANCE_PERCENT = 1.0
+"""Reported and estimated supported users agree within 0.5 % on published runs; beyond twice that, say so."""
+_SEVERITIES = ("critical", "warning", "info")
+
+
+def find(tests: Sequence[TestResult], labels: tuple[str, str]) -> list[Finding]:
+    """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
+    found = [finding for test in tests for rule in _RULES for finding in rule(test, labels)]
+    return sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity))
+
+
+def title(test: TestResult) -> str:
+    """A test by type and database: ``Unbounded Postgres``."""
+    words = f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
+    return words if test.name == f"{test.db_engine}_{test.type}" else f"{words} ({test.name})"
+
+
+def _supported_users(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    users = test.supported_users
+    if users is None:
+        return
+    if users.delta_percent is not None:
+        text = (
+            f"{title(test)}: {labels[1]} supports {users.new:.0f} users against {users.base:.0f} of {labels[0]} "
+            f"({change(users.delta_percent)}); one run per build cannot tell whether that is a change."
+        )
+    else:
+        missing: list[str] = []
+        for side, label in (("base", labels[0]), ("new", labels[1])):
+            if getattr(users, side) is None:
+                at_least = getattr(users.at_least, side)
+                words = CUT_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
+                missing.append(f"{label}: {words}" + (f", at least {at_least:.0f}" if at_least is not None else ""))
+        text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})."
+    evidence = {"base": users.base, "new": users.new, "delta_percent": users.delta_percent}
+    yield _finding(test, "supported_users", "info", text, evidence)
+
+
+def _reported_against_estimated(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    users = test.supported_users
+    if users is None:
+        return
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        reported, estimated = getattr(users.reported, side), getattr(users.estimated, side)
+        if reported is None or estimated is None:
+            continue
+        apart = (estimated / reported - 1.0) * 100.0
+        if abs(apart) > REPORTED_TOLERANCE_PERCENT:
+            text = (
+                f"{title(test)}: the curve of {label} gives {estimated:.0f} supported users, the load-test tool "
+                f"reported {reported:.0f} ({change(apart)}): curve and report may belong to different runs."
+            )
+            evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
+            yield _finding(test, "reported_against_estimated", "warning", text, evidence)
+
+
+def _validity(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        for run in getattr(test.runs, side):
+            if run.window is None:
+                text = f"{title(test)}: {label} has no steady window ({run.window_reason}), so nothing was measured."
+                yield _finding(test, "no_steady_window", "warning", text, {"side": side})
+
+
+def _coverage(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        runs: list[RunResult] = getattr(test.runs, side)
+        for i, run in enumerate(runs):
+            who = label if len(runs) == 1 else f"run {i + 1} of {label}"
+            empty = [c.slug for c in run.coverage if c.finite == 0]
+            gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
+            if run.missing:
+                text = f"{title(test)}: {who} lacks {plural(len(run.missing), 'metric')}: {listed(run.missing)}."
+                yield _finding(test, "missing_metrics", "warning", text, {"side": side, "slugs": run.missing})
+            if empty:
+                text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
+                yield _finding(test, "empty_metrics", "warning", text, {"side": side, "slugs": empty})
+            if gaps:
+                worst = min(gaps, key=lambda c: c.finite / c.expected)
+                text = (
+                    f"{title(test)}: {who} has gaps in {plural(len(gaps), 'metric')}, at worst {worst.slug} with "
+                    f"{100 * worst.finite / worst.expected:.0f} % of its samples "
+                    f"(longest gap {minutes(worst.longest_gap_s)})."
+                )
+                evidence = {"side": side, "slugs": [c.slug for c in gaps], "finite": worst.finite, "of": worst.expected}
+                yield _finding(test, "gaps", "warning", text, evidence)
+
+
+def _labels_in_one_build(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    sides: tuple[tuple[Side, str], ...] = (("base", labels[0]), ("new", labels[1]))
+    for side, label in sides:
+        alone = sorted({_named(row) for row in test.labels if row.only_in == side})
+        if alone:
+            text = f"{title(test)}: only {label} has {plural(len(alone), 'label')}: {listed(alone)}."
+            yield _finding(test, "labels_in_one_build", "info", text, {"side": side, "labels": alone})
+
+
+def _notes(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    notes = sorted({note for side in (test.runs.base, test.runs.new) for run in side for note in run.notes})
+    for note in notes:
+        yield _finding(test, "recording_note", "info", f"{title(test)}: {note}", {})
+
+
+def _named(row: LabelResult) -> str:
+    return f"{row.label} ({row.group})"
+
+
+def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: dict[str, object]) -> Finding:
+    side = evidence.get("side")
+    identity = ".".join(str(part) for part in (test.name, kind, side) if part)
+    return Finding.model_validate(
+        {
+            "id": identity,
+            "severity": severity,
+            "kind": kind,
+            "test": test.name,
+            "metric": None,
+            "text": text,
+            "evidence": evidence,
+        }
+    )
+
+
+_RULES = (
+    _supported_users,
+    _reported_against_estimated,
+    _validity,
+    _coverage,
+    _labels_in_one_build,
+    _notes,
+)

@@ -1,0 +1,120 @@
+"""The catalogue: what each metric is called, how it is asked for, its unit, and which way is better.
+
+A series that no catalogue knows is kept under its own name, without a direction.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from buildcompare.errors import InputError
+from buildcompare.project import resolve
+from buildcompare.strict_yaml import read_yaml
+
+Better = Literal["lower", "higher", "context"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSd(_Strict):
+    """Standard deviation of one run around the level of its setup, in percent."""
+
+    bounded: float | None = Field(default=None, gt=0)
+    unbounded: float | None = Field(default=None, gt=0)
+
+
+class Metric(_Strict):
+    """One quantity of the server under test."""
+
+    name: str
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    aliases: tuple[str, ...] = ()
+    unit: str = ""
+    better: Better = "context"
+    gate: bool = False
+    load: bool = False
+    """Whether this is the load itself: the curve of connected users."""
+    margin_percent: float = Field(default=10.0, gt=0)
+    run_sd_percent: RunSd = RunSd()
+    proxy_for: str | None = None
+    query: str | None = None
+    known: bool = True
+    """False for a series that the catalogue does not list."""
+
+
+class LabelTable(_Strict):
+    """A table of one value per label: API handlers, database methods."""
+
+    group: str
+    title: str
+    label: str
+    unit: str = "seconds"
+    top_bucket: float | None = Field(default=None, gt=0)
+    """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
+
+
+class Catalogue(_Strict):
+    """The metrics of one kind of server, in the order in which reports show them."""
+
+    prior_source: str | None = None
+    variables: dict[str, str] = {}
+    metrics: tuple[Metric, ...] = Field(min_length=1)
+    label_tables: tuple[LabelTable, ...] = ()
+
+    def find(self, name: str) -> Metric:
+        """The metric that `name` (a slug, a name or an alias) means; an unknown one is made up from it."""
+        wanted = slugify(name)
+        for metric in self.metrics:
+            if wanted == metric.slug or wanted in {slugify(n) for n in (metric.name, *metric.aliases)}:
+                return metric
+        return Metric(name=name, slug=wanted, known=False)
+
+    @property
+    def load(self) -> Metric | None:
+        """The curve of connected users, where the catalogue names one."""
+        return next((metric for metric in self.metrics if metric.load), None)
+
+    def proxies(self) -> tuple[Metric, ...]:
+        """Metrics that follow the load closely enough to stand in for its shape."""
+        load = self.load
+        return tuple(m for m in self.metrics if load is not None and m.proxy_for == load.slug)
+
+    def position(self, slug: str) -> int:
+        """Where reports show this metric: the catalogue's order, unknown ones after it."""
+        slugs = [metric.slug for metric in self.metrics]
+        return slugs.index(slug) if slug in slugs else len(slugs)
+
+    def label_table(self, group: str) -> LabelTable:
+        """The description of a label table; an unknown group is named after itself."""
+        known = next((table for table in self.label_tables if table.group == group), None)
+        return known or LabelTable(group=group, title=group, label="label")
+
+
+def slugify(name: str) -> str:
+    """``Avg API times`` -> ``avg-api-times``."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")
+    return slug[:80] or "unnamed"
+
+
+def read_catalogue(name: str) -> Catalogue:
+    """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`.
+
+    Raises
+    ------
+    InputError
+        Where the file is missing or does not describe a catalogue.
+    """
+    file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
+    data: Any = read_yaml(file).data
+    try:
+        return Catalogue.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(file=file, key=key, expected=first["msg"], found=repr(first.get("input"))[:80]) from None

@@ -1,0 +1,346 @@
+"""What to compare: the strict model of a params file, checked before anything is started.
+
+The top-level fields of :class:`Comparison` are the variables of the notebooks' parameters cell.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from buildcompare.errors import InputError
+from buildcompare.strict_yaml import Document, read_yaml
+
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names that become file or folder names: no separators, no leading dot."""
+
+
+def _unlike(expected: str, found: str) -> PydanticCustomError:
+    """A fault between several values, which says both what it wanted and what it saw."""
+    return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
+
+
+def _slug(value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise ValueError("letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them")
+    return value
+
+
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"\s", value):
+        raise ValueError("an http or https address")
+    return value
+
+
+def _text_or_integer(value: Any) -> Any:
+    """A whole number is written the same by everyone; 10.10 and `yes` are not."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _instant(value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        raise ValueError('a time with its zone, such as "2024-12-11T10:00:00Z"')
+    return value
+
+
+def _list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+FileName = Annotated[str, AfterValidator(_slug)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
+SetupValue = Annotated[str, BeforeValidator(_text_or_integer)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Build(_Strict):
+    """One build of the server, by the name that people call it."""
+
+    label: str = Field(min_length=1, max_length=200)
+
+
+class Run(_Strict):
+    """One run of one test on one build, and where its measurements are.
+
+    Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV) and
+    `start` with `end` (pulled from the source). With a file, `start` and `end` cut it.
+    """
+
+    report: str | None = None
+    recording: str | None = None
+    labels: str | None = None
+    start: Instant | None = Field(default=None, strict=False)
+    end: Instant | None = Field(default=None, strict=False)
+    url: HttpUrl | None = None
+    supported_users: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Run:
+        if self.report is not None and self.recording is not None:
+            raise _unlike("one of `report` and `recording`", "both")
+        if (self.start is None) != (self.end is None):
+            raise _unlike("`start` and `end` together", "one of them")
+        if self.start is not None and self.end is not None and self.end <= self.start:
+            raise _unlike(f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
+        if self.report is None and self.recording is None and self.start is None:
+            raise _unlike("`report`, `recording`, or `start` and `end`", "none of them")
+        if self.labels is not None and self.recording is None:
+            raise _unlike("`labels` only beside `recording`", "`labels` without it")
+        return self
+
+    @property
+    def window(self) -> tuple[dt.datetime, dt.datetime] | None:
+        """The stated window, or None where the file's own window counts."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
+
+
+Runs = Annotated[list[Run], BeforeValidator(_list), Field(min_length=1)]
+
+
+class Test(_Strict):
+    """One test of the comparison: the same load on both builds."""
+
+    __test__ = False  # not a test class of pytest's
+
+    name: FileName
+    type: Literal["bounded", "unbounded"]
+    db_engine: str | None = Field(default=None, min_length=1, max_length=60)
+    users: int | None = Field(default=None, gt=0)
+    base: Runs
+    new: Runs
+
+    def runs(self, side: Literal["base", "new"]) -> list[Run]:
+        """The runs of one build."""
+        return self.base if side == "base" else self.new
+
+
+class Source(_Strict):
+    """Where runs come from that are given by their times, or which kind of file the others are."""
+
+    kind: Literal["prometheus", "ltctl", "recorded", "grafana"]
+    url: HttpUrl | None = None
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Source:
+        if self.kind == "prometheus" and self.url is None:
+            raise _unlike("`url` where kind is prometheus", "no `url`")
+        if self.kind in ("ltctl", "recorded") and self.url is not None:
+            raise _unlike(f"no `url` where kind is {self.kind}", f"`url` {self.url!r}")
+        return self
+
+
+class Coordinator(_Strict):
+    """How the load-test coordinator adds and removes users (defaults: mattermost-load-test-ng's)."""
+
+    users_inc: int = Field(default=8, gt=0)
+    users_dec: int = Field(default=8, gt=0)
+    rest_s: float = Field(default=2.0, gt=0)
+    thresholds: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def fastest_fall(self) -> float:
+        """The fastest that the coordinator itself can take users away, in users per second."""
+        return self.users_dec / self.rest_s
+
+
+class Comparison(_Strict):
+    """One release: a base and a new build, and the tests that both went through."""
+
+    name: FileName | None = None
+    base: Build
+    new: Build
+    metrics: str = Field(default="mattermost", min_length=1)
+    source: Source
+    tests: list[Test] = Field(min_length=1)
+    setup: dict[str, SetupValue] = Field(default_factory=dict)
+    grafana: dict[str, HttpUrl] = Field(default_factory=dict)
+    coordinator: Coordinator = Field(default_factory=Coordinator)
+    comments: list[str] = Field(default_factory=list)
+    action_items: list[str] = Field(default_factory=list)
+    action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
+    calibration: str | None = None
+    history: str | None = None
+
+    @field_validator("setup", "grafana", "comments", "action_items", mode="before")
+    @classmethod
+    def _left_empty(cls, value: Any, info: Any) -> Any:
+        """A key whose value was left empty (`comments:`) means none."""
+        return value if value is not None else ({} if info.field_name in ("setup", "grafana") else [])
+
+    @field_validator("coordinator", mode="before")
+    @classmethod
+    def _usual_coordinator(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @field_validator("tests", mode="after")
+    @classmethod
+    def _distinct(cls, tests: list[Test]) -> list[Test]:
+        seen: set[str] = set()
+        for test in tests:
+            if test.name.casefold() in seen:  # they become file names, and some file systems fold case
+                raise _unlike("a different `name` for each test", f"{test.name!r} twice")
+            seen.add(test.name.casefold())
+        return tests
+
+    @model_validator(mode="after")
+    def _pullable(self) -> Comparison:
+        for test in self.tests:
+            for side in ("base", "new"):
+                for run in test.runs(side):  # type: ignore[arg-type]  # the two literals
+                    pulled = run.report is None and run.recording is None
+                    if pulled and self.source.kind in ("ltctl", "recorded"):
+                        key = "report" if self.source.kind == "ltctl" else "recording"
+                        raise _unlike(
+                            f"`{key}` in each run where source.kind is {self.source.kind}",
+                            f"none in `{side}` of test {test.name!r}",
+                        )
+        return self
+
+
+def read_params(file: str | Path) -> Comparison:
+    """Read and check a params file; without a `name` it takes the file's stem.
+
+    Raises
+    ------
+    InputError
+        With file, key, what was expected and what was found.
+    """
+    path = Path(file)
+    document = read_yaml(path)
+    comparison = check_params(document.data, file=path, document=document)
+    if comparison.name is None:
+        comparison = comparison.model_copy(update={"name": _stem(path)})
+    return comparison
+
+
+def check_params(data: Any, *, file: str | Path | None = None, document: Document | None = None) -> Comparison:
+    """Check plain data, such as what papermill injected, against the model."""
+    if not isinstance(data, dict):
+        raise InputError(file=file, key=None, expected="a mapping of keys to values", found=_kind(data))
+    try:
+        return Comparison.model_validate(data)
+    except ValidationError as error:
+        raise _first_error(error.errors(), data, file, document) from None
+
+
+def _stem(path: Path) -> str:
+    try:
+        return _slug(path.stem)
+    except ValueError as error:
+        raise InputError(file=path, key="file name", expected=str(error), found=repr(path.stem)) from None
+
+
+def _first_error(
+    errors: list[ErrorDetails], data: dict[str, Any], file: str | Path | None, document: Document | None
+) -> InputError:
+    # An unknown key explains a missing one beside it, so it is said first.
+    error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    location = tuple(part for part in error["loc"] if not (isinstance(part, str) and part.startswith("function-")))
+    location, value = _existing(location, data, missing=error["type"] == "missing")
+    line = document.lines.get(location) if document else None
+    written = document.texts.get(location) if document else None
+    key = _dotted(tuple(p for p in error["loc"] if p in location or error["type"] == "missing"))
+    if error["type"] == "missing":
+        expected, found = f"the key `{error['loc'][-1]}`", "no such key"
+        key = _dotted(location) or "top level"
+    elif error["type"] == "extra_forbidden":
+        expected, found = _known_keys(location), f"the unknown key `{location[-1]}`"
+        key = _dotted(location)
+    else:
+        expected = _expectation(error)
+        found = error.get("ctx", {}).get("found") or _found(value, written)
+        key = _dotted(location) or "top level"
+    return InputError(file=file, key=f"{key} (line {line})" if line else key, expected=expected, found=found)
+
+
+def _existing(location: tuple[Any, ...], data: Any, *, missing: bool) -> tuple[tuple[Any, ...], Any]:
+    """The longest part of `location` that exists in `data` (a single run stands where a list may)."""
+    path: list[Any] = []
+    value = data
+    for part in location[:-1] if missing else location:
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        path.append(part)
+    return tuple(path), value
+
+
+def _dotted(location: tuple[Any, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _known_keys(location: tuple[Any, ...]) -> str:
+    models: dict[str, type[BaseModel]] = {
+        "": Comparison, "tests": Test, "source": Source, "coordinator": Coordinator,
+    }  # fmt: skip
+    names = [part for part in location[:-1] if isinstance(part, str)]
+    model = models.get(names[-1] if names else "", None)
+    if names and names[-1] in ("base", "new"):
+        model = Build if names == [names[-1]] else Run
+    return "one of " + ", ".join(model.model_fields) if model else "a known key"
+
+
+def _expectation(error: ErrorDetails) -> str:
+    kind, message = error["type"], error["msg"]
+    words = {
+        "string_type": "text (put it in quotes)",
+        "int_type": "a whole number",
+        "float_type": "a number",
+        "list_type": "a list",
+        "dict_type": "keys with values",
+        "model_type": "keys with values",
+        "model_attributes_type": "keys with values",
+        "timezone_aware": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
+        "datetime_from_date_parsing": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
+        "datetime_parsing": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
+        "datetime_type": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
+    }
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    if kind == "literal_error":
+        return "one of " + str(error.get("ctx", {}).get("expected", message))
+    return words.get(kind, message.removeprefix("Input should be ").removeprefix("Input should have "))
+
+
+def _found(value: Any, written: str | None) -> str:
+    if isinstance(value, bool) or value is None:
+        return f"{written!r}, which YAML reads as {value}" if written else f"{value}"
+    if isinstance(value, float) and written is not None and str(value) != written:
+        return f"the number {written}, which YAML reads as {value}"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else value[:77] + "...")
+    return _kind(value)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "keys with values", list: "a list", str: "text", type(None): "nothing"}
+    return names.get(type(value), f"{type(value).__name__}")

@@ -1,0 +1,17 @@
+"""Where the project's folders are: relative paths in params mean the same from any working directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def root() -> Path:
+    """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout that this package is installed from."""
+    configured = os.environ.get("BUILDCOMPARE_ROOT")
+    return Path(configured).resolve() if configured else Path(__file__).resolve().parents[2]
+
+
+def resolve(path: str | Path) -> Path:
+    """Make `path` absolute: relative paths count from the project's root."""
+    return root() / Path(path).expanduser()

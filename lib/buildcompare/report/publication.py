@@ -1,0 +1,116 @@
+"""Where outputs are made and how they appear: beside, then moved into place, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from buildcompare.errors import InputError
+from buildcompare.project import root
+from buildcompare.results import Results, dumps
+
+OUTPUT_VARIABLE = "BUILDCOMPARE_OUTPUT"
+"""In a batch, the folder in which the notebook's report is being made."""
+RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
+MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs"})
+"""What a report consists of; anything else in its folder belongs to somebody and is kept."""
+
+
+def reports() -> Path:
+    """The folder of all reports."""
+    return root() / "reports"
+
+
+def save_results(results: Results) -> str:
+    """Save results.json from inside the notebook, and say where.
+
+    In a batch it goes into the folder that is being made. By hand it goes into ``reports/<name>/``, unless a
+    report was published there: that one stays whole as it is.
+    """
+    batch = os.environ.get(OUTPUT_VARIABLE)
+    folder = Path(batch) if batch else reports() / results.comparison
+    if not batch and (folder / HTML).exists():
+        return f"{folder} holds a published report and was left as it is; `make report` publishes anew"
+    write_text(folder / RESULTS, dumps(results))
+    return f"saved {folder / RESULTS}"
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file beside its place and move it there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, "utf-8")
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder` that takes its place when the block ends without an error.
+
+    What `folder` held and no report makes is carried over.
+
+    Raises
+    ------
+    InputError
+        Where `folder` cannot be made, is no folder, or holds files but no report.
+    """
+    _check_replaceable(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".making", dir=folder.parent))
+    except OSError as error:
+        raise InputError(
+            file=folder, key="output", expected="a folder that can be written", found=error.strerror or str(error)
+        ) from None
+    try:
+        yield staging
+        staging.chmod(0o777 & ~_umask())
+        _put_in_place(staging, folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _check_replaceable(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(file=folder, key="output", expected="a folder", found="something else")
+    if folder.is_dir():
+        names = {entry.name for entry in folder.iterdir()}
+        if names and RESULTS not in names:
+            raise InputError(
+                file=folder,
+                key="output",
+                expected="a new or empty folder, or one that holds a report",
+                found=f"other files, such as {min(names)}",
+            )
+
+
+def _put_in_place(staging: Path, folder: Path) -> None:
+    if not folder.exists():
+        staging.rename(folder)
+        return
+    for entry in folder.iterdir():
+        if entry.name not in MADE:
+            target = staging / entry.name
+            shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".old", dir=folder.parent))
+    folder.rename(old / folder.name)
+    try:
+        staging.rename(folder)
+    except OSError:
+        (old / folder.name).rename(folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,172 @@
+"""The sections of a report as fragments of HTML: what each cell of the notebook shows.
+
+Every text is escaped in one place: the templates' automatic escaping. Only the filters of
+:mod:`buildcompare.report.commonmark` return markup.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from buildcompare import figures, findings, wording
+from buildcompare.report.commonmark import to_html, to_inline_html
+from buildcompare.results import LabelResult, Results, TestResult, dumps
+from buildcompare.workbench import Workbench
+
+RESULTS_MIME = "application/vnd.buildcompare.results+json"
+"""The output that carries results.json inside the executed notebook."""
+FRAGMENT = "buildcompare_fragment"
+"""Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
+TOP_FINDINGS = 10
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A piece of HTML that a notebook displays and the report keeps."""
+
+    html: Markup
+    text: str
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/html": str(self.html), "text/plain": self.text}, {FRAGMENT: True}
+
+
+@dataclass(frozen=True)
+class EmbeddedResults:
+    """results.json as an output of the notebook, so that the executed notebook is complete by itself."""
+
+    results: Results
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        tests = len(self.results.tests)
+        text = f"{self.results.comparison}: {self.results.verdict} ({tests} tests, {len(self.results.findings)} findings)"
+        return {RESULTS_MIME: json.loads(dumps(self.results)), "text/plain": text}
+
+
+def title(bench: Workbench) -> Fragment:
+    """What was compared; and first of all, whether it was only simulated."""
+    return _fragment("title", results=bench.results)
+
+
+def verdict(bench: Workbench) -> Fragment:
+    """The verdict, the rule that made it, and the findings."""
+    results = bench.results
+    return _fragment("verdict", results=results, top=results.findings[:TOP_FINDINGS], rest=results.findings[TOP_FINDINGS:])
+
+
+def comments(bench: Workbench) -> Fragment:
+    """The analyst's own words."""
+    return _fragment("written", items=bench.results.comments, nothing="No comments were written.")
+
+
+def action_items(bench: Workbench) -> Fragment:
+    """What the analyst wants done."""
+    return _fragment("action_items", results=bench.results)
+
+
+def setup(bench: Workbench) -> Fragment:
+    """The setup, and links to the dashboards."""
+    return _fragment("setup", results=bench.results)
+
+
+def supported_users(bench: Workbench) -> Fragment:
+    """How many users each build supports: reported by the tool and estimated from the curves."""
+    unbounded = [test for test in bench.results.tests if test.supported_users is not None]
+    return _fragment("supported_users", results=bench.results, tests=unbounded)
+
+
+def ramp_up(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
+    """How the load came up in each test: curve and times."""
+    for test in bench.tests():
+        yield _fragment("test_heading", test=test.result)
+        figure = figures.users(test)
+        if figure is not None:
+            yield figure
+        yield _fragment("ramp_up", results=bench.results, test=test.result)
+
+
+def metrics(bench: Workbench) -> Fragment:
+    """Every metric over the steady windows."""
+    return _fragment("metrics", results=bench.results)
+
+
+def labels(bench: Workbench) -> Fragment:
+    """Every label of every table, paired by name."""
+    tables = [(test, _label_groups(bench, test)) for test in bench.results.tests if test.labels]
+    return _fragment("labels", results=bench.results, tables=tables)
+
+
+def events(bench: Workbench) -> Fragment:
+    """What happened at one time in one metric."""
+    return _fragment("events", results=bench.results)
+
+
+def graphs(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
+    """One figure for each metric of each test."""
+    for test in bench.tests():
+        yield _fragment("test_heading", test=test.result)
+        yield from figures.graphs(test)
+
+
+def provenance(bench: Workbench) -> Fragment:
+    """Where all of it comes from."""
+    return _fragment("provenance", results=bench.results)
+
+
+def _label_groups(bench: Workbench, test: TestResult) -> list[dict[str, Any]]:
+    """The rows of each label table: one row per label, its statistics side by side."""
+    groups = []
+    for group, rows in groupby(test.labels, key=lambda row: row.group):
+        by_label: dict[str, dict[str, LabelResult]] = {}
+        for row in rows:
+            by_label.setdefault(row.label, {})[row.stat] = row
+        stats = sorted({stat for row in by_label.values() for stat in row})
+        table = bench.catalogue.label_table(group)
+        groups.append({"title": table.title, "label": table.label, "unit": table.unit, "stats": stats, "rows": by_label})
+    return groups
+
+
+def _bounded_value(value: float | None, unit: str, at_least: bool) -> str:
+    return ("≥ " if at_least and value is not None else "") + wording.quantity(value, unit)
+
+
+@functools.cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("buildcompare.report", "templates/sections"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        commonmark=to_html,
+        commonmark_line=to_inline_html,
+        quantity=wording.quantity,
+        change=wording.change,
+        minutes=wording.minutes,
+        test_title=findings.title,
+        db_name=wording.db_name,
+        bounded_value=_bounded_value,
+    )
+    environment.globals.update(
+        STATUS_WORDS=wording.STATUS_WORDS,
+        STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
+        VERDICT_WORDS=wording.VERDICT_WORDS,
+        VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
+        CUT_WORDS=findings.CUT_WORDS,
+    )
+    return environment
+
+
+def _fragment(template: str, **values: object) -> Fragment:
+    html = _templates().get_template(f"{template}.html.j2").render(**values)
+    return Fragment(Markup(html), f"[{template.replace('_', ' ')}]")  # noqa: S704  # escaped by the template

@@ -1,0 +1,342 @@
+"""The schema of results.json: the one summary that every report format is rendered from.
+
+Fields are only ever added; a change of meaning raises `SCHEMA_VERSION`. Everything that differs between two
+runs of the same inputs stands under `provenance.run` and nowhere else. Times without a zone are elapsed
+seconds from the start of their run; percentages are in percent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Status = Literal["regression", "improvement", "equivalent", "inconclusive", "not_comparable"]
+Verdict = Literal["pass", "regression", "inconclusive", "invalid"]
+Side = Literal["base", "new"]
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_finite)]
+Window = tuple[float, float]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Label(_Model):
+    """A build by its name."""
+
+    label: str
+
+
+class BothNumbers(_Model):
+    """A number for each build; null where there is none."""
+
+    base: Number = None
+    new: Number = None
+
+
+class BothTexts(_Model):
+    """A text for each build; null where there is none."""
+
+    base: str | None = None
+    new: str | None = None
+
+
+class BothFlags(_Model):
+    """Yes or no for each build."""
+
+    base: bool = False
+    new: bool = False
+
+
+class BothWindows(_Model):
+    """A window in elapsed seconds for each build (of its first run that has one)."""
+
+    base: Window | None = None
+    new: Window | None = None
+
+
+class Phase(_Model):
+    """A stretch of a run."""
+
+    name: Literal["ramp_up", "steady", "other", "shutdown"]
+    start_s: float
+    end_s: float
+
+
+class RampUp(_Model):
+    """The shape of a run's beginning; null where it was not measured."""
+
+    onset_s: Number = None
+    slope_users_per_s: Number = None
+    early_bumps: int | None = None
+    early_bump_seconds: Number = None
+    wave_onset_s: Number = None
+    wave_period_s: Number = None
+    wave_amplitude_users: Number = None
+    waves_p_value: Number = None
+    plateau_users: Number = None
+    time_to: dict[str, Number] = Field(default_factory=dict)
+    """Seconds until this many users (the key) were connected for the first time."""
+
+
+class RampUps(_Model):
+    """The beginnings of both builds, and how far they are apart."""
+
+    base: RampUp
+    new: RampUp
+    shift_users: Number = None
+    shift_seconds: Number = None
+    shift_ci_low: Number = None
+    shift_ci_high: Number = None
+    shift_status: Status = "inconclusive"
+
+
+class Estimate(_Model):
+    """The supported users of one run, from its curve."""
+
+    estimated: Number
+    at_least: Number
+    reason: str | None
+    slope_users_per_s: Number
+    window: Window | None
+
+
+class SeriesCoverage(_Model):
+    """How much of its run a series covers: samples expected, present, and present as a number."""
+
+    slug: str
+    expected: int
+    present: int
+    finite: int
+    longest_gap_s: float
+
+
+class Validity(_Model):
+    """Whether a run or a test may be judged."""
+
+    status: Literal["valid", "limited", "invalid"]
+    valid_until_s: Number = None
+    reasons: list[str] = Field(default_factory=list)
+
+
+class RunResult(_Model):
+    """One run of one build."""
+
+    start: str
+    """RFC 3339, UTC."""
+    end: str
+    duration_s: float
+    stop_s: Number
+    shutdown: bool
+    window: Window | None
+    """The steady window, elapsed seconds."""
+    window_method: str
+    window_reason: str | None
+    load_curve: str | None
+    """Slug of the metric that the phases were read off."""
+    phases: list[Phase]
+    ramp_up: RampUp
+    validity: Validity
+    estimated_supported_users: Estimate | None
+    reported_supported_users: int | None
+    coverage: list[SeriesCoverage]
+    missing: list[str]
+    """Slugs that the catalogue has and this run lacks."""
+    notes: list[str]
+
+
+class Runs(_Model):
+    """The runs of both builds."""
+
+    base: list[RunResult]
+    new: list[RunResult]
+
+
+class SupportedUsersResult(_Model):
+    """How many users each build supports (unbounded tests)."""
+
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number = None
+    ci_high: Number = None
+    band_percent: Number
+    status: Status
+    reported: BothNumbers
+    estimated: BothNumbers
+    at_least: BothNumbers
+    reason: BothTexts
+
+
+class MetricResult(_Model):
+    """One metric of one test."""
+
+    name: str
+    slug: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    unit: str
+    better: Literal["lower", "higher", "context"]
+    gate: bool
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number = None
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    status: Status
+    reason: str | None
+    n_effective: Number = None
+    detectable_percent: Number = None
+    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    window: BothWindows
+    missing_samples: BothNumbers
+    load_adjusted: dict[str, Any] | None = None
+
+
+class LabelResult(_Model):
+    """One label and statistic of one test."""
+
+    group: str
+    label: str
+    stat: str
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number = None
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    calls: BothNumbers | None = None
+    window: Literal["steady", "whole_run"]
+    status: Status
+    only_in: Side | None
+    at_least: BothFlags
+    reason: str | None
+
+
+class Event(_Model):
+    """Something that happened at one time in one metric."""
+
+    metric: str
+    build: Side
+    kind: Literal["level", "spike", "drop"]
+    at_s: float
+    size: float
+    ci: tuple[Number, Number] | None
+    group: int | None
+    matched: bool
+
+
+class TestResult(_Model):
+    """One test of the comparison."""
+
+    __test__ = False  # not a test class of pytest's
+
+    name: str
+    type: Literal["bounded", "unbounded"]
+    db_engine: str | None
+    users: int | None
+    verdict: Verdict
+    limited_by: BothTexts | None = None
+    runs: Runs
+    supported_users: SupportedUsersResult | None
+    ramp_up: RampUps
+    metrics: list[MetricResult]
+    labels: list[LabelResult]
+    events: list[Event]
+    validity: Validity
+
+
+class Finding(_Model):
+    """One sentence of the report with what it rests on."""
+
+    id: str
+    severity: Literal["critical", "warning", "info"]
+    kind: str
+    test: str | None
+    metric: str | None
+    text: str
+    evidence: dict[str, Any]
+
+
+class SetupRow(_Model):
+    """One row of the setup table; both are Markdown."""
+
+    setting: str
+    value: str
+
+
+class GrafanaLink(_Model):
+    """A link to a dashboard."""
+
+    title: str
+    url: str
+
+
+class InputProvenance(_Model):
+    """One file that a run was read from."""
+
+    test: str
+    build: Side
+    run: int
+    kind: str
+    path: str
+    sha256: str
+    bytes: int
+
+
+class Provenance(_Model):
+    """Where all of it comes from. Only `run` differs between two runs of the same inputs."""
+
+    params_sha256: str
+    catalogue: str
+    inputs: list[InputProvenance]
+    run: dict[str, Any] = Field(default_factory=dict)
+
+
+class Results(_Model):
+    """The whole of results.json."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    comparison: str
+    base: Label
+    new: Label
+    complete: Literal[True] = True
+    simulated: bool
+    verdict: Verdict
+    verdict_rule: str
+    setup: list[SetupRow]
+    setup_differences: list[dict[str, Any]] = Field(default_factory=list)
+    drift: list[dict[str, Any]] = Field(default_factory=list)
+    comments: list[str]
+    action_items: list[str]
+    action_items_title: str
+    grafana: list[GrafanaLink]
+    self_check: dict[str, Any] | None = None
+    tests: list[TestResult]
+    findings: list[Finding]
+    provenance: Provenance
+
+
+def dumps(results: Results) -> str:
+    """`results` as the text of results.json."""
+    return json.dumps(results.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of results.json."""
+    schema = Results.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

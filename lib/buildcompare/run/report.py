@@ -1,0 +1,48 @@
+"""One comparison from its params file to its published folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from buildcompare.params import read_params
+from buildcompare.report import publication
+from buildcompare.report.html import HtmlReportExporter
+from buildcompare.report.junit import JUnitExporter
+from buildcompare.report.markdown import MarkdownReportExporter
+from buildcompare.results import Results
+from buildcompare.run.execute import execute
+
+
+@dataclass(frozen=True)
+class Published:
+    """A report that was published."""
+
+    folder: Path
+    results: Results
+
+
+def publish(params_file: Path, *, output: Path | None = None, progress: bool = False) -> Published:
+    """Check the params, run the notebook, and publish everything made from it, or nothing.
+
+    Parameters
+    ----------
+    output
+        The report's folder; by default ``reports/<the params file's stem>``.
+    """
+    params = read_params(params_file)
+    folder = (output or publication.reports() / params_file.stem).absolute()
+    with publication.staged(folder) as staging:
+        notebook = execute(params, staging / publication.NOTEBOOK, progress=progress)
+        html, _ = HtmlReportExporter().from_notebook_node(notebook)
+        publication.write_text(staging / publication.HTML, html)
+        readme, resources = MarkdownReportExporter().from_notebook_node(notebook)
+        publication.write_text(staging / publication.README, readme)
+        for name, contents in resources["outputs"].items():
+            (staging / name).parent.mkdir(exist_ok=True)
+            (staging / name).write_bytes(contents)
+        junit, _ = JUnitExporter().from_notebook_node(notebook)
+        publication.write_text(staging / publication.JUNIT, junit)
+        results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
+    return Published(folder, results)

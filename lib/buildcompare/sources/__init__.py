@@ -1,0 +1,64 @@
+"""The places that recordings come from, one file each behind one small protocol."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Protocol
+
+from buildcompare.errors import InputError
+from buildcompare.metrics import Catalogue
+from buildcompare.params import Run, Source
+from buildcompare.recording import Recording
+from buildcompare.sources.ltctl import LtctlSource
+from buildcompare.sources.recorded import RecordedSource
+
+__all__ = ["RecordingSource", "open_source", "record"]
+
+
+class RecordingSource(Protocol):
+    """A place that recordings come from."""
+
+    def record(self, run: Run) -> Recording:
+        """Read the measurements of one run, whole, or raise :class:`InputError`."""
+        ...
+
+
+def open_source(run: Run, source: Source, catalogue: Catalogue) -> RecordingSource:
+    """The source that `run` is read from: its own keys decide, times alone mean `source`."""
+    if run.report is not None:
+        return LtctlSource(catalogue)
+    if run.recording is not None:
+        return RecordedSource(catalogue)
+    raise InputError(
+        file=None,
+        key="source.kind",
+        expected="ltctl or recorded (this version reads files; it does not pull from servers)",
+        found=source.kind,
+    )
+
+
+def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
+    """Read one run and cut it to the window that the params state, if any."""
+    recording = open_source(run, source, catalogue).record(run)
+    return recording if run.window is None else _cut(recording, run, run.window)
+
+
+def _cut(recording: Recording, run: Run, window: tuple[dt.datetime, dt.datetime]) -> Recording:
+    start, end = (instant.timestamp() for instant in window)
+    if not any(((s.times >= start) & (s.times <= end)).any() for s in recording.series):
+        raise InputError(
+            file=run.report or run.recording,
+            key="start, end",
+            expected=f"a window that overlaps the data ({_span(recording)})",
+            found=" to ".join(instant.isoformat() for instant in window),
+        )
+    return replace(recording, window=(start, end), stop_known=True)
+
+
+def _span(recording: Recording) -> str:
+    filled = [series.times for series in recording.series if series.times.size]
+    if not filled:
+        return "it has no samples"
+    ends = (min(times[0] for times in filled), max(times[-1] for times in filled))
+    return " to ".join(dt.datetime.fromtimestamp(float(t), dt.UTC).isoformat() for t in ends)

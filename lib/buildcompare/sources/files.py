@@ -1,0 +1,84 @@
+"""Reads a user's file into memory, unpacked, within a limit, with its hash for the provenance."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from buildcompare.errors import InputError
+from buildcompare.project import resolve
+
+MAX_BYTES = 128_000_000
+"""Bound on an unpacked file: a run of 20 hours with 40 graphs takes about 25 MB as JSON, 30 MB as CSV."""
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file's unpacked contents, and what identifies it."""
+
+    path: str
+    """As the user wrote it: this is what messages and provenance name."""
+    contents: bytes
+    sha256: str
+    size: int
+
+    @property
+    def provenance(self) -> dict[str, object]:
+        """What a report says about this file."""
+        return {"path": self.path, "sha256": self.sha256, "bytes": self.size}
+
+
+def read_input(path: str, *, expected: str, max_bytes: int = MAX_BYTES) -> InputFile:
+    """Read `path` (relative to the project's root), unpacking gzip.
+
+    Raises
+    ------
+    InputError
+        Where the file is missing, unreadable, empty, damaged or beyond `max_bytes`; `expected` says
+        what should have been there.
+    """
+    file = resolve(path)
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as raw:
+            packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            raw.seek(0)
+            while block := raw.read(_CHUNK):
+                digest.update(block)
+            size = raw.tell()
+            raw.seek(0)
+            contents = _bounded(gzip.GzipFile(fileobj=raw) if packed else raw, path, max_bytes)
+    except FileNotFoundError:
+        raise InputError(file=path, key=None, expected=expected, found=f"no such file ({file.name})") from None
+    except IsADirectoryError:
+        raise InputError(file=path, key=None, expected=expected, found="a folder") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(file=path, key="gzip", expected="a whole gzip file", found=_words(error)) from None
+    except OSError as error:
+        raise InputError(file=path, key=None, expected=expected, found=error.strerror or str(error)) from None
+    if not contents.strip():
+        raise InputError(file=path, key=None, expected=expected, found="an empty file")
+    return InputFile(path=path, contents=contents, sha256=digest.hexdigest(), size=size)
+
+
+def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str, max_bytes: int) -> bytes:
+    blocks: list[bytes] = []
+    total = 0
+    while block := stream.read(_CHUNK):
+        total += len(block)
+        if total > max_bytes:
+            raise InputError(
+                file=path, key="size", expected=f"at most {max_bytes // 1_000_000} MB unpacked", found="more"
+            )
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def _words(error: Exception) -> str:
+    return "a file that ends early" if isinstance(error, EOFError) else str(error)

@@ -1,0 +1,87 @@
+"""How numbers are said: three significant digits, a unit that fits their size, a sign on every change."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "–"
+_SECONDS = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9))
+_BYTES = ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0))
+_DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
+_SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
+STATUS_WORDS = {
+    "regression": "regression",
+    "improvement": "improvement",
+    "equivalent": "no difference",
+    "inconclusive": "cannot tell",
+    "not_comparable": "not comparable",
+}
+STATUS_SYMBOLS = {"regression": "▲", "improvement": "▼", "equivalent": "=", "inconclusive": "?", "not_comparable": "∅"}
+VERDICT_WORDS = {
+    "pass": "Pass",
+    "regression": "Regression",
+    "inconclusive": "Cannot tell",
+    "invalid": "Invalid test",
+}
+VERDICT_SYMBOLS = {"pass": "✓", "regression": "▲", "inconclusive": "?", "invalid": "✗"}
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with at most `digits` significant digits, never in exponent form above 0.001."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    if abs(rounded) >= 1e-3:
+        return f"{rounded:,.{max(places, 0)}f}"
+    return f"{rounded:.{digits - 1}e}"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value with its unit: ``10.5 ms``, ``604 MB``, ``15,400 goroutines``; a dash where there is none."""
+    if value is None:
+        return MISSING
+    scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
+    if scales is None:
+        if unit == "users":
+            return f"{value:,.0f} users"
+        return f"{significant(value)} {_SHORT_UNITS.get(unit, unit)}".strip()
+    if value == 0:
+        return f"0 {scales[0][1]}" if unit == "seconds" else "0 B"
+    _, name, factor = next(scale for scale in scales if abs(value) >= scale[0])
+    return f"{significant(value * factor)} {name}"
+
+
+def unit_scale(largest: float, unit: str) -> tuple[float, str]:
+    """The factor and the name of the unit in which an axis up to `largest` is read."""
+    scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
+    if scales is None or not math.isfinite(largest):
+        return 1.0, unit
+    _, name, factor = next(scale for scale in scales if abs(largest) >= scale[0])
+    return factor, name
+
+
+def change(percent: float | None) -> str:
+    """A change with its sign: ``+6.1 %``; a dash where there is none."""
+    if percent is None:
+        return MISSING
+    text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+,.0f}"
+    return f"{text.replace('-', '−')} %"
+
+
+def minutes(seconds: float | None) -> str:
+    """Elapsed time as minutes: ``18.2 min``."""
+    return MISSING if seconds is None else f"{seconds / 60:.1f} min"
+
+
+def db_name(db_engine: str | None) -> str:
+    """A database's name as people write it."""
+    if not db_engine:
+        return ""
+    return _DB_NAMES.get(db_engine.casefold(), db_engine[:1].upper() + db_engine[1:])
+
+
+def listed(items: list[str], most: int = 5) -> str:
+    """Some items in words, with a count of those left out."""
+    shown = ", ".join(items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

@@ -1,0 +1,151 @@
+"""What a notebook calls: parameters in, recordings and results out.
+
+The batch runs the same notebook, so these are the only ways in for both.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from buildcompare import findings, verdict
+from buildcompare.compare import SIDES, CompareTest
+from buildcompare.errors import InputError
+from buildcompare.metrics import Catalogue, read_catalogue
+from buildcompare.params import Comparison, Test, check_params, read_params
+from buildcompare.project import resolve
+from buildcompare.recording import Recording
+from buildcompare.results import (
+    GrafanaLink,
+    InputProvenance,
+    Label,
+    Provenance,
+    Results,
+    SetupRow,
+    Side,
+    TestResult,
+)
+from buildcompare.sources import record
+
+BUNDLED = "params/v10.4.0-rc1.yaml"
+"""What a notebook opens when nobody said what to compare."""
+
+TestRecordings = Mapping[Side, Sequence[Recording]]
+
+
+@dataclass(frozen=True)
+class TestView:
+    """One test with what it was measured on and what came out: what a figure needs."""
+
+    __test__ = False  # not a test class of pytest's
+
+    result: TestResult
+    recordings: TestRecordings
+    catalogue: Catalogue
+    labels: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """A comparison that was read and analysed."""
+
+    params: Comparison
+    catalogue: Catalogue
+    recordings: Mapping[str, TestRecordings]
+    results: Results
+
+    def tests(self) -> list[TestView]:
+        """Every test with its recordings, in the order of the params."""
+        labels = (self.params.base.label, self.params.new.label)
+        return [TestView(test, self.recordings[test.name], self.catalogue, labels) for test in self.results.tests]
+
+
+def parameters(variables: Mapping[str, Any]) -> Comparison:
+    """The checked parameters, from the variables of a notebook's parameters cell.
+
+    papermill fills them in. Opened by hand, where the cell still has its defaults, the file that the
+    environment variable ``PARAMS`` names is read instead, or else the bundled comparison.
+    """
+    given = {name: variables[name] for name in Comparison.model_fields if name in variables}
+    if not given.get("tests"):
+        return read_params(resolve(os.environ.get("PARAMS") or BUNDLED))
+    comparison = check_params({key: value for key, value in given.items() if value is not None and value != ""})
+    if comparison.name is None:
+        raise InputError(file=None, key="name", expected="the name of the output folder", found="none")
+    return comparison
+
+
+def read_recordings(params: Comparison) -> dict[str, dict[Side, list[Recording]]]:
+    """Read every run of every test."""
+    catalogue = read_catalogue(params.metrics)
+    return {
+        test.name: {side: [record(run, params.source, catalogue) for run in test.runs(side)] for side in SIDES}
+        for test in params.tests
+    }
+
+
+def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Workbench:
+    """Compare the builds in every test and draw the findings."""
+    catalogue = read_catalogue(params.metrics)
+    compare = CompareTest(catalogue, params.coordinator)
+    tests = [compare(test, recordings[test.name]) for test in params.tests]
+    labels = (params.base.label, params.new.label)
+    results = Results(
+        comparison=params.name or "",
+        base=Label(label=labels[0]),
+        new=Label(label=labels[1]),
+        simulated=any(r.simulated for test in recordings.values() for side in SIDES for r in test[side]),
+        verdict=verdict.of_comparison(tests),
+        verdict_rule=verdict.RULE,
+        setup=[SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        comments=params.comments,
+        action_items=params.action_items,
+        action_items_title=params.action_items_title,
+        grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
+        tests=tests,
+        findings=findings.find(tests, labels),
+        provenance=Provenance(
+            params_sha256=_hash(params),
+            catalogue=params.metrics,
+            inputs=[row for test in params.tests for row in _inputs(test, recordings[test.name])],
+            run=_this_run(params),
+        ),
+    )
+    return Workbench(params, catalogue, recordings, results)
+
+
+def _this_run(params: Comparison) -> dict[str, Any]:
+    """What differs between two runs of the same inputs."""
+    packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
+    return {
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "command": f"python -m buildcompare report params/{params.name}.yaml",
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+    }
+
+
+def _hash(params: Comparison) -> str:
+    """A hash of what was asked for: the same from a file, from papermill and from a hand-filled cell."""
+    text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _inputs(test: Test, recordings: TestRecordings) -> list[InputProvenance]:
+    return [
+        InputProvenance(test=test.name, build=side, run=i + 1, kind=str(r.provenance.get("kind", "")), **file)
+        for side in SIDES
+        for i, r in enumerate(recordings[side])
+        for file in _files(r)
+    ]
+
+
+def _files(recording: Recording) -> list[dict[str, Any]]:
+    files = recording.provenance.get("files", [])
+    return list(files) if isinstance(files, list) else []

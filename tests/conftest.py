@@ -1,0 +1,159 @@
+"""What every test may ask for: the project's folder, the real data, a browser. And the rule about skips."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+PROJECT = Path(__file__).resolve().parents[1]
+REQUIRE_ALL = "BUILDCOMPARE_REQUIRE_ALL"
+
+T = TypeVar("T")
+
+
+# ---- A skip is a failure where BUILDCOMPARE_REQUIRE_ALL=1 -----------------------------------------------------------
+
+
+def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if os.environ.get(REQUIRE_ALL) == "1" and report.skipped and not hasattr(report, "wasxfail"):
+        where_and_why = report.longrepr
+        reason = where_and_why[2] if isinstance(where_and_why, tuple) else str(where_and_why)
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} was skipped, and {REQUIRE_ALL}=1 asks for every test. {reason}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+# ---- Where things are -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def real() -> Path:
+    """The folder of real load tests, which is not part of the project."""
+    folder = Path(os.environ.get("BUILDCOMPARE_REAL") or PROJECT.parent / "shared" / "real").resolve()
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder (BUILDCOMPARE_REAL names another)")
+    return folder
+
+
+# ---- A browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """Path of the system's Chromium."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
+    return Path(found)
+
+
+class BrowserThread:
+    """A Playwright browser that lives in a thread of its own.
+
+    Playwright's synchronous interface keeps an event loop running in the thread that uses it. In the main thread that
+    would break every later `asyncio.run`, and with it papermill and nbclient.
+    """
+
+    def __init__(self, executable: Path) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="browser")
+        self._playwright, self._browser = self._thread.submit(self._start, executable).result()
+
+    @staticmethod
+    def _start(executable: Path) -> tuple[Playwright, Browser]:
+        from playwright.sync_api import sync_playwright
+
+        playwright = sync_playwright().start()
+        browser = playwright.chromium.launch(
+            executable_path=executable,
+            args=[
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ],
+        )
+        return playwright, browser
+
+    def run(self, task: Callable[[Browser], T]) -> T:
+        """Call `task` with the Playwright browser; pages, and all that comes from them, stay inside the task."""
+        return self._thread.submit(task, self._browser).result()
+
+    def close(self) -> None:
+        def stop() -> None:
+            self._browser.close()
+            self._playwright.stop()
+
+        self._thread.submit(stop).result()
+        self._thread.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Path) -> Iterator[BrowserThread]:
+    """A headless browser: `browser.run(lambda browser: ...)`."""
+    thread = BrowserThread(chromium)
+    yield thread
+    thread.close()
+
+
+@pytest.fixture(scope="session")
+def requests_of(browser: BrowserThread) -> Callable[..., list[str]]:
+    """`requests_of(page)`: the address of everything that opening the file asks for, from the browser's own log."""
+
+    def requests_of(page_file: Path, *, javascript: bool = True) -> list[str]:
+        address = page_file.resolve().as_uri()
+        log: list[str] = []
+
+        def open_page(browser: Browser) -> None:
+            context = browser.new_context(java_script_enabled=javascript)
+            try:
+                page = context.new_page()
+                devtools = context.new_cdp_session(page)
+                devtools.on("Network.requestWillBeSent", lambda event: log.append(event["request"]["url"]))
+                devtools.on("Network.webSocketCreated", lambda event: log.append(event["url"]))
+                devtools.send("Network.enable")
+                page.goto(address, wait_until="load")
+                page.wait_for_load_state("networkidle")
+                page.wait_for_timeout(300)
+            finally:
+                context.close()
+
+        browser.run(open_page)
+        addresses = [each for each in log if not each.startswith("data:")]
+        assert address in addresses, f"the log misses the document itself: {addresses}"
+        addresses.remove(address)
+        return addresses
+
+    return requests_of

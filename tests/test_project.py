@@ -1,0 +1,311 @@
+"""The plumbing: one set of packages in three files, a Makefile that keeps its word, nothing of one machine in git."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+pytest_plugins = ["pytester"]
+
+
+# ---- The same packages everywhere -----------------------------------------------------------------------------------
+
+
+def named(requirements: list[str]) -> dict[str, str]:
+    parsed = [Requirement(line) for line in requirements]
+    return {canonicalize_name(each.name): str(each.specifier) for each in parsed}
+
+
+@pytest.fixture(scope="module")
+def declared(project: Path) -> dict[str, str]:
+    """What pyproject.toml asks for to run and to test."""
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return named(table["dependencies"] + table["optional-dependencies"]["dev"])
+
+
+@pytest.fixture(scope="module")
+def locked(project: Path) -> dict[str, str]:
+    """Package -> version in requirements.lock."""
+    text = (project / "requirements.lock").read_text(encoding="utf-8")
+    pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^ \\]+)", text, flags=re.MULTILINE)
+    assert len(dict(pins)) == len(pins), "one version of a package for every Python"
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+def test_environment_yml_asks_for_what_pyproject_asks_for(project: Path, declared: dict[str, str]) -> None:
+    environment = yaml.safe_load((project / "environment.yml").read_text(encoding="utf-8"))
+    assert environment["name"] == "buildcompare"
+    assert environment["channels"][0] == "conda-forge"
+    conda = [line for line in environment["dependencies"] if isinstance(line, str)]
+    [from_pip] = [line["pip"] for line in environment["dependencies"] if isinstance(line, dict)]
+    assert "python=3.12" in conda
+    assert "pip" in conda
+    packages = [line for line in conda if line not in ("python=3.12", "pip")]
+    assert {"prometheus-api-client", "playwright"} == set(named(from_pip))
+    assert named(packages + from_pip) == declared
+
+
+def test_lock_holds_everything_that_pyproject_asks_for(declared: dict[str, str], locked: dict[str, str]) -> None:
+    for name, specifier in declared.items():
+        assert name in locked, f"{name} is missing: run `make lock`"
+        assert Requirement(f"{name}{specifier}").specifier.contains(locked[name]), f"{name}: run `make lock`"
+
+
+def test_lock_is_pinned_by_hashes_and_names_no_place(project: Path, locked: dict[str, str]) -> None:
+    text = (project / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).strip())
+    assert len(entries) == len(locked)
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+    assert not re.search(r"://|--(extra-)?index-url|--find-links|-e |\bfile:|(^|\s)/", text)
+
+
+def test_lock_is_for_every_python_that_pyproject_allows(project: Path) -> None:
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+    assert table["project"]["requires-python"] == ">=3.11"
+    assert table["tool"]["mypy"]["python_version"] == "3.11"
+    assert table["tool"]["ruff"]["target-version"] == "py311"
+    assert "--python-version 3.11" in (project / "Makefile").read_text(encoding="utf-8")
+
+
+# ---- What git sees --------------------------------------------------------------------------------------------------
+
+
+def git(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-c", f"core.excludesFile={os.devnull}", *arguments],
+        cwd=project, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tracked(project: Path) -> Iterator[list[Path]]:
+    """The files that are in git, or would be after `git add`."""
+    listed = git(project, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed.returncode:
+        pytest.skip(f"not a git checkout: {listed.stderr.strip()}")
+    return [file for name in listed.stdout.split("\0") if name and (file := project / name).is_file()]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "lib/buildcompare/new_module.py",
+        "lib/buildcompare/report/templates/page.j2",
+        "data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet",
+        "data/history/mattermost/v10.4.0-rc1.json",
+        "data/calibration/mattermost.json",
+        "params/metrics/new.yaml",
+        "notebooks/new.ipynb",
+        "requirements.lock",
+    ],
+)
+def test_git_sees_the_projects_own_files(project: Path, path: str) -> None:
+    ignored = git(project, "check-ignore", "--no-index", "--verbose", path)
+    assert ignored.returncode == 1, f"hidden by {ignored.stdout or ignored.stderr}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "reports/v10.4.0-rc1/report.html",
+        ".venv/bin/python",
+        ".coverage",
+        ".coverage.host.1234.abcdef",
+        "lib/buildcompare/__pycache__/x.cpython-312.pyc",
+        "lib/buildcompare.egg-info/PKG-INFO",
+        "notebooks/.ipynb_checkpoints/comparison-checkpoint.ipynb",
+        ".mypy_cache/x",
+    ],
+)
+def test_git_does_not_see_what_is_made(project: Path, path: str) -> None:
+    assert git(project, "check-ignore", "--no-index", "--quiet", path).returncode == 0
+
+
+def test_nothing_tracked_names_a_registry_or_this_machine(project: Path, tracked: list[Path]) -> None:
+    # Put together here, so that this file does not hold what it looks for.
+    hosts = ["pypi" + ".org", "python" + "hosted.org", "crates" + ".io/api", "registry.npm" + "js.org"]
+    folders = [r"(?<![\w.:/-])/" + folder + "/" for folder in ("work", "root")]
+    place = [re.escape(str(project))] if len(project.parts) > 2 else []
+    forbidden = re.compile("|".join([*map(re.escape, hosts), *folders, *place]))
+    found = [
+        f"{file.relative_to(project)}: {match.group()}"
+        for file in tracked
+        if (match := forbidden.search(file.read_bytes().decode("utf-8", errors="replace")))
+    ]
+    assert found == []
+
+
+def test_no_registry_lock_of_uv_is_tracked(tracked: list[Path]) -> None:
+    assert "uv.lock" not in {file.name for file in tracked}
+
+
+# ---- The Makefile ---------------------------------------------------------------------------------------------------
+
+
+def make(project: Path, *arguments: str, **environment: str) -> str:
+    mixed_in = re.compile(r"MAKE|MFLAGS|CONDA_|PARAMS$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$")
+    clean = {name: value for name, value in os.environ.items() if not mixed_in.match(name)}
+    done = subprocess.run(
+        ["make", *arguments],
+        cwd=project, env={**clean, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def environment_at(folder: Path) -> str:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(os.path.realpath("/bin/sh"))
+    return str(folder)
+
+
+def test_make_alone_lists_every_target(project: Path) -> None:
+    text = (project / "Makefile").read_text(encoding="utf-8")
+    phony = set(re.findall(r"^\.PHONY: (.*)$", text, flags=re.MULTILINE)[0].split())
+    targets = phony - {"FORCE", "conda-environment"}
+    assert targets >= {"help", "report", "test", "lab", "batch", "data", "lint", "format", "lock", "clean"}
+    listed = {line.split()[1] for line in make(project).splitlines() if line.startswith("make ")}
+    assert listed == targets
+    assert make(project, "help") == make(project)
+
+
+def test_make_uses_an_active_conda_environment(project: Path, tmp_path: Path) -> None:
+    conda = environment_at(tmp_path / "conda with space")
+    plan = make(project, "-n", "report", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare")
+    assert f'"{conda}/bin/python" -m buildcompare report "params/v10.4.0-rc1.yaml"' in plan
+    assert ".venv" not in plan
+
+
+@pytest.mark.parametrize("conda", [{}, {"CONDA_DEFAULT_ENV": "base"}, {"CONDA_PREFIX": "/nowhere/at/all"}])
+def test_make_uses_its_own_environment_otherwise(project: Path, tmp_path: Path, conda: dict[str, str]) -> None:
+    if conda.get("CONDA_DEFAULT_ENV") == "base":
+        conda = {**conda, "CONDA_PREFIX": environment_at(tmp_path / "miniconda")}
+    plan = make(project, "-n", "report", "PARAMS=params/x.yaml", **conda)
+    assert '.venv/bin/python -m buildcompare report "params/x.yaml"' in plan
+    assert "miniconda" not in plan
+
+
+@pytest.fixture
+def elsewhere(project: Path, tmp_path: Path) -> Path:
+    """A checkout whose environment is still to be made, in a folder with a space."""
+    folder = tmp_path / "a checkout"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        (folder / name).write_bytes((project / name).read_bytes())
+    return folder
+
+
+def test_make_says_what_it_needs_where_there_is_no_python(elsewhere: Path) -> None:
+    with pytest.raises(AssertionError, match=r"needs Python 3\.11 or newer.*and no-such-python is none"):
+        make(elsewhere, "setup", PYTHON="no-such-python")
+    assert not (elsewhere / ".venv").exists()
+
+
+def test_an_interrupted_setup_is_made_again(elsewhere: Path) -> None:
+    """A pip that fails half-way leaves no stamp, so nothing trusts that .venv."""
+    (elsewhere / "requirements.lock").write_text("no-such-package==1.0 --hash=sha256:0\n", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        make(elsewhere, "setup", PIP_NO_INDEX="1")
+    assert list(elsewhere.glob(".venv/.packages-*")) == []
+    assert "rm -rf .venv" in make(elsewhere, "-n", "report")
+
+
+def test_a_made_environment_is_not_made_again(elsewhere: Path) -> None:
+    (elsewhere / "requirements.lock").write_text("# nothing to install\n", encoding="utf-8")
+    (elsewhere / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "none"\nbackend-path = ["."]\n', encoding="utf-8"
+    )
+    (elsewhere / "none.py").write_text(NO_BACKEND, encoding="utf-8")
+    assert "Making .venv with Python 3" in make(elsewhere, "-j2", "setup", PIP_NO_INDEX="1")
+    assert "venv -" not in make(elsewhere, "-n", "setup")
+    os.utime(elsewhere / "requirements.lock")
+    os.utime(elsewhere / "pyproject.toml")
+    assert "pip" not in make(elsewhere, "-n", "setup")
+    assert "-m pip" in make(elsewhere.rename(elsewhere.with_name("moved")), "-n", "setup")
+
+
+NO_BACKEND = """
+import zipfile
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    name = "nothing-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{wheel_directory}/{name}", "w") as wheel:
+        wheel.writestr("nothing-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nothing\\nVersion: 1\\n")
+        wheel.writestr("nothing-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("nothing-1.dist-info/RECORD", "")
+    return name
+"""
+
+
+# ---- The tests' own rules -------------------------------------------------------------------------------------------
+
+
+SKIPS = """
+import pytest
+
+def test_skips():
+    pytest.skip("no such tool here")
+
+@pytest.mark.skipif(True, reason="marked so")
+def test_marked():
+    pass
+
+@pytest.mark.xfail(reason="known", strict=True)
+def test_known():
+    assert False
+
+def test_passes():
+    pass
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, project: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A small suite under this project's conftest."""
+    monkeypatch.delenv("BUILDCOMPARE_REQUIRE_ALL", raising=False)
+    pytester.makeconftest((project / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyfile(test_skips=SKIPS, test_module="import pytest\npytest.importorskip('no_such_module')\n")
+    return pytester
+
+
+def test_a_skip_is_a_skip_by_default(suite: pytest.Pytester) -> None:
+    suite.runpytest_subprocess().assert_outcomes(passed=1, skipped=3, xfailed=1)
+
+
+def test_a_skip_is_a_failure_where_every_test_is_required(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILDCOMPARE_REQUIRE_ALL", "1")
+    result = suite.runpytest_subprocess("--continue-on-collection-errors")
+    result.assert_outcomes(passed=1, failed=1, errors=2, xfailed=1)  # a mark skips in set-up: an error there
+    assert result.ret != 0
+    text = result.stdout.str()
+    assert "no such tool here" in text
+    assert "marked so" in text
+    assert "no_such_module" in text
+
+
+def test_missing_real_data_is_named(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUILDCOMPARE_REAL", "/no/such/folder")
+    suite.makepyfile(test_skips="def test_real(real):\n    pass\n")
+    result = suite.runpytest_subprocess("-rs", "test_skips.py")
+    result.assert_outcomes(skipped=1)
+    assert "/no/such/folder is not a folder" in result.stdout.str()
+
+
+def test_the_browsers_log_shows_every_request(tmp_path: Path, requests_of: Callable[..., list[str]]) -> None:
+    quiet = tmp_path / "quiet.html"
+    quiet.write_text("<!doctype html><title>x</title><img alt='' src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>")
+    assert requests_of(quiet) == []
+    loud = tmp_path / "loud page.html"
+    loud.write_text("<!doctype html><link rel=stylesheet href=x.css><script>fetch('http://127.0.0.1:9/y')</script>")
+    assert sorted(requests_of(loud)) == [(tmp_path / "x.css").as_uri(), "http://127.0.0.1:9/y"]
+    assert requests_of(loud, javascript=False) == [(tmp_path / "x.css").as_uri()]
