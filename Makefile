@@ -39,7 +39,7 @@ help: ## list these targets
 report: $(READY) ## compare two builds: PARAMS=params/X.yaml -> reports/X/report.html
 	@$(RUN) -m buildcompare report "$(PARAMS)" $(ARGS)
 
-batch: $(READY) ## every comparison in params/, and the index over them
+batch: $(READY) ## every comparison in params/
 	@$(RUN) -m buildcompare batch params/*.yaml $(ARGS)
 
 lab: $(READY) ## open the notebooks in JupyterLab, with PARAMS loaded

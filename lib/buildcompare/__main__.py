@@ -1,9 +1,13 @@
-"""The command line: ``python -m buildcompare``. Exit codes: 0 done, 3 bad input or data, 4 execution failure;
-with ``--fail-on regression`` also 1, with ``--fail-on inconclusive`` also 2 for inconclusive or invalid."""
+"""Compare the load tests of two builds.
+
+Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on regression also 1, with
+--fail-on inconclusive also 2 for inconclusive or invalid.
+"""
 
 from __future__ import annotations
 
 import enum
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -65,6 +69,14 @@ def simulate(
 
     for file in write_bundled(output or root() / "data/recordings"):
         print(file)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of results.json."""
+    from buildcompare.results import json_schema
+
+    print(json.dumps(json_schema(), indent=1))
 
 
 def _report(params: Path, output: Path | None, fail_on: FailOn | None) -> int:

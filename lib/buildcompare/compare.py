@@ -41,6 +41,7 @@ from buildcompare.results import (
     TestResult,
     Validity,
 )
+from buildcompare.wording import NO_ESTIMATE_WORDS
 
 CUT_TOLERANCE_S = 60.0
 """Curves of two builds that end this close together, with no stop seen, may have been cut to one length."""
@@ -49,14 +50,6 @@ NO_TEST_YET = (
     "one run per build cannot tell a change from the difference between two runs of one build: "
     "no run-to-run variance was learned or given"
 )
-CUT_WORDS = {
-    "no_users_curve": "there is no curve of connected users",
-    "too_short": "the curve is shorter than the 30 minutes that count",
-    "gaps": "the last 30 minutes have gaps",
-    "still_climbing": "over its last 30 minutes the users still rose faster than the stop rule allows",
-    "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
-}
-
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -221,7 +214,9 @@ class CompareTest:
             side: [
                 RampUp(
                     plateau_users=plateau,
-                    time_to={str(k): v for k, v in time_to(view.users, marks).items()} if view.users is not None else {},
+                    time_to={str(k): v for k, v in time_to(view.users, marks).items()}
+                    if view.users is not None
+                    else {},
                 )
                 for view, plateau in zip(views[side], plateaus[side], strict=True)
             ]
@@ -283,9 +278,7 @@ def _level(view: RunView, series: Series) -> Level | None:
     return MeasureLevel()(view.recording.curve(found), view.steady.window)
 
 
-def _why_no_delta(
-    series: Series, views: Mapping[Side, list[RunView]], values: Mapping[Side, float | None]
-) -> str:
+def _why_no_delta(series: Series, views: Mapping[Side, list[RunView]], values: Mapping[Side, float | None]) -> str:
     sides = [side for side in SIDES if all(v.recording.find(series.metric, series.labels) is None for v in views[side])]
     if sides:
         return f"not recorded in the {sides[0]} build"
@@ -329,7 +322,7 @@ def _run_validity(view: RunView, estimate: SupportedUsers | None) -> Validity:
     if view.steady.reason:
         reasons.append(f"no steady window: {view.steady.reason}")
     if estimate and estimate.reason:
-        reasons.append(f"no estimate of the supported users: {CUT_WORDS[estimate.reason]}")
+        reasons.append(f"no estimate of the supported users: {NO_ESTIMATE_WORDS[estimate.reason]}")
     return Validity(status="limited" if reasons else "valid", reasons=reasons)
 
 

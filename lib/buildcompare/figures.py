@@ -6,8 +6,9 @@ import base64
 import functools
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -17,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 
 from buildcompare.recording import Recording
-from buildcompare.results import MetricResult, RunResult, Side
+from buildcompare.results import MetricResult, RunResult
 from buildcompare.svg import compact
 from buildcompare.wording import change, quantity, unit_scale
 from buildcompare.workbench import TestView
@@ -82,7 +83,7 @@ def users(test: TestView) -> Figure | None:
     _phases(axes, test)
     for side in ("base", "new"):
         for run in _runs(test, side):
-            if run.window and run.ramp_up.plateau_users is not None:
+            if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
                 minutes = [second / 60 for second in run.window]
                 axes.plot(minutes, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
     _axis(axes, 1.0, "users")
@@ -116,7 +117,9 @@ def _alt(test: TestView, metric: MetricResult) -> str:
         length = max((run.duration_s for run in runs), default=0.0) / 60
         level = quantity(getattr(metric, side), metric.unit)
         words += f"{label} runs {length:.0f} minutes, steady level {level}. "
-    return words + (f"Change {change(metric.delta_percent)}." if metric.delta_percent is not None else f"{metric.reason}.")
+    return words + (
+        f"Change {change(metric.delta_percent)}." if metric.delta_percent is not None else f"{metric.reason}."
+    )
 
 
 def _labelled(metric: MetricResult) -> str:
@@ -129,6 +132,10 @@ def _file_part(text: str) -> str:
 
 def _runs(test: TestView, side: str) -> list[RunResult]:
     return test.result.runs.base if side == "base" else test.result.runs.new
+
+
+def _styled() -> AbstractContextManager[None]:
+    return mpl.rc_context(cast(Any, dict(_style())))
 
 
 @functools.cache
@@ -156,7 +163,7 @@ def _style() -> Mapping[str, Any]:
 
 
 def _figure(size: tuple[float, float], title: str, test: TestView) -> tuple[MatplotlibFigure, Axes]:
-    with mpl.rc_context(dict(_style())):
+    with _styled():
         figure = MatplotlibFigure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(title.replace("$", r"\$"), pad=17)
@@ -179,7 +186,7 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str], un
     for side, i, curve in curves:
         thin = _decimated(curve)
         label = test.labels[0 if side == "base" else 1]
-        with mpl.rc_context(dict(_style())):
+        with _styled():
             sns.lineplot(
                 x=thin.index.to_numpy() / 60,
                 y=thin.to_numpy() * factor,
@@ -192,8 +199,15 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str], un
                 sort=False,
             )
     if curves:
-        above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
-        axes.legend(**above, ncols=2, frameon=False, fontsize=7.5, handlelength=2.6)
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            borderaxespad=0.1,
+            ncols=2,
+            frameon=False,
+            fontsize=7.5,
+            handlelength=2.6,
+        )
     return top
 
 
@@ -248,9 +262,7 @@ def _axis(axes: Axes, top: float, unit: str) -> None:
 
 def _finished(figure: MatplotlibFigure, name: str, alt: str, *, graph: bool) -> Figure:
     vector, pixels = io.StringIO(), io.BytesIO()
-    with mpl.rc_context(dict(_style())):
+    with _styled():
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
     return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph=graph)
-
-

@@ -5,12 +5,11 @@ A finding is one sentence with its numbers, and the evidence that they come from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from buildcompare.compare import CUT_WORDS
 from buildcompare.errors import plural
 from buildcompare.results import Finding, LabelResult, RunResult, Side, TestResult
-from buildcompare.wording import change, db_name, listed, minutes
+from buildcompare.wording import NO_ESTIMATE_WORDS, change, db_name, listed, minutes
 
 MIN_COVERAGE = 0.98
 """Below this part of the expected samples a series' gaps are worth a sentence."""
@@ -21,7 +20,7 @@ _SEVERITIES = ("critical", "warning", "info")
 
 def find(tests: Sequence[TestResult], labels: tuple[str, str]) -> list[Finding]:
     """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
-    found = [finding for test in tests for rule in _RULES for finding in rule(test, labels)]
+    found = [finding for rule in _RULES for test in tests for finding in rule(test, labels)]
     return sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
@@ -37,7 +36,7 @@ def _supported_users(test: TestResult, labels: tuple[str, str]) -> Iterator[Find
         return
     if users.delta_percent is not None:
         text = (
-            f"{title(test)}: {labels[1]} supports {users.new:.0f} users against {users.base:.0f} of {labels[0]} "
+            f"{title(test)}: {labels[1]} supports {users.new:,.0f} users against {users.base:,.0f} of {labels[0]} "
             f"({change(users.delta_percent)}); one run per build cannot tell whether that is a change."
         )
     else:
@@ -45,8 +44,8 @@ def _supported_users(test: TestResult, labels: tuple[str, str]) -> Iterator[Find
         for side, label in (("base", labels[0]), ("new", labels[1])):
             if getattr(users, side) is None:
                 at_least = getattr(users.at_least, side)
-                words = CUT_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
-                missing.append(f"{label}: {words}" + (f", at least {at_least:.0f}" if at_least is not None else ""))
+                words = NO_ESTIMATE_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
+                missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
         text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})."
     evidence = {"base": users.base, "new": users.new, "delta_percent": users.delta_percent}
     yield _finding(test, "supported_users", "info", text, evidence)
@@ -63,8 +62,8 @@ def _reported_against_estimated(test: TestResult, labels: tuple[str, str]) -> It
         apart = (estimated / reported - 1.0) * 100.0
         if abs(apart) > REPORTED_TOLERANCE_PERCENT:
             text = (
-                f"{title(test)}: the curve of {label} gives {estimated:.0f} supported users, the load-test tool "
-                f"reported {reported:.0f} ({change(apart)}): curve and report may belong to different runs."
+                f"{title(test)}: the curve of {label} gives {estimated:,.0f} supported users, the load-test tool "
+                f"reported {reported:,.0f} ({change(apart)}): curve and report may belong to different runs."
             )
             evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
             yield _finding(test, "reported_against_estimated", "warning", text, evidence)
@@ -107,7 +106,7 @@ def _labels_in_one_build(test: TestResult, labels: tuple[str, str]) -> Iterator[
     for side, label in sides:
         alone = sorted({_named(row) for row in test.labels if row.only_in == side})
         if alone:
-            text = f"{title(test)}: only {label} has {plural(len(alone), 'label')}: {listed(alone)}."
+            text = f"{title(test)}: only {label} has {plural(len(alone), 'label')}: {listed(alone, most=3)}."
             yield _finding(test, "labels_in_one_build", "info", text, {"side": side, "labels": alone})
 
 
@@ -121,7 +120,7 @@ def _named(row: LabelResult) -> str:
     return f"{row.label} ({row.group})"
 
 
-def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: dict[str, object]) -> Finding:
+def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: Mapping[str, object]) -> Finding:
     side = evidence.get("side")
     identity = ".".join(str(part) for part in (test.name, kind, side) if part)
     return Finding.model_validate(
@@ -132,7 +131,7 @@ def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: di
             "test": test.name,
             "metric": None,
             "text": text,
-            "evidence": evidence,
+            "evidence": dict(evidence),
         }
     )
 

@@ -207,7 +207,7 @@ class Comparison(_Strict):
     def _pullable(self) -> Comparison:
         for test in self.tests:
             for side in ("base", "new"):
-                for run in test.runs(side):  # type: ignore[arg-type]  # the two literals
+                for run in test.runs(side):
                     pulled = run.report is None and run.recording is None
                     if pulled and self.source.kind in ("ltctl", "recorded"):
                         key = "report" if self.source.kind == "ltctl" else "recording"
@@ -279,9 +279,9 @@ def _existing(location: tuple[Any, ...], data: Any, *, missing: bool) -> tuple[t
     path: list[Any] = []
     value = data
     for part in location[:-1] if missing else location:
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        ):
             value = value[part]
         else:
             continue
@@ -301,7 +301,7 @@ def _known_keys(location: tuple[Any, ...]) -> str:
         "": Comparison, "tests": Test, "source": Source, "coordinator": Coordinator,
     }  # fmt: skip
     names = [part for part in location[:-1] if isinstance(part, str)]
-    model = models.get(names[-1] if names else "", None)
+    model = models.get(names[-1] if names else "")
     if names and names[-1] in ("base", "new"):
         model = Build if names == [names[-1]] else Run
     return "one of " + ", ".join(model.model_fields) if model else "a known key"

@@ -49,7 +49,9 @@ class Series:
 
     def __post_init__(self) -> None:
         if self.times.shape != self.values.shape or self.times.ndim != 1:
-            raise ValueError(f"times {self.times.shape} and values {self.values.shape} of {self.metric} differ in shape")
+            raise ValueError(
+                f"times {self.times.shape} and values {self.values.shape} of {self.metric} differ in shape"
+            )
         if self.times.size > 1 and not np.all(np.diff(self.times) > 0):
             raise ValueError(f"times of {self.metric} do not increase")
 

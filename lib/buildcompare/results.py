@@ -1,6 +1,6 @@
 """The schema of results.json: the one summary that every report format is rendered from.
 
-Fields are only ever added; a change of meaning raises `SCHEMA_VERSION`. Everything that differs between two
+Fields are only ever added; a change of meaning raises `schema_version`. Everything that differs between two
 runs of the same inputs stands under `provenance.run` and nowhere else. Times without a zone are elapsed
 seconds from the start of their run; percentages are in percent.
 """
@@ -12,8 +12,6 @@ import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-
-SCHEMA_VERSION = 1
 
 Status = Literal["regression", "improvement", "equivalent", "inconclusive", "not_comparable"]
 Verdict = Literal["pass", "regression", "inconclusive", "invalid"]
@@ -310,7 +308,7 @@ class Provenance(_Model):
 class Results(_Model):
     """The whole of results.json."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     comparison: str
     base: Label
     new: Label

@@ -23,6 +23,14 @@ VERDICT_WORDS = {
     "inconclusive": "Cannot tell",
     "invalid": "Invalid test",
 }
+NO_ESTIMATE_WORDS = {
+    "no_users_curve": "there is no curve of connected users",
+    "too_short": "the curve is shorter than the 30 minutes that count",
+    "gaps": "the last 30 minutes have gaps",
+    "still_climbing": "over its last 30 minutes the users still rose faster than the stop rule allows",
+    "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
+}
+"""Why a curve gives no figure for the supported users."""
 VERDICT_SYMBOLS = {"pass": "✓", "regression": "▲", "inconclusive": "?", "invalid": "✗"}
 
 

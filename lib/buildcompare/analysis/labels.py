@@ -62,9 +62,12 @@ class CompareLabels:
         elif None in values:
             reason = "never called in " + ("either build" if values == (None, None) else _side(values.index(None)))
         elif any(at_least):
-            reason = "beyond the histogram's last bucket in " + ("both builds" if all(at_least) else _side(at_least.index(True)))
-        elif values[0] == 0:
-            reason = "the base value is zero"
+            reason = "beyond the histogram's last bucket in " + (
+                "both builds" if all(at_least) else _side(at_least.index(True))
+            )
+        elif 0 in values:
+            # A time is never zero: it was too short for the source's resolution, so no ratio can be trusted.
+            reason = "too short to be measured in " + ("both builds" if values == (0, 0) else _side(values.index(0)))
         else:
             delta = delta_percent(*values)
         return LabelDelta(*key, values[0], values[1], delta, at_least, only_in, reason)

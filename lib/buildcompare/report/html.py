@@ -36,7 +36,7 @@ class HtmlReportExporter(TemplateExporter):
     def _extra_template_basedirs_default(self) -> list[str]:
         return [str(Path(str(files("buildcompare.report"))) / "templates")]
 
-    def from_notebook_node(
+    def from_notebook_node(  # type: ignore[override]  # the base class declares a notebook, its exporters return text
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`, which must have been run to its end."""

@@ -25,7 +25,7 @@ class JUnitExporter(Exporter):
     def _file_extension_default(self) -> str:
         return ".xml"
 
-    def from_notebook_node(
+    def from_notebook_node(  # type: ignore[override]  # the base class declares a notebook, its exporters return text
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`."""

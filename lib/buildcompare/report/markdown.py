@@ -28,7 +28,7 @@ class MarkdownReportExporter(Exporter):
     def _file_extension_default(self) -> str:
         return ".md"
 
-    def from_notebook_node(
+    def from_notebook_node(  # type: ignore[override]  # the base class declares a notebook, its exporters return text
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
@@ -138,7 +138,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose columns line up in plain text too."""
     grid = [[cell(text) for text in row] for row in (header, *rows)]
     widths = [max(3, *(len(row[i]) for row in grid)) for i in range(len(header))]
-    lines = ["| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in grid]
+    lines = [
+        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in grid
+    ]
     rule = "| " + " | ".join("-" * width for width in widths) + " |"
     return "\n".join([lines[0], rule, *lines[1:]])
 

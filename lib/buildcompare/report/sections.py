@@ -47,7 +47,9 @@ class EmbeddedResults:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         tests = len(self.results.tests)
-        text = f"{self.results.comparison}: {self.results.verdict} ({tests} tests, {len(self.results.findings)} findings)"
+        text = (
+            f"{self.results.comparison}: {self.results.verdict} ({tests} tests, {len(self.results.findings)} findings)"
+        )
         return {RESULTS_MIME: json.loads(dumps(self.results)), "text/plain": text}
 
 
@@ -59,7 +61,9 @@ def title(bench: Workbench) -> Fragment:
 def verdict(bench: Workbench) -> Fragment:
     """The verdict, the rule that made it, and the findings."""
     results = bench.results
-    return _fragment("verdict", results=results, top=results.findings[:TOP_FINDINGS], rest=results.findings[TOP_FINDINGS:])
+    return _fragment(
+        "verdict", results=results, top=results.findings[:TOP_FINDINGS], rest=results.findings[TOP_FINDINGS:]
+    )
 
 
 def comments(bench: Workbench) -> Fragment:
@@ -130,7 +134,9 @@ def _label_groups(bench: Workbench, test: TestResult) -> list[dict[str, Any]]:
             by_label.setdefault(row.label, {})[row.stat] = row
         stats = sorted({stat for row in by_label.values() for stat in row})
         table = bench.catalogue.label_table(group)
-        groups.append({"title": table.title, "label": table.label, "unit": table.unit, "stats": stats, "rows": by_label})
+        groups.append(
+            {"title": table.title, "label": table.label, "unit": table.unit, "stats": stats, "rows": by_label}
+        )
     return groups
 
 
@@ -162,7 +168,7 @@ def _templates() -> Environment:
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
-        CUT_WORDS=findings.CUT_WORDS,
+        NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,
     )
     return environment
 

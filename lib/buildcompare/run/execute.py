@@ -54,9 +54,9 @@ def execute(params: Comparison, output: Path, *, progress: bool = False) -> Note
         sockets.cleanup()
         os.environ.clear()
         os.environ.update(before)
-    notebook: NotebookNode = nbformat.read(output, as_version=4)
+    notebook: NotebookNode = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
     _without_machine(notebook)
-    nbformat.write(notebook, output)
+    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]
     return notebook
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from buildcompare.params import read_params
 from buildcompare.report import publication
@@ -13,6 +15,8 @@ from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter
 from buildcompare.results import Results
 from buildcompare.run.execute import execute
+
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,19 @@ def publish(params_file: Path, *, output: Path | None = None, progress: bool = F
     folder = (output or publication.reports() / params_file.stem).absolute()
     with publication.staged(folder) as staging:
         notebook = execute(params, staging / publication.NOTEBOOK, progress=progress)
-        html, _ = HtmlReportExporter().from_notebook_node(notebook)
+        html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.HTML, html)
-        readme, resources = MarkdownReportExporter().from_notebook_node(notebook)
+        readme, resources = _exporter(MarkdownReportExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.README, readme)
         for name, contents in resources["outputs"].items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)
-        junit, _ = JUnitExporter().from_notebook_node(notebook)
+        junit, _ = _exporter(JUnitExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.JUNIT, junit)
         results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
     return Published(folder, results)
+
+
+def _exporter(kind: Callable[[], E]) -> E:
+    """An exporter; nbconvert's constructors carry no types."""
+    return kind()

@@ -7,7 +7,6 @@ import hashlib
 import io
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from buildcompare.errors import InputError
 from buildcompare.project import resolve

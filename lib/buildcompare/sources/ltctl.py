@@ -102,7 +102,9 @@ def _points(file: InputFile, key: str, points: Any) -> tuple[FloatArray, FloatAr
         values = np.array([float(value) for _, value in points])
     except (TypeError, ValueError):
         bad = next((i for i, point in enumerate(points) if not _is_point(point)), 0) if isinstance(points, list) else 0
-        raise _fault(file, f"{key}[{bad}]", '[unix seconds, "value"]', repr(points[bad])[:60] if points else "") from None
+        raise _fault(
+            file, f"{key}[{bad}]", '[unix seconds, "value"]', repr(points[bad])[:60] if points else ""
+        ) from None
     backwards = np.flatnonzero(np.diff(times) <= 0)
     if backwards.size:
         at = int(backwards[0]) + 1

@@ -44,9 +44,7 @@ class RecordedSource:
         labels = read_input(run.labels, expected=EXPECTED_LABELS)
         provenance = dict(recording.provenance)
         provenance["files"] = [file.provenance, labels.provenance]
-        return replace(
-            recording, label_summaries=recording.label_summaries + _summaries(labels), provenance=provenance
-        )
+        return replace(recording, label_summaries=recording.label_summaries + _summaries(labels), provenance=provenance)
 
     def _read(self, file: InputFile) -> Recording:
         if file.contents.startswith(_PARQUET_MAGIC):
@@ -72,7 +70,8 @@ class RecordedSource:
         times, values = _times(file, frame["timestamp"]), _numbers(file, frame["value"])
         names = [column for column in frame.columns if column not in ("timestamp", "value")]
         found: list[Series] = []
-        for key, rows in frame.groupby(names, sort=False, dropna=False).indices.items():
+        for key, indices in frame.groupby(names, sort=False, dropna=False).indices.items():
+            rows = np.asarray(indices)
             name, *labels = key if isinstance(key, tuple) else (key,)
             if not isinstance(name, str) or not name:
                 raise _fault(file, f"metric, line {rows[0] + 2}", "a metric's name", "nothing")
@@ -123,9 +122,7 @@ def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
 def _checked(file: InputFile, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     missing = [column for column in columns if column not in frame.columns]
     if missing:
-        raise _fault(
-            file, "columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none"
-        )
+        raise _fault(file, "columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none")
     if frame.empty:
         raise _fault(file, "rows", "at least one", "none")
     others = [column for column in frame.columns if column not in columns]

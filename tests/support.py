@@ -1,0 +1,110 @@
+"""Comparisons to test with: params for the real data, and small recordings whose truth is in the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+REPORTED = {
+    ("v10.4", "mysql_unbounded"): (7097, 7126),
+    ("v10.4", "postgresql_unbounded"): (6537, 6934),
+    ("v11.1", "postgresql_unbounded"): (16997, 16378),
+    ("v9.6", "mysql_unbounded"): (9230, 9219),
+    ("v9.6", "postgresql_unbounded"): (11330, 11292),
+}
+"""Supported users that the seeds report, base and new."""
+
+
+def test_folders(real: Path) -> list[Path]:
+    """Every test of every published comparison."""
+    return sorted(path for path in (real / "comparisons").glob("*/*_*bounded") if path.is_dir())
+
+
+test_folders.__test__ = False  # type: ignore[attr-defined]  # not a test
+
+
+def real_params(real: Path, release: str, base: str, new: str, **more: Any) -> dict[str, Any]:
+    """Params of one published comparison, all its tests."""
+    tests = []
+    for folder in sorted((real / "comparisons" / release).iterdir()):
+        db, kind = folder.name.split("_")
+        runs = {}
+        for i, side in enumerate(("base", "new")):
+            runs[side] = {
+                "recording": str(folder / f"{side}.csv.gz"),
+                "labels": str(folder / f"{side}.labels.csv.gz"),
+            }
+            if (release, folder.name) in REPORTED:
+                runs[side]["supported_users"] = REPORTED[release, folder.name][i]
+        tests.append({"name": folder.name, "type": kind, "db_engine": db, **runs})
+    return {"base": {"label": base}, "new": {"label": new}, "source": {"kind": "recorded"}, "tests": tests, **more}
+
+
+def write_params(file: Path, params: Mapping[str, Any]) -> Path:
+    """Write a params file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(dict(params), sort_keys=False, allow_unicode=True), "utf-8")
+    return file
+
+
+def users_curve(plateau: float, *, ramp_s: float, hold_s: float, step_s: float = 5.0, shutdown: int = 0) -> np.ndarray:
+    """A curve of connected users: a straight ramp, a level, and `shutdown` samples of collapse."""
+    elapsed = np.arange(0.0, ramp_s + hold_s + step_s / 2, step_s)
+    values = plateau * np.minimum(elapsed / ramp_s, 1.0)
+    fall = plateau * np.linspace(0.8, 0.1, shutdown) if shutdown else np.empty(0)
+    return np.concatenate([values, fall])
+
+
+def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> Path:
+    """Write curves as a table of samples; a NaN is written as an empty value."""
+    frames = [
+        pd.DataFrame(
+            {
+                "timestamp": pd.Timestamp("2024-01-01T00:00:00Z") + pd.to_timedelta(np.arange(len(v)) * step_s, unit="s"),
+                "metric": name,
+                "value": v,
+            }
+        )
+        for name, v in metrics.items()
+    ]
+    table = pd.concat(frames)
+    table["timestamp"] = table["timestamp"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(file, index=False)
+    return file
+
+
+def small_params(folder: Path, **more: Any) -> dict[str, Any]:
+    """A comparison of one bounded and one unbounded test with three metrics, quick to publish."""
+    rng = np.random.default_rng(7)
+    tests = []
+    for kind, ramp_s in (("bounded", 600.0), ("unbounded", 1500.0)):
+        runs = {}
+        for side, level, length in (("base", 0.010, 2400.0), ("new", 0.011, 2700.0)):
+            users = users_curve(1000.0, ramp_s=ramp_s, hold_s=length, shutdown=6)
+            noise: Callable[[float], np.ndarray] = lambda sd, n=users.size: rng.normal(0.0, sd, n)  # noqa: E731
+            file = write_csv(
+                folder / f"{kind}-{side}.csv",
+                {
+                    "number-of-connected-devices": users,
+                    "avg-api-times": level + noise(1e-4),
+                    "rps": users / 10 + noise(0.5),
+                },
+            )
+            labels = folder / f"{kind}-{side}.labels.csv"
+            labels.write_text(f"group,label,stat,value\napi,getPost,avg,{level}\napi,getPost,p99,{level * 10}\n")
+            runs[side] = {"recording": str(file), "labels": str(labels)}
+        tests.append({"name": f"postgresql_{kind}", "type": kind, "db_engine": "postgresql", "users": 1000, **runs})
+    return {
+        "name": "small",
+        "base": {"label": "v1.0.0"},
+        "new": {"label": "v1.1.0"},
+        "source": {"kind": "recorded"},
+        "tests": tests,
+        **more,
+    }

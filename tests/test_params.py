@@ -1,0 +1,158 @@
+"""A params file is right, or one message says file, key, what was expected and what was found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from papermill import inspect_notebook
+
+from buildcompare.errors import InputError
+from buildcompare.params import Comparison, read_params
+
+# The example of the design, every key of it.
+EXAMPLE = """\
+name: v10.4.0-rc1
+base: {label: "v10.3.0"}
+new:  {label: "v10.4.0-rc1"}
+metrics: mattermost
+source: {kind: prometheus, url: "http://localhost:9090"}
+tests:
+  - name: postgresql_unbounded
+    type: unbounded
+    db_engine: postgresql
+    users: 20000
+    base: {start: "2024-12-11T10:00:00Z", end: 2024-12-11T11:53:00Z, supported_users: 6537}
+    new:  {start: "2024-12-11T14:00:00Z", end: "2024-12-11T15:53:00Z", supported_users: 6934}
+  - name: mysql_bounded
+    type: bounded
+    db_engine: mysql
+    users: 5000
+    base: [{report: runs/base-1.out.gz}, {report: runs/base-2.out.gz}]
+    new:  [{report: runs/new-1.out.gz}]
+setup:
+  Load-test version: "[`v1.24.0`](https://example.org/v1.24.0)"
+  Users: 7500
+grafana: {Bounded - MySQL: "https://example.org/snapshot"}
+coordinator: {users_inc: 8, users_dec: 8, rest_s: 2}
+comments: []
+action_items: []
+action_items_title: Action Items
+calibration: data/calibration/mattermost.json
+history: data/history/mattermost
+"""
+
+BAD = [
+    # what stands in the file, what to put there, key, expected, found
+    ('"v10.3.0"', "10.10", "base.label", "text", "10.10, which YAML reads as 10.1"),
+    ("users: 20000", "userz: 20000", "tests[0].userz", "db_engine, users", "unknown key"),
+    ("users: 20000", 'users: "many"', "tests[0].users", "a whole number", "'many'"),
+    ("users: 20000", "users: -1", "tests[0].users", "greater than 0", "-1"),
+    ("type: bounded", "type: bound", "tests[1].type", "'bounded' or 'unbounded'", "'bound'"),
+    ("11:53:00Z, s", "09:53:00Z, s", "tests[0].base", "`end` after `start`", "2024-12-11T09:53"),
+    ("2024-12-11T11:53:00Z", "2024-12-11T11:53:00", "tests[0].base.end", "its zone", "2024-12-11T11:53:00"),
+    ("2024-12-11T11:53:00Z", "yesterday", "tests[0].base.end", "its zone", "yesterday"),
+    ("base: [{report: runs/base-1.out.gz}", "base: [{reprt: x}", "tests[1].base[0].reprt", "report, recording", "reprt"),
+    ("name: mysql_bounded", "name: postgresql_unbounded", "tests", "a different `name`", "'postgresql_unbounded' twice"),
+    ("name: mysql_bounded", "name: POSTGRESQL_unbounded", "tests", "a different `name`", "twice"),
+    ("name: mysql_bounded", "name: ../../evil", "tests[1].name", "letters, digits", "'../../evil'"),
+    ("name: v10.4.0-rc1", "name: ../evil", "name", "letters, digits", "'../evil'"),
+    ('new:  {label: "v10.4.0-rc1"}', "", "top level", "the key `new`", "no such key"),
+    ("Users: 7500", "Users: 7.50", "setup.Users", "text", "7.50, which YAML reads as 7.5"),
+    ("comments: []", "comments: hello", "comments", "a list", "'hello'"),
+    ("comments: []", "comments: [yes]", "comments[0]", "text", "'yes', which YAML reads as True"),
+    ("comments: []", "comments: []\ncomments: []", "line 25", "each key once", "'comments' a second time"),
+    ("comments: []", "comments: [!!python/name:os.system x]", "line 24", "valid YAML", "python/name:os.system"),
+    ("https://example.org/snapshot", "javascript:alert(1)", "grafana", "an http or https address", "javascript"),
+    ('kind: prometheus, url: "http://localhost:9090"', "kind: prometheus", "source", "`url`", "no `url`"),
+    ('kind: prometheus, url: "http://localhost:9090"', "kind: ltctl", "", "`report` in each run", "postgresql_unbounded"),
+    ("rest_s: 2", 'rest_s: "2"', "coordinator.rest_s", "a number", "'2'"),
+    ("rest_s: 2", "rest: 2", "coordinator.rest", "users_inc, users_dec, rest_s", "unknown key"),
+    ("{report: runs/new-1.out.gz}", "{}", "tests[1].new[0]", "`report`, `recording`", "none of them"),
+    ("tests:", "tests: {", "line", "valid YAML", ""),
+    ("8, rest_s", "true, rest_s", "coordinator.users_dec", "a whole number", "True"),
+]
+
+
+def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(EXAMPLE)
+    params = read_params(file)
+    assert params.name == "v10.4.0-rc1"
+    assert [test.name for test in params.tests] == ["postgresql_unbounded", "mysql_bounded"]
+    window = params.tests[0].base[0].window
+    assert window is not None
+    assert (window[1] - window[0]).total_seconds() == 113 * 60
+    assert [run.report for run in params.tests[1].base] == ["runs/base-1.out.gz", "runs/base-2.out.gz"]
+    assert list(params.setup.items())[1] == ("Users", "7500")
+    assert params.coordinator.fastest_fall == 4.0
+
+
+def test_without_a_name_the_file_names_the_comparison(tmp_path: Path) -> None:
+    file = tmp_path / "v11.0.yaml"
+    file.write_text(EXAMPLE.replace("name: v10.4.0-rc1\n", "", 1))
+    assert read_params(file).name == "v11.0"
+
+
+def test_empty_optional_keys_mean_none(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(re.sub(r"(?m)^(comments|action_items|coordinator):.*$", r"\1:", EXAMPLE))
+    params = read_params(file)
+    assert (params.comments, params.action_items, params.coordinator.users_inc) == ([], [], 8)
+
+
+@pytest.mark.parametrize(("there", "instead", "key", "expected", "found"), BAD, ids=[bad[1][:40] for bad in BAD])
+def test_a_fault_is_named(tmp_path: Path, there: str, instead: str, key: str, expected: str, found: str) -> None:
+    assert there in EXAMPLE
+    file = tmp_path / "x.yaml"
+    file.write_text(EXAMPLE.replace(there, instead, 1))
+    with pytest.raises(InputError) as caught:
+        read_params(file)
+    error = caught.value
+    assert error.file == str(file)
+    assert key in (error.key or "")
+    assert expected in error.expected
+    assert found in error.found
+    assert str(error).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("contents", "found"),
+    [(b"", "an empty file"), (b"- a\n- b\n", "a list"), (b"\xff\xfe\x00", "bytes that are not"), (b"[" * 100_000, "nested")],
+    ids=["empty", "a list", "not UTF-8", "nested"],
+)
+def test_a_file_that_is_no_mapping(tmp_path: Path, contents: bytes, found: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_bytes(contents)
+    with pytest.raises(InputError, match=found):
+        read_params(file)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.yaml: expected a YAML file, found no such file"):
+        read_params(tmp_path / "x.yaml")
+
+
+def test_aliases_cannot_explode(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+    file = tmp_path / "x.yaml"
+    file.write_text("\n".join(lines))
+    with pytest.raises(InputError, match="values"):
+        read_params(file)
+
+
+def test_the_notebook_has_one_variable_for_each_key(project: Path) -> None:
+    notebook = inspect_notebook(str(project / "notebooks/comparison.ipynb"))
+    assert list(notebook) == list(Comparison.model_fields)
+    kinds = {name: about["inferred_type_name"] for name, about in notebook.items()}
+    assert kinds["tests"] == kinds["comments"] == "list"
+    assert kinds["base"] == kinds["setup"] == "dict"
+    assert kinds["name"] == kinds["metrics"] == "str"
+
+
+def test_bundled_params_are_right(project: Path) -> None:
+    files = sorted((project / "params").glob("*.yaml"))
+    assert [read_params(file).name for file in files] == [file.stem for file in files]
+    assert len(files) >= 3

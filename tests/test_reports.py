@@ -1,0 +1,261 @@
+"""The published reports of three real comparisons: beside the seeds, in a browser, on paper, as data."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import nbformat
+import pypdf
+import pytest
+from support import real_params, write_params
+
+from buildcompare.report.publication import MADE
+from buildcompare.results import json_schema
+from buildcompare.run.report import publish
+
+SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the outside of a Markdown report consists of."""
+
+    headings: list[str]
+    users: list[list[str]]
+    graphs: list[tuple[str, str]]
+    settings: list[str]
+
+
+def shape(markdown: str) -> Shape:
+    headings = re.findall(r"(?m)^(#+ .*?)\s*$", markdown)
+    users = markdown.split("### Supported users", 1)[1].split("###", 1)[0]
+    rows = [row for row in users.splitlines() if row.startswith("|") and not set(row) <= set("|- ")]
+    setup = markdown.split("## Setup", 1)[1].split("## Results", 1)[0]
+    return Shape(
+        headings=headings,
+        users=[[cell.strip() for cell in row.strip("|").split("|")] for row in rows],
+        graphs=re.findall(r"!\[(.*?)\]\((.*?)\)", markdown),
+        settings=re.findall(r"(?m)^\| (.*?) +\|", setup)[2:],
+    )
+
+
+def seed_text(real: Path, number: str) -> str:
+    files = sorted((real.parent / "seeds").glob(f"{number}_*.txt"))
+    if not files:
+        pytest.skip(f"no seeds: {real.parent / 'seeds'} does not hold {number}_*.txt")
+    return files[0].read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A report, and the seed that it is held against."""
+
+    folder: Path
+    seed: str
+
+    @property
+    def results(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "results.json").read_text("utf-8")))
+
+
+@pytest.fixture(scope="module")
+def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+    """The three reports, each made by the one command."""
+    made = {}
+    for release, number in SEEDS.items():
+        seed = seed_text(real, number)
+        base, new = re.findall(r"`(.*?)`", seed.splitlines()[0])
+        setup = dict(re.findall(r"(?m)^\| (\S.*?) +\| (\S.*?) +\|$", seed.split("## Setup")[1].split("## Results")[0])[2:])
+        grafana = dict(re.findall(r"(?m)^- \[(.*?)\]\((.*?)\)$", seed.split("### Grafana")[1].split("###")[0]))
+        title = "Next Steps" if "## Next Steps" in seed else "Action Items"
+        params = real_params(real, release, base, new, setup=setup, grafana=grafana, action_items_title=title)
+        folder = tmp_path_factory.mktemp("reports") / release
+        publish(write_params(folder.parent / f"{release}.yaml", params), output=folder)
+        made[release] = Made(folder, seed)
+    return made
+
+
+@pytest.mark.parametrize("release", SEEDS)
+def test_the_readme_has_the_shape_of_the_seed(reports: dict[str, Made], release: str) -> None:
+    ours = shape((reports[release].folder / "README.md").read_text("utf-8"))
+    seed = shape(reports[release].seed)
+    assert ours.headings == seed.headings
+    assert ours.users == seed.users
+    assert ours.graphs == seed.graphs
+    assert ours.settings == seed.settings
+
+
+@pytest.mark.parametrize("release", SEEDS)
+def test_every_graph_of_the_readme_is_there(reports: dict[str, Made], release: str) -> None:
+    folder = reports[release].folder
+    named = {path for _, path in shape((folder / "README.md").read_text("utf-8")).graphs}
+    there = {f"graphs/{path.name}" for path in (folder / "graphs").iterdir()}
+    assert named == there
+    assert all((folder / path).read_bytes().startswith(b"\x89PNG") for path in named)
+
+
+@pytest.mark.parametrize("release", SEEDS)
+def test_the_folder_is_whole(reports: dict[str, Made], release: str) -> None:
+    folder = reports[release].folder
+    assert {path.name for path in folder.iterdir()} == MADE
+    assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("release", SEEDS)
+def test_results_follow_the_published_schema(reports: dict[str, Made], release: str, project: Path) -> None:
+    schema = json.loads((project / "docs/results.schema.json").read_text("utf-8"))
+    assert schema == json_schema(), "make it again: python -m buildcompare schema > docs/results.schema.json"
+    jsonschema.validate(reports[release].results, schema, cls=jsonschema.Draft202012Validator)
+
+
+def test_results_say_what_is_known(reports: dict[str, Made]) -> None:
+    results = reports["v10.4"].results
+    tests = {test["name"]: test for test in results["tests"]}
+    users = tests["postgresql_unbounded"]["supported_users"]
+    assert (users["base"], users["new"]) == (6537, 6934)
+    assert users["delta_percent"] == pytest.approx(6.073, abs=0.001)
+    assert users["estimated"]["base"] == pytest.approx(6537, rel=0.005)
+    assert users["estimated"]["new"] is None
+    assert users["reason"]["new"] == "still_climbing"
+    assert tests["mysql_bounded"]["supported_users"] is None
+    assert [metric["slug"] for metric in tests["mysql_bounded"]["metrics"]] == [
+        "avg-api-times", "p99-api-times", "avg-store-times", "p99-store-times", "cpu-utilization",
+        "goroutines-in-use", "heap-in-use", "number-of-connected-devices", "rps", "stack-in-use",
+    ]  # fmt: skip
+    assert results["verdict"] == "inconclusive"
+    assert results["complete"] is True
+    assert results["simulated"] is False
+    labels = [row for test in results["tests"] for row in test["labels"]]
+    assert len(labels) > 1500
+    assert not [row for row in labels if row["delta_percent"] == -100]
+    assert sum(row["only_in"] == "base" for row in labels) > 50
+
+
+def test_every_number_of_the_labels_is_the_recordings(reports: dict[str, Made], real: Path) -> None:
+    import pandas as pd
+
+    folder = real / "comparisons/v10.4/mysql_bounded"
+    base, new = (pd.read_csv(folder / f"{side}.labels.csv.gz") for side in ("base", "new"))
+    both = base.merge(new, on=["group", "label", "stat"], suffixes=("_base", "_new"))
+    test = next(t for t in reports["v10.4"].results["tests"] if t["name"] == "mysql_bounded")
+    found = {(row["group"], row["label"], row["stat"]): row for row in test["labels"]}
+    for row in both.itertuples():
+        assert found[row.group, row.label, row.stat]["base"] == row.value_base
+        assert found[row.group, row.label, row.stat]["new"] == row.value_new
+        if row.value_base > 0 and row.value_new > 0 and max(row.value_base, row.value_new) < 10:
+            delta = found[row.group, row.label, row.stat]["delta_percent"]
+            assert delta == pytest.approx(100 * (row.value_new - row.value_base) / row.value_base, abs=1e-9)
+
+
+# ---- The page -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_one_small_file(reports: dict[str, Made]) -> None:
+    """Four tests with forty graphs."""
+    page = reports["v10.4"].folder / "report.html"
+    assert page.read_text("utf-8").count("<figure>") == 44
+    assert page.stat().st_size < 1_500_000
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_the_page_asks_for_nothing(
+    reports: dict[str, Made], requests_of: Callable[..., list[str]], *, javascript: bool
+) -> None:
+    assert requests_of(reports["v10.4"].folder / "report.html", javascript=javascript) == []
+
+
+def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: Any) -> None:
+    page_file = reports["v10.4"].folder / "report.html"
+
+    def look(browser: Any) -> tuple[str, list[str], list[str | None], int]:
+        context = browser.new_context(java_script_enabled=False, viewport={"width": 1200, "height": 900})
+        page = context.new_page()
+        page.goto(page_file.as_uri())
+        text = page.inner_text("main")
+        headings = page.locator("h2").all_inner_texts()
+        alts = [svg.get_attribute("aria-label") for svg in page.locator("figure svg").all()]
+        wide = page.locator("main").bounding_box()["width"]
+        context.close()
+        return text, headings, alts, wide
+
+    text, headings, alts, wide = browser.run(look)
+    assert headings == [
+        "Verdict", "Comments", "Action Items", "Setup", "Supported users", "Ramp-up", "Metrics", "Labels", "Events",
+        "Graphs", "Provenance",
+    ]  # fmt: skip
+    assert "Cannot tell." in text
+    assert "6,934" in text
+    assert wide <= 1200
+    assert len(alts) == 44
+    for alt in alts:
+        assert alt is not None
+        assert re.search(r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+", alt)
+    assert len(set(alts)) == 40  # the large curves of users say the same as the small ones
+
+
+def test_the_page_prints_without_cut_tables(reports: dict[str, Made], browser: Any, tmp_path: Path) -> None:
+    page_file, pdf = reports["v10.4"].folder / "report.html", tmp_path / "report.pdf"
+
+    def print_it(browser: Any) -> list[Any]:
+        context = browser.new_context(viewport={"width": 703, "height": 1000})  # A4 less its margins, in CSS pixels
+        page = context.new_page()
+        page.goto(page_file.as_uri())
+        page.emulate_media(media="print")
+        cut = page.evaluate(
+            "() => [...document.querySelectorAll('table, table *')].filter(e => e.getBoundingClientRect().right > 704"
+            " || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX != 'visible').map(e => e.outerHTML)"
+        )
+        page.pdf(path=str(pdf), format="A4")
+        context.close()
+        return list(cut)
+
+    assert browser.run(print_it) == []
+    text = "".join(page.extract_text() for page in pypdf.PdfReader(pdf).pages)
+    printed = "".join(unicodedata.normalize("NFKC", text).split())  # fonts print "fi" as one sign
+    for test in reports["v10.4"].results["tests"]:
+        for row in test["labels"]:  # the folded tables are printed in full
+            assert row["label"] in printed
+
+
+# ---- The other formats ----------------------------------------------------------------------------------------------
+
+
+def test_junit_has_a_case_for_everything_with_a_status(reports: dict[str, Made]) -> None:
+    root = ET.parse(reports["v10.4"].folder / "junit.xml").getroot()  # noqa: S314  # our own
+    suites = root.findall("testsuite")
+    assert [suite.get("tests") for suite in suites] == ["10", "11", "10", "11"]
+    assert {suite.get("failures") for suite in suites} == {"0"}
+    assert suites[0].get("skipped") == "10"
+    assert "cannot tell" in str(suites[0].find("testcase/skipped").get("message"))  # type: ignore[union-attr]
+
+
+def test_the_executed_notebook_is_published_without_this_machine(reports: dict[str, Made]) -> None:
+    folder = reports["v10.4"].folder
+    notebook = nbformat.read(folder / "comparison.ipynb", as_version=4)
+    assert notebook.metadata.papermill.output_path == "comparison.ipynb"
+    assert str(folder.parent) not in json.dumps(notebook.metadata)
+    assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
+
+
+def test_two_runs_differ_only_under_provenance_run(reports: dict[str, Made], tmp_path: Path) -> None:
+    made = reports["v11.1"]
+    publish(made.folder.parent / "v11.1.yaml", output=tmp_path / "again")
+    first, second = made.results, Made(tmp_path / "again", "").results
+    first["provenance"].pop("run")
+    second["provenance"].pop("run")
+    assert first == second
+    for name in ("README.md", "junit.xml"):
+        assert (made.folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    for graph in (made.folder / "graphs").iterdir():
+        assert graph.read_bytes() == (tmp_path / "again/graphs" / graph.name).read_bytes()
+    pages = [html.unescape((folder / "report.html").read_text("utf-8")) for folder in (made.folder, tmp_path / "again")]
+    assert len({re.sub(r"Made \d{4}-[\dT:-]+Z", "", page) for page in pages}) == 1

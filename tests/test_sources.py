@@ -1,0 +1,335 @@
+"""What a source gives is what its file holds, to the last bit; what is no recording is refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from support import test_folders
+
+from buildcompare.errors import InputError
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Run, Source
+from buildcompare.recording import LabelSummary, Note, Recording, Series
+from buildcompare.recording_parquet import read_recording, write_recording
+from buildcompare.sources import record
+
+LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")
+CATALOGUE = read_catalogue("mattermost")
+REPORT: dict[str, Any] = {
+    "Label": "x",
+    "StartTime": "2024-01-01T00:00:00Z",
+    "EndTime": "2024-01-01T00:01:00Z",
+    "AvgStoreTimes": {"UserStore.Get": "0.001", "PostStore.Get": "NaN"},
+    "P99StoreTimes": {"UserStore.Get": "10"},
+    "AvgAPITimes": {},
+    "P99APITimes": {},
+    "Graphs": [
+        {"Name": "RPS", "Values": [[1704067200, "1.5"], [1704067205.25, "NaN"], [1704067215, "+Inf"]]},
+        {"Name": "Websocket connections", "Values": None},
+        {"Name": "Something new", "Values": [[1704067200, "1"]]},
+    ],
+}
+
+
+def same(values: np.ndarray, expected: np.ndarray) -> bool:
+    """Equal to the last bit, NaN included."""
+    return values.dtype == expected.dtype and values.tobytes() == expected.tobytes()
+
+
+# ---- ltctl ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_published_report_is_read_without_loss(real: Path) -> None:
+    points = read = 0
+    for file in sorted((real / "ceiling").glob("*.out.gz")):
+        text = gzip.decompress(file.read_bytes())
+        if not text:
+            continue
+        expected = json.loads(text)
+        recording = record(Run(report=str(file)), LTCTL, CATALOGUE)
+        read += 1
+        assert [series.name for series in recording.series] == [graph["Name"] for graph in expected["Graphs"]]
+        for series, graph in zip(recording.series, expected["Graphs"], strict=True):
+            assert same(series.times, np.array([float(t) for t, _ in graph["Values"]]))
+            assert same(series.values, np.array([float(v) for _, v in graph["Values"]]))
+            points += len(graph["Values"])
+        tables = {("store", "avg"): "AvgStoreTimes", ("store", "p99"): "P99StoreTimes"}
+        tables |= {("api", "avg"): "AvgAPITimes", ("api", "p99"): "P99APITimes"}
+        for (group, stat), key in tables.items():
+            found = {s.label: s.value for s in recording.label_summaries if (s.group, s.stat) == (group, stat)}
+            assert found == pytest.approx({k: float(v) for k, v in expected[key].items()}, rel=0, abs=0, nan_ok=True)
+        start, end = (pd.Timestamp(expected[key]).timestamp() for key in ("StartTime", "EndTime"))
+        assert recording.window == pytest.approx((start, end), rel=0, abs=1e-6)
+    assert read == 39
+    assert points > 1_400_000
+
+
+def test_the_empty_published_report_is_refused_by_name(real: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        record(Run(report=str(real / "ceiling/v2-4XL552-1.out.gz")), LTCTL, CATALOGUE)
+    assert "v2-4XL552-1.out.gz" in str(caught.value)
+    assert "ltctl report generate" in caught.value.expected
+    assert caught.value.found == "an empty file"
+
+
+def test_a_small_report_in_detail(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(REPORT))
+    recording = record(Run(report=str(file)), LTCTL, CATALOGUE)
+    rps, users, unknown = recording.series
+    assert (rps.metric, users.metric, unknown.metric) == ("rps", "number-of-connected-devices", "something-new")
+    assert rps.times.tolist() == [1704067200.0, 1704067205.25, 1704067215.0]
+    assert rps.values[0] == 1.5
+    assert np.isnan(rps.values[1])
+    assert rps.values[2] == np.inf
+    assert users.times.size == 0
+    assert CATALOGUE.find("Something new").better == "context"
+    assert recording.stop_known
+    assert recording.duration_s == 60.0
+    assert recording.coverage(rps).finite == 1
+
+
+def test_graphs_may_be_null(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**REPORT, "Graphs": None}))
+    recording = record(Run(report=str(file)), LTCTL, CATALOGUE)
+    assert recording.series == ()
+    assert len(recording.label_summaries) == 3
+
+
+def test_two_graphs_of_one_metric_are_both_kept(tmp_path: Path) -> None:
+    graphs = [{"Name": name, "Values": [[1, value]]} for name, value in (("RPS", "1"), ("rps", "2"), ("RPS", "3"))]
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**REPORT, "Graphs": graphs}))
+    series = record(Run(report=str(file)), LTCTL, CATALOGUE).series
+    assert [s.values[0] for s in series] == [1, 2, 3]
+    assert len({json.dumps(dict(s.labels)) for s in series}) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "found"),
+    [
+        ({"StartTime": None}, "StartTime", "None"),
+        ({"StartTime": "2024-01-01T00:00:00"}, "StartTime", "2024-01-01T00:00:00"),
+        ({"EndTime": "2023-01-01T00:00:00Z"}, "EndTime", "2023-01-01"),
+        ({"AvgAPITimes": []}, "AvgAPITimes", "list"),
+        ({"AvgAPITimes": {"a": "fast"}}, "AvgAPITimes.a", "fast"),
+        ({"Graphs": {}}, "Graphs", "dict"),
+        ({"Graphs": [{"Values": []}]}, "Graphs[0].Name", "none"),
+        ({"Graphs": [{"Name": "RPS", "Values": [[1, "1"], [2, "x"]]}]}, "Graphs[0].Values[1]", "[2, 'x']"),
+        ({"Graphs": [{"Name": "RPS", "Values": [[1, "1"], [1, "2"]]}]}, "Graphs[0].Values[1]", "1.0"),
+        ({"Graphs": [{"Name": "RPS", "Values": [5]}]}, "Graphs[0].Values[0]", "5"),
+    ],
+)
+def test_a_fault_in_a_report_is_named(tmp_path: Path, change: dict[str, Any], key: str, found: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**REPORT, **change}))
+    with pytest.raises(InputError) as caught:
+        record(Run(report=str(file)), LTCTL, CATALOGUE)
+    assert caught.value.key == key
+    assert found in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("contents", "found"),
+    [
+        (b"{}", "no such key"),
+        (b"[]", "JSON that holds list"),
+        (b"not json", "Expecting value"),
+        (b"\xff\xfe\xfa", "bytes that are not"),
+        (b"[" * 100_000, "nested"),
+        (gzip.compress(json.dumps(REPORT).encode())[:-20], "ends early"),
+        (gzip.compress(b""), "an empty file"),
+        (b"  \n", "an empty file"),
+    ],
+    ids=["{}", "list", "text", "binary", "nested", "truncated gzip", "empty gzip", "blank"],
+)
+def test_what_is_no_report(tmp_path: Path, contents: bytes, found: str) -> None:
+    file = tmp_path / "x.out.gz"
+    file.write_bytes(contents)
+    with pytest.raises(InputError, match=found):
+        record(Run(report=str(file)), LTCTL, CATALOGUE)
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    file = tmp_path / "x.out.gz"
+    with gzip.open(file, "wb", compresslevel=9) as stream:
+        for _ in range(80):
+            stream.write(b" " * 1_000_000)
+    with pytest.raises(InputError, match="at most 64 MB unpacked"):
+        record(Run(report=str(file)), LTCTL, CATALOGUE)
+
+
+# ---- recorded -------------------------------------------------------------------------------------------------------
+
+
+def test_every_published_recording_is_read_without_loss(real: Path) -> None:
+    read = points = 0
+    for folder in test_folders(real):
+        for side in ("base", "new"):
+            table = pd.read_csv(folder / f"{side}.csv.gz")
+            labels = pd.read_csv(folder / f"{side}.labels.csv.gz", na_values={"value": [""]}, keep_default_na=False)
+            run = Run(recording=str(folder / f"{side}.csv.gz"), labels=str(folder / f"{side}.labels.csv.gz"))
+            recording = record(run, RECORDED, CATALOGUE)
+            read += 1
+            assert {s.name for s in recording.series} == set(table["metric"])
+            for series in recording.series:
+                expected = table[table["metric"] == series.name]
+                seconds = pd.to_datetime(expected["timestamp"]).map(pd.Timestamp.timestamp).to_numpy()
+                assert same(series.times, seconds)
+                assert same(series.values, expected["value"].to_numpy())
+                points += len(expected)
+            found = {(s.group, s.label, s.stat): s.value for s in recording.label_summaries}
+            expected_labels = {(r.group, r.label, r.stat): r.value for r in labels.itertuples()}
+            assert found == expected_labels
+    assert read == 136
+    assert points == 1_999_941
+
+
+def test_a_table_keeps_gaps_nan_order_and_labels(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(
+        "timestamp,metric,value,instance\n"
+        "2024-01-01T00:00:10Z,rps,3,a\n2024-01-01T00:00:00Z,rps,1,a\n2024-01-01T00:00:30Z,rps,,a\n"
+        "2024-01-01T00:00:00Z,rps,7,b\n2024-01-01T00:00:00Z,my metric,NaN,\n"
+    )
+    first, second, other = record(Run(recording=str(file)), RECORDED, CATALOGUE).series
+    assert (first.times - first.times[0]).tolist() == [0.0, 10.0, 30.0]
+    assert first.values[:2].tolist() == [1.0, 3.0]
+    assert np.isnan(first.values[2])
+    assert (dict(first.labels), dict(second.labels)) == ({"instance": "a"}, {"instance": "b"})
+    assert second.values.tolist() == [7.0]
+    assert other.metric == "my-metric"
+    assert np.isnan(other.values[0])
+
+
+@pytest.mark.parametrize("times", [("0", "5.5"), ("1970-01-01 00:00:00", "1970-01-01T00:00:05.500Z")])
+def test_times_may_be_seconds_or_dates(tmp_path: Path, times: tuple[str, str]) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(f"timestamp,metric,value\n{times[0]},rps,1\n{times[1]},rps,2\n")
+    assert record(Run(recording=str(file)), RECORDED, CATALOGUE).series[0].times.tolist() == [0.0, 5.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "found"),
+    [
+        ("a,b\n1,2\n", "columns", "'a', 'b'"),
+        ("timestamp,metric,value\n", "rows", "none"),
+        ("timestamp,metric,value\nnoon,rps,1\n", "timestamp, line 2", "noon"),
+        ("timestamp,metric,value\n1,rps,1\nnan,rps,2\n", "timestamp, line 3", "nan"),
+        ("timestamp,metric,value\n1,rps,1\n2,rps,fast\n", "value, line 3", "fast"),
+        ("timestamp,metric,value\n1,rps,1\n1,rps,2\n", "line 3", "a second one"),
+        ("timestamp,metric,value\n1,,1\n", "metric, line 2", "nothing"),
+        ('timestamp,metric,value\n1,"rps,1\n', None, "EOF"),
+    ],
+)
+def test_a_fault_in_a_table_is_named(tmp_path: Path, text: str, key: str | None, found: str) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        record(Run(recording=str(file)), RECORDED, CATALOGUE)
+    assert caught.value.file == str(file)
+    assert caught.value.key == key
+    assert found in caught.value.found
+
+
+def test_a_label_twice_is_a_fault(tmp_path: Path) -> None:
+    table, labels = tmp_path / "x.csv", tmp_path / "labels.csv"
+    table.write_text("timestamp,metric,value\n1,rps,1\n")
+    labels.write_text("group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
+    with pytest.raises(InputError, match="line 3"):
+        record(Run(recording=str(table), labels=str(labels)), RECORDED, CATALOGUE)
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        record(Run(recording=str(tmp_path / "x.csv")), RECORDED, CATALOGUE)
+    with pytest.raises(InputError, match="a folder"):
+        record(Run(recording=str(tmp_path)), RECORDED, CATALOGUE)
+
+
+# ---- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def example() -> Recording:
+    odd = np.array([1.0, 2.5, 9.0])
+    series = (
+        Series("rps", "RPS", "requests/s", 1721665291.108 + 5 * np.arange(50.0), np.linspace(0, 1, 50) ** 3),
+        Series("heap", "Heap", "bytes", odd, np.array([np.nan, np.inf, -0.0]), labels={"instance": "a"}),
+        Series("one", "One", "", np.array([3.0]), np.array([4.0]), role="label", stat="avg"),
+        Series("none", "None", "", np.empty(0), np.empty(0)),
+    )
+    summaries = (LabelSummary("api", "a|b", "avg", 0.1), LabelSummary("api", "a|b", "p99", float("nan")))
+    return Recording(series, (0.0, 99.5), True, summaries, (Note("simulated", "made up"),), {"seed": 7})
+
+
+def test_a_recording_comes_back_to_the_last_bit(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "x.parquet"
+    write_recording(example(), file)
+    back = read_recording(pq.ParquetFile(file), file)
+    assert back.window == (0.0, 99.5)
+    assert (back.notes, back.provenance, back.stop_known, back.simulated) == (example().notes, {"seed": 7}, True, True)
+    for one, other in zip(back.series, example().series, strict=True):
+        assert same(one.times, other.times)
+        assert same(one.values, other.values)
+        assert (one.metric, one.name, one.unit, one.role, one.stat, dict(one.labels)) == (
+            other.metric, other.name, other.unit, other.role, other.stat, dict(other.labels),
+        )  # fmt: skip
+    assert repr(back.label_summaries) == repr(example().label_summaries)
+    assert [path.name for path in file.parent.iterdir()] == ["x.parquet"]
+
+
+def test_a_recording_is_a_source(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    write_recording(example(), file)
+    recording = record(Run(recording=str(file)), RECORDED, CATALOGUE)
+    assert len(recording.series) == 4
+    assert recording.provenance["kind"] == "recorded"
+
+
+def test_a_parquet_table_of_samples_is_a_source(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"timestamp": pd.to_datetime(["2024-01-01", "2024-01-02"], utc=True), "metric": "rps"})
+    frame.assign(value=[1.0, np.nan]).to_parquet(tmp_path / "x.parquet")
+    series = record(Run(recording=str(tmp_path / "x.parquet")), RECORDED, CATALOGUE).series[0]
+    assert np.diff(series.times).tolist() == [86400.0]
+    assert np.isnan(series.values[1])
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    pd.DataFrame({"a": [1]}).to_parquet(buffer)
+    for name, contents in (("cut", buffer.getvalue()[:-9]), ("columns", buffer.getvalue())):
+        file = tmp_path / f"{name}.parquet"
+        file.write_bytes(contents)
+        with pytest.raises(InputError, match=name if name == "columns" else "a whole Parquet file"):
+            record(Run(recording=str(file)), RECORDED, CATALOGUE)
+
+
+# ---- Windows and kinds ----------------------------------------------------------------------------------------------
+
+
+def test_a_window_cuts_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("timestamp,metric,value\n" + "".join(f"{t},rps,{t}\n" for t in range(0, 100, 10)))
+    run = Run(recording=str(file), start="1970-01-01T00:00:30Z", end="1970-01-01T00:01:00Z")
+    recording = record(run, RECORDED, CATALOGUE)
+    curve = recording.curve(recording.series[0])
+    assert curve.index.tolist() == [0.0, 10.0, 20.0, 30.0]
+    assert curve.tolist() == [30.0, 40.0, 50.0, 60.0]
+    outside = Run(recording=str(file), start="1971-01-01T00:00:00Z", end="1972-01-01T00:00:00Z")
+    with pytest.raises(InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
+        record(outside, RECORDED, CATALOGUE)
+
+
+def test_a_kind_that_this_version_does_not_pull_from_is_said(tmp_path: Path) -> None:
+    run = Run(start="2024-01-01T00:00:00Z", end="2024-01-01T01:00:00Z")
+    with pytest.raises(InputError, match=r"source\.kind.*prometheus"):
+        record(run, Source(kind="prometheus", url="http://127.0.0.1:9"), CATALOGUE)
