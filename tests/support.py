@@ -65,7 +65,8 @@ def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 
     frames = [
         pd.DataFrame(
             {
-                "timestamp": pd.Timestamp("2024-01-01T00:00:00Z") + pd.to_timedelta(np.arange(len(v)) * step_s, unit="s"),
+                "timestamp": pd.Timestamp("2024-01-01T00:00:00Z")
+                + pd.to_timedelta(np.arange(len(v)) * step_s, unit="s"),
                 "metric": name,
                 "value": v,
             }

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import test_folders, users_curve
 
 from buildcompare.analysis.labels import CompareLabels
 from buildcompare.analysis.levels import MeasureLevel, delta_percent, mean_of_runs
@@ -26,6 +25,7 @@ from buildcompare.params import Run, Source, Test
 from buildcompare.recording import LabelSummary, Recording, Series
 from buildcompare.results import TestResult
 from buildcompare.sources import record
+from support import test_folders, users_curve
 
 CATALOGUE = read_catalogue("mattermost")
 

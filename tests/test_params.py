@@ -53,8 +53,20 @@ BAD = [
     ("11:53:00Z, s", "09:53:00Z, s", "tests[0].base", "`end` after `start`", "2024-12-11T09:53"),
     ("2024-12-11T11:53:00Z", "2024-12-11T11:53:00", "tests[0].base.end", "its zone", "2024-12-11T11:53:00"),
     ("2024-12-11T11:53:00Z", "yesterday", "tests[0].base.end", "its zone", "yesterday"),
-    ("base: [{report: runs/base-1.out.gz}", "base: [{reprt: x}", "tests[1].base[0].reprt", "report, recording", "reprt"),
-    ("name: mysql_bounded", "name: postgresql_unbounded", "tests", "a different `name`", "'postgresql_unbounded' twice"),
+    (
+        "base: [{report: runs/base-1.out.gz}",
+        "base: [{reprt: x}",
+        "tests[1].base[0].reprt",
+        "report, recording",
+        "reprt",
+    ),
+    (
+        "name: mysql_bounded",
+        "name: postgresql_unbounded",
+        "tests",
+        "a different `name`",
+        "'postgresql_unbounded' twice",
+    ),
     ("name: mysql_bounded", "name: POSTGRESQL_unbounded", "tests", "a different `name`", "twice"),
     ("name: mysql_bounded", "name: ../../evil", "tests[1].name", "letters, digits", "'../../evil'"),
     ("name: v10.4.0-rc1", "name: ../evil", "name", "letters, digits", "'../evil'"),
@@ -66,7 +78,13 @@ BAD = [
     ("comments: []", "comments: [!!python/name:os.system x]", "line 24", "valid YAML", "python/name:os.system"),
     ("https://example.org/snapshot", "javascript:alert(1)", "grafana", "an http or https address", "javascript"),
     ('kind: prometheus, url: "http://localhost:9090"', "kind: prometheus", "source", "`url`", "no `url`"),
-    ('kind: prometheus, url: "http://localhost:9090"', "kind: ltctl", "", "`report` in each run", "postgresql_unbounded"),
+    (
+        'kind: prometheus, url: "http://localhost:9090"',
+        "kind: ltctl",
+        "",
+        "`report` in each run",
+        "postgresql_unbounded",
+    ),
     ("rest_s: 2", 'rest_s: "2"', "coordinator.rest_s", "a number", "'2'"),
     ("rest_s: 2", "rest: 2", "coordinator.rest", "users_inc, users_dec, rest_s", "unknown key"),
     ("{report: runs/new-1.out.gz}", "{}", "tests[1].new[0]", "`report`, `recording`", "none of them"),
@@ -119,7 +137,12 @@ def test_a_fault_is_named(tmp_path: Path, there: str, instead: str, key: str, ex
 
 @pytest.mark.parametrize(
     ("contents", "found"),
-    [(b"", "an empty file"), (b"- a\n- b\n", "a list"), (b"\xff\xfe\x00", "bytes that are not"), (b"[" * 100_000, "nested")],
+    [
+        (b"", "an empty file"),
+        (b"- a\n- b\n", "a list"),
+        (b"\xff\xfe\x00", "bytes that are not"),
+        (b"[" * 100_000, "nested"),
+    ],
     ids=["empty", "a list", "not UTF-8", "nested"],
 )
 def test_a_file_that_is_no_mapping(tmp_path: Path, contents: bytes, found: str) -> None:

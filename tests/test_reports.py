@@ -16,11 +16,11 @@ import jsonschema
 import nbformat
 import pypdf
 import pytest
-from support import real_params, write_params
 
 from buildcompare.report.publication import MADE
 from buildcompare.results import json_schema
 from buildcompare.run.report import publish
+from support import real_params, write_params
 
 SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
 
@@ -74,7 +74,9 @@ def reports(real: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, M
     for release, number in SEEDS.items():
         seed = seed_text(real, number)
         base, new = re.findall(r"`(.*?)`", seed.splitlines()[0])
-        setup = dict(re.findall(r"(?m)^\| (\S.*?) +\| (\S.*?) +\|$", seed.split("## Setup")[1].split("## Results")[0])[2:])
+        setup = dict(
+            re.findall(r"(?m)^\| (\S.*?) +\| (\S.*?) +\|$", seed.split("## Setup")[1].split("## Results")[0])[2:]
+        )
         grafana = dict(re.findall(r"(?m)^- \[(.*?)\]\((.*?)\)$", seed.split("### Grafana")[1].split("###")[0]))
         title = "Next Steps" if "## Next Steps" in seed else "Action Items"
         params = real_params(real, release, base, new, setup=setup, grafana=grafana, action_items_title=title)
@@ -198,7 +200,9 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
     assert len(alts) == 44
     for alt in alts:
         assert alt is not None
-        assert re.search(r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+", alt)
+        assert re.search(
+            r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+", alt
+        )
     assert len(set(alts)) == 40  # the large curves of users say the same as the small ones
 
 
@@ -230,7 +234,7 @@ def test_the_page_prints_without_cut_tables(reports: dict[str, Made], browser: A
 
 
 def test_junit_has_a_case_for_everything_with_a_status(reports: dict[str, Made]) -> None:
-    root = ET.parse(reports["v10.4"].folder / "junit.xml").getroot()  # noqa: S314  # our own
+    root = ET.parse(reports["v10.4"].folder / "junit.xml").getroot()  # our own
     suites = root.findall("testsuite")
     assert [suite.get("tests") for suite in suites] == ["10", "11", "10", "11"]
     assert {suite.get("failures") for suite in suites} == {"0"}

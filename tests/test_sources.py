@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from support import test_folders
 
 from buildcompare.errors import InputError
 from buildcompare.metrics import read_catalogue
@@ -20,6 +19,7 @@ from buildcompare.params import Run, Source
 from buildcompare.recording import LabelSummary, Note, Recording, Series
 from buildcompare.recording_parquet import read_recording, write_recording
 from buildcompare.sources import record
+from support import test_folders
 
 LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")
 CATALOGUE = read_catalogue("mattermost")

@@ -21,6 +21,7 @@ _SEVERITIES = ("critical", "warning", "info")
 def find(tests: Sequence[TestResult], labels: tuple[str, str]) -> list[Finding]:
     """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
     found = [finding for rule in _RULES for test in tests for finding in rule(test, labels)]
+    found += [finding for rule in _RULES_ACROSS for finding in rule(tests, labels)]
     return sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
@@ -101,19 +102,31 @@ def _coverage(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
                 yield _finding(test, "gaps", "warning", text, evidence)
 
 
-def _labels_in_one_build(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+def _labels_in_one_build(tests: Sequence[TestResult], labels: tuple[str, str]) -> Iterator[Finding]:
+    """One sentence for each build; the tests that agree on its labels are named together."""
     sides: tuple[tuple[Side, str], ...] = (("base", labels[0]), ("new", labels[1]))
     for side, label in sides:
-        alone = sorted({_named(row) for row in test.labels if row.only_in == side})
-        if alone:
-            text = f"{title(test)}: only {label} has {plural(len(alone), 'label')}: {listed(alone, most=3)}."
-            yield _finding(test, "labels_in_one_build", "info", text, {"side": side, "labels": alone})
+        same: dict[tuple[str, ...], list[TestResult]] = {}
+        for test in tests:
+            alone = tuple(sorted({_named(row) for row in test.labels if row.only_in == side}))
+            if alone:
+                same.setdefault(alone, []).append(test)
+        for names, having in same.items():
+            where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
+            text = f"{where}: only {label} has {plural(len(names), 'label')}: {listed(list(names), most=3)}."
+            evidence = {"side": side, "labels": list(names), "tests": [test.name for test in having]}
+            yield _finding(having[0], "labels_in_one_build", "info", text, evidence)
 
 
-def _notes(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
-    notes = sorted({note for side in (test.runs.base, test.runs.new) for run in side for note in run.notes})
-    for note in notes:
-        yield _finding(test, "recording_note", "info", f"{title(test)}: {note}", {})
+def _notes(tests: Sequence[TestResult], labels: tuple[str, str]) -> Iterator[Finding]:
+    noted: dict[str, list[TestResult]] = {}
+    for test in tests:
+        for note in sorted({note for side in (test.runs.base, test.runs.new) for run in side for note in run.notes}):
+            noted.setdefault(note, []).append(test)
+    for note, having in noted.items():
+        where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
+        evidence = {"note": note, "tests": [test.name for test in having]}
+        yield _finding(having[0], "recording_note", "info", f"{where}: {note}", evidence)
 
 
 def _named(row: LabelResult) -> str:
@@ -141,6 +154,5 @@ _RULES = (
     _reported_against_estimated,
     _validity,
     _coverage,
-    _labels_in_one_build,
-    _notes,
 )
+_RULES_ACROSS = (_labels_in_one_build, _notes)

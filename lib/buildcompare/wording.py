@@ -74,6 +74,8 @@ def change(percent: float | None) -> str:
     if percent is None:
         return MISSING
     text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+,.0f}"
+    if text in ("+0.0", "-0.0"):
+        return "0.0 %"
     return f"{text.replace('-', '−')} %"
 
 

@@ -1,0 +1,1 @@
+"""Load tests with known truth: a server model under the load-test coordinator's real feedback rule."""

@@ -1,0 +1,150 @@
+"""What the command line does for a person and for a build server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from buildcompare import __main__ as command_line
+from buildcompare.errors import ExecutionError
+from buildcompare.report import publication
+from buildcompare.results import Results
+from buildcompare.run import report as run_report
+from support import small_params, write_params
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command_line.app, list(arguments))
+
+
+@pytest.fixture
+def params_file(tmp_path: Path) -> Path:
+    return write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+
+
+def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path) -> None:
+    done = run("report", str(params_file), "--output", str(tmp_path / "out"))
+    assert done.exit_code == 0
+    assert str(tmp_path / "out" / "report.html") in done.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} == publication.MADE
+
+
+def test_bad_params_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    file = write_params(tmp_path / "x.yaml", {"base": {"label": 1.0}})
+    done = run("report", str(file), "--output", str(tmp_path / "out"))
+    assert done.exit_code == 3
+    assert done.stderr.count("\n") == 1
+    assert str(file) in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_data_is_bad_input_too(tmp_path: Path) -> None:
+    params = small_params(tmp_path / "data")
+    empty = tmp_path / "empty.csv"
+    empty.write_bytes(b"")
+    params["tests"][1]["new"] = {"recording": str(empty)}
+    file = write_params(tmp_path / "x.yaml", params)
+    done = run("report", str(file), "--output", str(tmp_path / "out"))
+    assert done.exit_code == 3
+    assert f"{empty}: expected a recording" in done.stderr
+    assert "found an empty file" in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_batch_goes_on_and_exits_with_the_worst(params_file: Path, tmp_path: Path) -> None:
+    bad = write_params(tmp_path / "bad.yaml", {})
+    done = run("batch", str(bad), str(params_file), "--output", str(tmp_path / "out"))
+    assert done.exit_code == 3
+    assert (tmp_path / "out/small/report.html").exists()
+    assert not (tmp_path / "out/bad").exists()
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
+    def publish(params: Path, **_: Any) -> run_report.Published:
+        if verdict == "failed":
+            raise ExecutionError("the kernel died")
+        return run_report.Published(params, Results.model_construct(verdict=verdict))
+
+    monkeypatch.setattr(run_report, "publish", publish)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fail_on", "code"),
+    [
+        ("regression", None, 0),
+        ("regression", "regression", 1),
+        ("regression", "inconclusive", 1),
+        ("inconclusive", "regression", 0),
+        ("inconclusive", "inconclusive", 2),
+        ("invalid", "regression", 0),
+        ("invalid", "inconclusive", 2),
+        ("pass", "inconclusive", 0),
+        ("failed", None, 4),
+    ],
+)
+def test_exit_codes(monkeypatch: pytest.MonkeyPatch, verdict: str, fail_on: str | None, code: int) -> None:
+    fake(monkeypatch, verdict)
+    assert run("report", "x.yaml", *(["--fail-on", fail_on] if fail_on else [])).exit_code == code
+
+
+@pytest.mark.parametrize(("codes", "worst"), [((0, 4, 3), 4), ((2, 3, 1), 3), ((0, 2, 1), 1), ((0, 2), 2), ((0, 0), 0)])
+def test_the_worst_of_a_batch(monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], worst: int) -> None:
+    left = list(codes)
+    monkeypatch.setattr(command_line, "_report", lambda *_: left.pop(0))
+    assert run("batch", *(f"{i}.yaml" for i in range(len(codes)))).exit_code == worst
+
+
+def test_help_explains_every_command_and_the_exit_codes() -> None:
+    text = run("--help").stdout
+    for word in ("report", "batch", "simulate", "schema", "Exit codes", "3 bad input"):
+        assert word in text
+
+
+def test_the_schema_is_printed() -> None:
+    assert json.loads(run("schema").stdout)["title"] == "Results"
+
+
+# ---- The folder -----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "x"
+    with pytest.raises(FileNotFoundError), publication.staged(folder) as staging:
+        (staging / "missing" / "results.json").write_text("{}")
+    assert list((tmp_path / "reports").iterdir()) == []
+    with publication.staged(folder) as staging:
+        (staging / "results.json").write_text("{}")
+        assert not folder.exists()
+    assert (folder / "results.json").read_text() == "{}"
+
+
+def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    (folder / "graphs").mkdir(parents=True)
+    (folder / "notes").mkdir()
+    for name in ("results.json", "graphs/old.png", "mine.txt", "notes/mine.txt"):
+        (folder / name).write_text("old")
+    with publication.staged(folder) as staging:
+        (staging / "results.json").write_text("new")
+    assert (folder / "results.json").read_text() == "new"
+    assert (folder / "mine.txt").read_text() == (folder / "notes/mine.txt").read_text() == "old"
+    assert not (folder / "graphs").exists()
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(Exception, match=r"letter\.txt"), publication.staged(tmp_path / "home"):
+        pytest.fail("staged")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Exception, match="expected a folder"), publication.staged(tmp_path / "file"):
+        pytest.fail("staged")
+    with pytest.raises(Exception, match="a folder that can be written"), publication.staged(tmp_path / "file" / "x"):
+        pytest.fail("staged")
+    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"

@@ -1,0 +1,133 @@
+"""Every notebook runs from its parameters and gives what the command line gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+
+from buildcompare.report import executed
+from buildcompare.report.sections import RESULTS_MIME
+from buildcompare.results import Results
+from buildcompare.run.report import publish
+from support import small_params, write_params
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("small")
+
+
+@pytest.fixture(scope="module")
+def params_file(folder: Path) -> Path:
+    return write_params(folder / "small.yaml", small_params(folder / "data"))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder of its own, so that a notebook run by hand does not write into ours."""
+    for name in ("notebooks", "params", "data"):
+        (tmp_path / name).symlink_to(project / name)
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def without_run(results: dict[str, Any]) -> dict[str, Any]:
+    results = json.loads(json.dumps(results))
+    results["provenance"].pop("run")
+    return results
+
+
+def test_plain_papermill_gives_the_results_of_the_command_line(
+    project: Path, params_file: Path, elsewhere: Path, tmp_path: Path
+) -> None:
+    published = publish(params_file, output=tmp_path / "out")
+    command = [sys.executable, "-m", "papermill", "notebooks/comparison.ipynb", str(tmp_path / "out.ipynb")]
+    command += ["-f", str(params_file), "--no-progress-bar"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    embedded = next(o["data"][RESULTS_MIME] for o in executed.outputs(notebook) if RESULTS_MIME in o.get("data", {}))
+    saved = json.loads((elsewhere / "reports/small/results.json").read_text("utf-8"))
+    assert embedded == saved
+    assert without_run(saved) == without_run(json.loads((published.folder / "results.json").read_text("utf-8")))
+
+
+def test_values_of_a_small_comparison(params_file: Path, tmp_path: Path) -> None:
+    results = publish(params_file, output=tmp_path / "out").results
+    bounded, unbounded = results.tests
+    api = next(metric for metric in bounded.metrics if metric.slug == "avg-api-times")
+    assert api.base == pytest.approx(0.010, rel=0.005)
+    assert api.new == pytest.approx(0.011, rel=0.005)
+    assert api.delta_percent == pytest.approx(10, abs=0.5)
+    assert (api.gate, api.better, api.status) == (True, "lower", "inconclusive")
+    assert bounded.runs.base[0].window == (pytest.approx(0.98 * 600 + 60, abs=5), 3000.0)
+    assert bounded.runs.base[0].shutdown
+    assert unbounded.supported_users is not None
+    assert unbounded.supported_users.base == pytest.approx(1000)
+    assert unbounded.supported_users.delta_percent == pytest.approx(0)
+    label = next(row for row in bounded.labels if row.stat == "avg")
+    assert (label.label, label.base, label.new) == ("getPost", 0.01, 0.011)
+    assert label.delta_percent == pytest.approx(10)
+
+
+def test_opened_by_hand_it_shows_the_file_that_params_names(
+    params_file: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARAMS", str(params_file))
+    papermill.execute_notebook(
+        str(elsewhere / "notebooks/comparison.ipynb"),
+        str(tmp_path / "by-hand.ipynb"),
+        cwd=str(elsewhere / "notebooks"),  # as JupyterLab does
+        progress_bar=False,
+    )
+    results = executed.results(nbformat.read(tmp_path / "by-hand.ipynb", as_version=4))
+    assert isinstance(results, Results)
+    assert results.comparison == "small"
+
+
+def test_run_by_hand_it_leaves_a_published_report_alone(
+    params_file: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = publish(params_file)
+    assert published.folder == elsewhere / "reports/small"
+    before = (published.folder / "results.json").read_bytes()
+    monkeypatch.setenv("PARAMS", str(params_file))
+    papermill.execute_notebook(
+        str(elsewhere / "notebooks/comparison.ipynb"), str(tmp_path / "x.ipynb"), progress_bar=False
+    )
+    assert (published.folder / "results.json").read_bytes() == before
+    assert "holds a published report" in (tmp_path / "x.ipynb").read_text("utf-8")
+
+
+def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_path: Path) -> None:
+    assert not os.environ.get("PARAMS")
+    output = tmp_path / "bundled.ipynb"
+    papermill.execute_notebook(str(elsewhere / "notebooks/comparison.ipynb"), str(output), progress_bar=False)
+    results = executed.results(nbformat.read(output, as_version=4))
+    assert results.comparison == "v10.4.0-rc1"
+    assert results.simulated
+    users = {test.name: test.supported_users for test in results.tests if test.supported_users}
+    published = {"mysql_unbounded": (7097, 7126), "postgresql_unbounded": (6537, 6934)}
+    for name, (base, new) in published.items():
+        assert users[name].estimated.base == pytest.approx(base, rel=0.01)
+        assert users[name].estimated.new == pytest.approx(new, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "notebook", sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem
+)
+def test_notebooks_in_git_are_clean_and_thin(notebook: Path) -> None:
+    contents = nbformat.read(notebook, as_version=4)
+    code = [cell for cell in contents.cells if cell.cell_type == "code"]
+    assert not [cell for cell in code if cell.outputs or cell.execution_count]
+    for cell in code:
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert len(lines) <= 12 or "parameters" in cell.metadata.get("tags", [])
