@@ -164,7 +164,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     with gzip.open(file, "wb", compresslevel=9) as stream:
         for _ in range(80):
             stream.write(b" " * 1_000_000)
-    with pytest.raises(InputError, match="at most 64 MB unpacked"):
+    with pytest.raises(InputError, match="at most 32 MB unpacked"):
         record(Run(report=str(file)), LTCTL, CATALOGUE)
 
 

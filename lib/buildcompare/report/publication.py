@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -61,10 +62,11 @@ def staged(folder: Path) -> Iterator[Path]:
     InputError
         Where `folder` cannot be made, is no folder, or holds files but no report.
     """
-    _check_replaceable(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".making", dir=folder.parent))
+        _tidy_up(folder)
+        _check_replaceable(folder)
+        staging = _beside(folder, "making")
     except OSError as error:
         raise InputError(
             file=folder, key="output", expected="a folder that can be written", found=error.strerror or str(error)
@@ -99,7 +101,7 @@ def _put_in_place(staging: Path, folder: Path) -> None:
         if entry.name not in MADE:
             target = staging / entry.name
             shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".old", dir=folder.parent))
+    old = _beside(folder, "old")
     folder.rename(old / folder.name)
     try:
         staging.rename(folder)
@@ -108,6 +110,35 @@ def _put_in_place(staging: Path, folder: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(folder: Path, what: str) -> Path:
+    """A new hidden folder beside `folder`, which names the process that made it."""
+    return Path(tempfile.mkdtemp(prefix=f".{folder.name}.{os.getpid()}.", suffix=f".{what}", dir=folder.parent))
+
+
+def _tidy_up(folder: Path) -> None:
+    """Remove what a process that was killed left beside `folder`, and put back a report that it had moved aside."""
+    left = re.compile(re.escape(f".{folder.name}.") + r"(\d+)\.[^.]+\.(making|old)")
+    for entry in folder.parent.iterdir():
+        name = left.fullmatch(entry.name)
+        if name is None or _is_alive(int(name[1])):
+            continue
+        if name[2] == "old" and (entry / folder.name).is_dir() and not folder.exists():
+            (entry / folder.name).rename(folder)
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    if process == os.getpid():
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's
+    return True
 
 
 def _umask() -> int:

@@ -1,1 +1,43 @@
 """Load tests with known truth: a server model under the load-test coordinator's real feedback rule."""
+
+from buildcompare.simulate.injections import (
+    Gap,
+    Injection,
+    LabelEffect,
+    LostAgent,
+    MetricEffect,
+    NanStretch,
+    Restart,
+    Truncation,
+)
+from buildcompare.simulate.run import SimulatedRun, Truth, simulate_run
+from buildcompare.simulate.settings import (
+    Coordinator,
+    LabelSet,
+    MetricLevels,
+    NoiseModel,
+    RunSettings,
+    ServerModel,
+    Thresholds,
+)
+
+__all__ = [
+    "Coordinator",
+    "Gap",
+    "Injection",
+    "LabelEffect",
+    "LabelSet",
+    "LostAgent",
+    "MetricEffect",
+    "MetricLevels",
+    "NanStretch",
+    "NoiseModel",
+    "Restart",
+    "RunSettings",
+    "ServerModel",
+    "SimulatedRun",
+    "Thresholds",
+    "Truncation",
+    "Truth",
+    "simulate_run",
+]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,15 +12,18 @@ from buildcompare.simulate.coordinator import FeedbackLoop
 from buildcompare.simulate.injections import LostAgent, Restart
 from buildcompare.simulate.settings import NO_ALERTS, RunSettings, ServerModel
 
+NEGLIGIBLE_LOGINS = 0.02
+"""Logins per second that count as none, so that an idle server serves no requests at all."""
 NOTICEABLE_COLD = 0.1
-"""Caches count as cold while they add more than this fraction to client times."""
+"""Caches count as cold while they add more than this fraction to the cost of a login."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """State of the load test at each whole second, shape (n,) each, and how it ended.
 
-    `pressure` is that of :class:`ServerModel`; `cold` is the fraction that cold caches add to client times.
+    `pressure` is that of :class:`ServerModel`; `cold` is the fraction that cold caches add to the cost of a login.
+    `alerts` are (time, names of the queries) of every evaluation that alerted.
     """
 
     active: FloatArray
@@ -32,7 +34,7 @@ class Trace:
     decided_s: float
     supported_users: float | None
     first_alert_s: float | None
-    alerts: dict[str, int]
+    alerts: tuple[tuple[float, tuple[str, ...]], ...]
     actions: tuple[tuple[float, int], ...]
     cold_start_s: float
 
@@ -49,7 +51,7 @@ class Queries:
         self._limits = limits
         self._on = limits != NO_ALERTS
         self._p99_ratio = settings.server.client_p99_ratio
-        self.fired: Counter[str] = Counter()
+        self.fired: list[tuple[float, tuple[str, ...]]] = []
 
     def scrape(self, at_s: float, requests: float, client_s: float, errors: float, cpu: float) -> None:
         """Keep one sample of the counters."""
@@ -69,8 +71,9 @@ class Queries:
             ("client_errors", errors / requests if requests > 0 else math.nan, limits.client_error_percent),
             ("app_cpu", cpu / span, limits.app_cpu_percent),
         )
-        names = [name for name, value, limit in values if limit is not None and value >= limit]
-        self.fired.update(names)
+        names = tuple(name for name, value, limit in values if limit is not None and value >= limit)
+        if names:
+            self.fired.append((at_s, names))
         return bool(names)
 
 
@@ -95,8 +98,9 @@ def play(settings: RunSettings, capacity_users: float, noise: FloatArray) -> Tra
                 decided = at_s
             evaluation += 1
         load = (connected / capacity_users) ** server.load_exponent
-        pressure = (load + server.login_weight_s * logins) * factors[min(second, len(factors) - 1)]
         cold = server.cold_gain * math.exp(-warmed / server.cold_requests)
+        factor = factors[min(second, len(factors) - 1)]
+        pressure = (load + server.login_weight_s * logins * (1.0 + cold)) * factor
         states.keep(loop.active, connected, logins, pressure, cold)
         if cold > NOTICEABLE_COLD:
             cold_start_s = float(second)
@@ -104,9 +108,9 @@ def play(settings: RunSettings, capacity_users: float, noise: FloatArray) -> Tra
         requests = connected * server.requests_per_user + logins * server.requests_per_login
         served += requests
         warmed += requests
-        client_sum += requests * client_average(server, pressure, cold)
+        client_sum += requests * client_average(server, pressure)
         error_sum += requests * server.error_percent_at_capacity * pressure**8
-        cpu_sum += min(100.0, cpu_percent(server, load, logins) * factors[min(second, len(factors) - 1)])
+        cpu_sum += min(100.0, cpu_percent(server, load, logins) * factor)
 
         # Agents that are told to stop disconnect within the time until the stop is stamped.
         wanted, lag = (float(loop.active), server.connect_s) if decided is None else (0.0, settings.shutdown_s / 3)
@@ -115,14 +119,16 @@ def play(settings: RunSettings, capacity_users: float, noise: FloatArray) -> Tra
         change = (wanted * faults.connectable(second) - connected) / max(1.0, lag)
         connected = max(0.0, connected + change)
         logins += (max(0.0, change) - logins) / server.login_work_s
+        if connected < 0.5 and logins < NEGLIGIBLE_LOGINS:  # nobody asks anything: rates become 0/0
+            connected = logins = 0.0
         second += 1
     return states.trace(decided, loop, queries, cold_start_s)
 
 
-def client_average(server: ServerModel, pressure: float, cold: float) -> float:
+def client_average(server: ServerModel, pressure: float) -> float:
     """Average time that clients see, in seconds."""
     rise = server.client_avg_at_capacity_s / server.client_avg_idle_s - 1.0
-    return server.client_avg_idle_s * (1.0 + rise * pressure**server.client_steepness) * (1.0 + cold)
+    return float(server.client_avg_idle_s * (1.0 + rise * pressure**server.client_steepness))
 
 
 def cpu_percent(server: ServerModel, load: float, logins: float) -> float:
@@ -150,7 +156,7 @@ class _States:
             decided_s=decided,
             supported_users=loop.supported_users,
             first_alert_s=loop.first_alert_s,
-            alerts=dict(queries.fired),
+            alerts=tuple(queries.fired),
             actions=tuple(loop.actions),
             cold_start_s=cold_start_s,
         )

@@ -15,34 +15,37 @@ class MetricLevels:
     """What the server's own metrics are without logins, far from saturation and with warm caches.
 
     The defaults are the plateaus of Mattermost's bounded tests of v10.4 (performance-reports, v10.4/graphs).
-    The `*_login` fields say how much one login per second adds, as a fraction of the level.
+    The `*_login` fields say how much one login per second adds, as a fraction of the level;
+    `saturation` what a CPU at 100 % adds to times, `heap_busy` to the heap.
     """
 
     api_avg_s: float = 0.0095
     api_p99_s: float = 0.078
     store_avg_s: float = 0.0015
     store_p99_s: float = 0.016
-    api_avg_login: float = 0.07
-    api_p99_login: float = 0.5
+    api_avg_login: float = 0.1
+    api_p99_login: float = 0.6
     store_avg_login: float = 0.45
-    store_p99_login: float = 0.85
+    store_p99_login: float = 0.95
     goroutines_idle: float = 350.0
     goroutines_per_user: float = 3.01
     stack_idle_bytes: float = 5.2e6
     stack_per_user_bytes: float = 14_270.0
     heap_idle_bytes: float = 1.6e8
     heap_per_user_bytes: float = 84_000.0
+    heap_busy: float = 0.8
+    saturation: float = 10.0
 
 
 @dataclass(frozen=True)
 class ServerModel:
     """How a server answers to `users` connected users, of whom `logins` per second are new.
 
-    Pressure is ``(users / capacity_users) ** load_exponent + login_weight_s * logins``, times the noise; at
-    pressure 1 clients see `client_avg_at_capacity_s` on average. Logins weigh so much because each hashes a
-    password and loads a user's channels: in v10.4's bounded tests one login per second costs the CPU of 2800
-    connected users. That term is what bends the ramp: where `step` users per second are added the limit is
-    met at pressure 1, and as additions become rarer users creep towards their equilibrium.
+    Pressure is ``(users / capacity_users) ** load_exponent + login_weight_s * logins * (1 + cold)``, times the
+    noise; at pressure 1 clients see `client_avg_at_capacity_s` on average. Logins weigh so much because each
+    hashes a password and loads a user's channels: in v10.4's bounded tests one login per second costs the CPU of
+    2800 connected users. That term bends the ramp (the limit is met while users are still being added, and as
+    additions become rarer the users creep towards their equilibrium), and with cold caches it makes early bumps.
 
     Attributes
     ----------
@@ -67,19 +70,19 @@ class ServerModel:
     requests_per_user, requests_per_login
         Requests per second of a connected user; requests of one login.
     cold_gain, cold_requests
-        Cold caches multiply client times by ``1 + cold_gain * exp(-served / cold_requests)``.
+        ``cold = cold_gain * exp(-served / cold_requests)``: caches fill with the requests served.
     cold_share
-        The part of `cold_gain` that the server's own times show (they exclude queueing).
+        The part of `cold` that the server's own times show.
     """
 
     capacity_users: float = 8500.0
     load_exponent: float = 1.2
-    login_weight_s: float = 0.2
-    login_work_s: float = 15.0
-    connect_s: float = 10.0
+    login_weight_s: float = 0.28
+    login_work_s: float = 60.0
+    connect_s: float = 12.0
     client_avg_idle_s: float = 0.02
     client_avg_at_capacity_s: float = 0.1
-    client_steepness: float = 4.0
+    client_steepness: float = 3.0
     client_p99_ratio: float = 12.0
     error_percent_at_capacity: float = 0.01
     cores: int = 8
@@ -87,8 +90,8 @@ class ServerModel:
     cpu_per_login_percent: float = 6.5
     requests_per_user: float = 0.116
     requests_per_login: float = 10.0
-    cold_gain: float = 3.0
-    cold_requests: float = 2500.0
+    cold_gain: float = 6.0
+    cold_requests: float = 4000.0
     cold_share: float = 0.3
     levels: MetricLevels = field(default_factory=MetricLevels)
 
@@ -163,8 +166,8 @@ class NoiseModel:
         Multiplies the noise of the samples within a run (`measure.SAMPLE_SD`).
     """
 
-    pressure_sd: float = 0.03
-    pressure_time_s: float = 20.0
+    pressure_sd: float = 0.05
+    pressure_time_s: float = 60.0
     capacity_sd: float = 0.018
     level_scale: float = 1.0
     sample_scale: float = 1.0

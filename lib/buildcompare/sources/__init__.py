@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import replace
 from typing import Protocol
 
-from buildcompare.errors import InputError
+from buildcompare.errors import InputError, plural
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Run, Source
 from buildcompare.recording import Recording
@@ -41,7 +41,16 @@ def open_source(run: Run, source: Source, catalogue: Catalogue) -> RecordingSour
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     """Read one run and cut it to the window that the params state, if any."""
     recording = open_source(run, source, catalogue).record(run)
-    return recording if run.window is None else _cut(recording, run, run.window)
+    if run.window is not None:
+        recording = _cut(recording, run, run.window)
+    if not recording.label_summaries and not any(recording.coverage(series).finite for series in recording.series):
+        raise InputError(
+            file=run.report or run.recording,
+            key="values",
+            expected="at least one number in the run's window",
+            found=plural(len(recording.series), "metric") + " without any",
+        )
+    return recording
 
 
 def _cut(recording: Recording, run: Run, window: tuple[dt.datetime, dt.datetime]) -> Recording:

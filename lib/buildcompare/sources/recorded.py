@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from buildcompare.errors import InputError
@@ -26,6 +27,11 @@ COLUMNS = ("timestamp", "metric", "value")
 LABEL_COLUMNS = ("group", "label", "stat", "value")
 EXPECTED = "a recording: Parquet, or a CSV with the columns timestamp, metric, value (may be gzipped)"
 EXPECTED_LABELS = "a CSV with the columns group, label, stat, value (may be gzipped)"
+MAX_COLUMNS = 50
+MAX_VALUES = 20_000_000
+"""Bound on a Parquet file's values, which its own size does not bound: 20 hours of 1,000 series take 14 million."""
+MAX_TEXT = 10_000
+"""Bound on the length of a name or label in a Parquet file, where a few bytes may stand for many copies."""
 _PARQUET_MAGIC = b"PAR1"
 
 
@@ -95,10 +101,35 @@ class RecordedSource:
 
 
 def _open_parquet(file: InputFile) -> pq.ParquetFile:
+    """Open a Parquet file whose values fit, with texts left as the dictionary that they are stored as."""
     try:
-        return pq.ParquetFile(io.BytesIO(file.contents))
+        table = pq.ParquetFile(io.BytesIO(file.contents))
+        groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
+        values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+        if max(values, table.metadata.num_rows) > MAX_VALUES:
+            raise _fault(file, "values", f"at most {MAX_VALUES:,}", f"{max(values, table.metadata.num_rows):,}")
+        schema = table.schema_arrow
+        texts = [name for name in schema.names if _is_text(schema.field(name).type)]
+        table = pq.ParquetFile(io.BytesIO(file.contents), read_dictionary=texts)
+        for name in texts:
+            _check_texts(file, name, table)
     except (pa.ArrowException, OSError) as error:
         raise _fault(file, None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
+    return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _check_texts(file: InputFile, name: str, table: pq.ParquetFile) -> None:
+    for chunk in table.read(columns=[name]).column(name).chunks:
+        words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+        longest = pc.max(pc.utf8_length(words)).as_py() or 0
+        if longest > MAX_TEXT:
+            raise _fault(file, name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
 
 
 def _parquet_frame(table: pq.ParquetFile, file: InputFile) -> pd.DataFrame:
@@ -106,10 +137,14 @@ def _parquet_frame(table: pq.ParquetFile, file: InputFile) -> pd.DataFrame:
         frame: pd.DataFrame = table.read().to_pandas()
     except (pa.ArrowException, OSError) as error:
         raise _fault(file, None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
-    return _checked(file, frame, COLUMNS)
+    texts = frame.select_dtypes("category").columns
+    return _checked(file, frame.astype(dict.fromkeys(texts, "str")), COLUMNS)
 
 
 def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
+    columns_found = file.contents.split(b"\n", 1)[0].count(b",") + 1
+    if columns_found > MAX_COLUMNS:
+        raise _fault(file, "columns", f"at most {MAX_COLUMNS}", str(columns_found))
     try:
         frame = pd.read_csv(io.BytesIO(file.contents), dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,0 +1,243 @@
+"""Hostile content is inert, and hostile files end in a message, not in a machine without memory."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from markdown_it import MarkdownIt
+
+from buildcompare.run.report import publish
+from support import small_params, write_params
+
+EVIL = "<script>document.title='owned'</script> ](javascript:alert(1)) | `tick` \n\n# no heading $x$ & \\"
+GIGABYTE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Hostile:
+    folder: Path
+    readme: str
+    page: str
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+    """A report in which everything that strangers may name is hostile."""
+    folder = tmp_path_factory.mktemp("hostile")
+    params = small_params(folder / "<b>|data`")
+    for side in ("base", "new"):
+        params[side] = {"label": f"{side} {EVIL}"}
+        for test in params["tests"]:
+            run = test[side]
+            evil = EVIL.replace('"', '""')
+            with Path(run["labels"]).open("a", encoding="utf-8") as stream:
+                stream.write(f'api,"{evil}",avg,0.5\n"{evil}","{evil}",p99,0.5\n')
+            with Path(run["recording"]).open("a", encoding="utf-8") as stream:
+                stream.write(f'2024-01-01T00:00:00Z,"{evil}",1\n2024-01-01T00:00:05Z,"{evil}",2\n')
+    params["comments"] = [EVIL, "<img src=x onerror=\"document.title='owned'\">", "[x](javascript:alert(1))"]
+    params["action_items"] = [EVIL]
+    params["action_items_title"] = EVIL[:90]
+    params["setup"] = {EVIL: EVIL}
+    params["grafana"] = {EVIL: "https://example.org/a(b)|c"}
+    params["tests"][0]["db_engine"] = EVIL[:60]
+    published = publish(write_params(folder / "evil.yaml", params), output=folder / "out")
+    readme = (published.folder / "README.md").read_text("utf-8")
+    return Hostile(published.folder, readme, (published.folder / "report.html").read_text("utf-8"))
+
+
+def test_hostile_text_is_text_in_the_page(hostile: Hostile, browser: Any) -> None:
+    def look(browser: Any) -> tuple[str, str, int, list[str]]:
+        page = browser.new_page()
+        page.goto((hostile.folder / "report.html").as_uri())
+        links = page.evaluate("() => [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
+        seen = (page.title(), page.inner_text("main"), page.locator("script, img, iframe").count(), links)
+        page.close()
+        return seen
+
+    title, text, elements, links = browser.run(look)
+    assert title.startswith("base <script>")  # a title is text
+    assert "<script>document.title='owned'</script>" in text
+    assert elements == 0
+    assert all(link.startswith(("https://", "#")) for link in links)
+    assert "<script" not in hostile.page.casefold()
+
+
+def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    tokens = parser.parse(hostile.readme)
+    children = [child for token in tokens for child in (token.children or [])]
+    html = [t.content for t in [*tokens, *children] if t.type in ("html_block", "html_inline")]
+    assert set(html) <= {"<br>"}
+    links = [str(t.attrGet("href")) for t in children if t.type == "link_open"]
+    assert all(link.startswith("https://") for link in links)
+    images = [str(t.attrGet("src")) for t in children if t.type == "image"]
+    assert all(re.fullmatch(r"graphs/[A-Za-z0-9._-]+\.png", image) for image in images)
+    assert all((hostile.folder / image).exists() for image in images)
+    assert "document.title='owned'" in hostile.readme  # shown, not swallowed
+
+
+def test_hostile_text_keeps_every_table_whole(hostile: Hostile) -> None:
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    tokens = parser.parse(hostile.readme)
+    columns, rows = 0, []
+    for token in tokens:
+        if token.type == "tr_open":
+            columns = 0
+        elif token.type in ("th_open", "td_open"):
+            columns += 1
+        elif token.type == "tr_close":
+            rows.append(columns)
+    assert rows == [2, 2, 4, 4, 2, 2, 2, 2]  # setup, supported users, two graphs a row of each test
+    headings = [token for token in tokens if token.type == "heading_open"]
+    assert len(headings) == 9 + 2  # a comment and an action item are Markdown, and each holds one
+
+
+def test_params_cannot_write_elsewhere(hostile: Hostile) -> None:
+    assert {path.name for path in hostile.folder.parent.iterdir()} == {"<b>|data`", "evil.yaml", "out"}
+    for graph in (hostile.folder / "graphs").iterdir():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+\.png", graph.name)
+
+
+# ---- Memory ---------------------------------------------------------------------------------------------------------
+
+WATCHED = """
+import resource
+import sys
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+from buildcompare.errors import InputError
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Run, Source, read_params
+from buildcompare.sources import record
+kind, path = sys.argv[1:]
+try:
+    if kind == "params":
+        read_params(path)
+    else:
+        record(Run(**{kind: path}), Source(kind="recorded"), read_catalogue("mattermost"))
+    print("read")
+except InputError as error:
+    print("refused:", error)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def sparse(file: Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate(5 * GIGABYTE)
+
+
+def csv_bomb(file: Path) -> None:
+    line = b"2024-01-01T00:00:00Z,rps,1\n"
+    with gzip.open(file, "wb", compresslevel=1) as stream:
+        stream.write(b"timestamp,metric,value\n")
+        for _ in range(400):
+            stream.write(line * 500_000)
+
+
+def just_within(file: Path) -> None:
+    rows = b"".join(b"%d,%d,1\n" % (i, i % 3000) for i in range(2_500_000))
+    file.write_bytes(b"timestamp,metric,value\n" + rows[:31_000_000].rsplit(b"\n", 1)[0] + b"\n")
+
+
+def wide_csv(file: Path) -> None:
+    file.write_bytes(b"timestamp,metric,value" + b",x" * 10_000_000 + b"\n1,rps,1\n")
+
+
+def json_lists(file: Path) -> None:
+    file.write_bytes(b'{"StartTime": [' + b"[]," * 10_000_000 + b"[]]}")
+
+
+def json_bomb(file: Path) -> None:
+    with gzip.open(file, "wb", compresslevel=1) as stream:
+        for _ in range(4500):
+            stream.write(b" " * 1_000_000)
+
+
+def nested_json(file: Path) -> None:
+    file.write_bytes(b'{"a":' * 100_000)
+
+
+def parquet_rows(file: Path) -> None:
+    pq.write_table(pa.table({"timestamp": np.zeros(30_000_000)}), file, compression="zstd")
+
+
+def parquet_texts(file: Path) -> None:
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, dtype=np.int32)), pa.array(["x" * 1_000_000]))
+    pq.write_table(pa.table({"timestamp": np.arange(100_000.0), "metric": words, "value": np.ones(100_000)}), file)
+
+
+def parquet_list(file: Path) -> None:
+    values = pa.ListArray.from_arrays(pa.array([0, 40_000_000], pa.int32()), pa.array(np.zeros(40_000_000)))
+    pq.write_table(pa.table({"values": values}), file, compression="zstd")
+
+
+def yaml_aliases(file: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    file.write_text("\n".join(lines))
+
+
+def yaml_nested(file: Path) -> None:
+    file.write_bytes(b"{a: " * 100_000)
+
+
+BOMBS: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "params of 5 GB": ("params", sparse, "bytes"),
+    "params with aliases of aliases": ("params", yaml_aliases, "values"),
+    "params nested 100,000 deep": ("params", yaml_nested, "nested"),
+    "a CSV of 5 GB": ("recording", sparse, "32 MB"),
+    "a CSV with 10 million columns": ("recording", wide_csv, "at most 50"),
+    "a gzip that unpacks to 5 GB of CSV": ("recording", csv_bomb, "32 MB"),
+    "a gzip that unpacks to 4.5 GB of JSON": ("report", json_bomb, "32 MB"),
+    "JSON of 10 million empty lists": ("report", json_lists, "ltctl"),
+    "JSON nested 100,000 deep": ("report", nested_json, "nested"),
+    "a Parquet of 30 million rows": ("recording", parquet_rows, "at most 20,000,000"),
+    "a Parquet with 100 GB of text in 1 MB": ("recording", parquet_texts, "characters"),
+    "a Parquet with one list of 40 million": ("recording", parquet_list, "at most 20,000,000"),
+}
+
+
+def watched(kind: str, file: Path) -> tuple[str, int]:
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, kind, str(file)], capture_output=True, text=True, check=True, timeout=120
+    )
+    said, peak = done.stdout.split("VmHWM:")
+    return " ".join(said.split()), int(peak.split()[0]) * 1024
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_under_a_gigabyte(tmp_path: Path, name: str) -> None:
+    kind, make, words = BOMBS[name]
+    file = tmp_path / "bomb"
+    make(file)
+    said, peak = watched(kind, file)
+    assert said.startswith(f"refused: {file}")
+    assert words in said
+    assert peak < GIGABYTE
+
+
+def test_the_largest_table_that_is_read_takes_less_than_a_gigabyte(tmp_path: Path) -> None:
+    file = tmp_path / "large.csv"
+    just_within(file)
+    said, peak = watched("recording", file)
+    assert said == "read"
+    assert peak < GIGABYTE
+
+
+def test_the_watch_itself_sees_memory() -> None:
+    """The limit of the test above is measured, not assumed."""
+    code = WATCHED.split("try:")[0] + "x = bytearray(2 << 30)\n" + WATCHED.splitlines()[-1]
+    done = subprocess.run([sys.executable, "-c", code, "", ""], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[1]) * 1024 > GIGABYTE

@@ -1,0 +1,121 @@
+"""Nothing lost, nothing half-written: the output folder through faults and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from buildcompare.report import publication
+from buildcompare.results import Results
+from support import small_params, write_params
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "x"
+    with pytest.raises(FileNotFoundError), publication.staged(folder) as staging:
+        (staging / "missing" / "results.json").write_text("{}")
+    assert list((tmp_path / "reports").iterdir()) == []
+    with publication.staged(folder) as staging:
+        (staging / "results.json").write_text("{}")
+        assert not folder.exists()
+    assert (folder / "results.json").read_text() == "{}"
+    assert list((tmp_path / "reports").iterdir()) == [folder]
+
+
+def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    (folder / "graphs").mkdir(parents=True)
+    (folder / "notes").mkdir()
+    for name in ("results.json", "graphs/old.png", "mine.txt", "notes/mine.txt"):
+        (folder / name).write_text("old")
+    with publication.staged(folder) as staging:
+        (staging / "results.json").write_text("new")
+    assert (folder / "results.json").read_text() == "new"
+    assert (folder / "mine.txt").read_text() == (folder / "notes/mine.txt").read_text() == "old"
+    assert not (folder / "graphs").exists()
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(Exception, match=r"letter\.txt"), publication.staged(tmp_path / "home"):
+        pytest.fail("staged")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Exception, match="expected a folder"), publication.staged(tmp_path / "file"):
+        pytest.fail("staged")
+    with pytest.raises(Exception, match="a folder that can be written"), publication.staged(tmp_path / "file" / "x"):
+        pytest.fail("staged")
+    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
+
+
+def dead_process() -> int:
+    """The number of a process that is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
+    gone = dead_process()
+    mine, theirs = tmp_path / f".x.{gone}.abc.making", tmp_path / f".x.{os.getppid()}.abc.making"
+    for folder in (mine, theirs):
+        folder.mkdir()
+    with publication.staged(tmp_path / "x") as staging:
+        (staging / "results.json").write_text("{}")
+    assert not mine.exists()
+    assert theirs.exists()
+
+
+def test_a_report_that_a_killed_run_had_moved_aside_comes_back(tmp_path: Path) -> None:
+    aside = tmp_path / f".x.{dead_process()}.abc.old" / "x"
+    aside.mkdir(parents=True)
+    (aside / "results.json").write_text("old")
+    with pytest.raises(KeyboardInterrupt), publication.staged(tmp_path / "x"):
+        raise KeyboardInterrupt
+    assert (tmp_path / "x" / "results.json").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a finished report stands here: every file, and results that agree with the page."""
+    if {path.name for path in folder.iterdir()} != publication.MADE:
+        return False
+    results = Results.model_validate(json.loads((folder / "results.json").read_text("utf-8")))
+    return results.complete and (folder / "report.html").read_text("utf-8").rstrip().endswith("</html>")
+
+
+def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, project: Path) -> None:
+    """SIGKILL at 20 random moments, before, at and after the first report."""
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    output = tmp_path / "reports" / "small"
+    command = [sys.executable, "-m", "buildcompare", "report", str(params), "--output", str(output)]
+    started = time.monotonic()
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    usual = time.monotonic() - started
+    moments = random.Random(5)
+    killed = 0
+    for attempt in range(20):
+        if attempt == 0:
+            for path in sorted(output.rglob("*"), reverse=True):
+                path.unlink() if path.is_file() else path.rmdir()
+            output.rmdir()
+        process = subprocess.Popen(
+            command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        # Most moments lie in the second half, where files are written.
+        time.sleep(usual * moments.triangular(0.2, 1.05, 0.95))
+        os.killpg(process.pid, signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        assert not output.exists() or is_whole(output)
+    assert killed >= 10
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    assert is_whole(output)
+    assert [path.name for path in output.parent.iterdir()] == ["small"]
