@@ -43,7 +43,8 @@ def test_bad_params_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "out").exists()
 
 
-def test_bad_data_is_bad_input_too(tmp_path: Path) -> None:
+def test_bad_data_starts_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
     params = small_params(tmp_path / "data")
     empty = tmp_path / "empty.csv"
     empty.write_bytes(b"")

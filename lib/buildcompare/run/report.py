@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from buildcompare import workbench
 from buildcompare.params import read_params
 from buildcompare.report import publication
 from buildcompare.report.html import HtmlReportExporter
@@ -36,6 +37,7 @@ def publish(params_file: Path, *, output: Path | None = None, progress: bool = F
         The report's folder; by default ``reports/<the params file's stem>``.
     """
     params = read_params(params_file)
+    workbench.read_recordings(params)  # what cannot be read is said now, not after a kernel has started
     folder = (output or publication.reports() / params_file.stem).absolute()
     with publication.staged(folder) as staging:
         notebook = execute(params, staging / publication.NOTEBOOK, progress=progress)

@@ -20,7 +20,7 @@ from buildcompare.simulate.settings import Coordinator, LabelSet, MetricLevels, 
 
 Build = Literal["base", "new"]
 
-QUIET = NoiseModel(capacity_sd=0.0, level_scale=0.3)
+QUIET = NoiseModel(capacity_sd=0.0, level_scale=0.15, sample_scale=0.85)
 """Little varies from run to run: the reports found no difference in the metrics, which takes a small draw."""
 NEW_AFTER = dt.timedelta(hours=4)
 """From the start of the base's run to the start of the new build's; tests are a day apart."""

@@ -76,7 +76,7 @@ def graphs(
 def slowdown(settings: RunSettings, trace: Trace, capacity_users: float) -> FloatArray:
     """Factor on the server's own times for cold caches and a busy CPU, at each second."""
     load = (trace.connected / capacity_users) ** settings.server.load_exponent
-    busy = np.minimum(1.0, _cpu(settings, load, trace.logins) / 100.0)
+    busy = np.minimum(1.0, cpu_percent(settings.server, load, trace.logins) / 100.0)
     cold = 1.0 + settings.server.cold_share * trace.cold
     return np.asarray(cold * (1.0 + settings.server.levels.saturation * busy**SATURATION_POWER))
 
@@ -84,10 +84,6 @@ def slowdown(settings: RunSettings, trace: Trace, capacity_users: float) -> Floa
 def requests(settings: RunSettings, trace: Trace) -> FloatArray:
     """Requests served in each second."""
     return trace.connected * settings.server.requests_per_user + trace.logins * settings.server.requests_per_login
-
-
-def _cpu(settings: RunSettings, load: FloatArray, logins: FloatArray) -> FloatArray:
-    return np.asarray(np.vectorize(lambda a, b: cpu_percent(settings.server, a, b))(load, logins))
 
 
 def _noise(
@@ -106,7 +102,7 @@ def _values(
 ) -> dict[str, FloatArray]:
     server, levels, step = settings.server, settings.server.levels, settings.step_s
     load = (trace.connected / capacity_users) ** server.load_exponent
-    cpu = np.minimum(100.0, _cpu(settings, load, trace.logins))
+    cpu = np.minimum(100.0, cpu_percent(settings.server, load, trace.logins))
     slow = slowdown(settings, trace, capacity_users)
     served = _per_step(requests(settings, trace), step)
     users = trace.connected[::step]

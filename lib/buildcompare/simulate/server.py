@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from buildcompare.simulate.coordinator import FeedbackLoop
 from buildcompare.simulate.injections import LostAgent, Restart
 from buildcompare.simulate.settings import NO_ALERTS, RunSettings, ServerModel
 
+Number = TypeVar("Number", float, FloatArray)
 NEGLIGIBLE_LOGINS = 0.02
 """Logins per second that count as none, so that an idle server serves no requests at all."""
 NOTICEABLE_COLD = 0.1
@@ -131,7 +133,7 @@ def client_average(server: ServerModel, pressure: float) -> float:
     return float(server.client_avg_idle_s * (1.0 + rise * pressure**server.client_steepness))
 
 
-def cpu_percent(server: ServerModel, load: float, logins: float) -> float:
+def cpu_percent(server: ServerModel, load: Number, logins: Number) -> Number:
     """CPU of an app node in percent of all its cores."""
     return server.cpu_at_capacity_percent * load + server.cpu_per_login_percent * logins
 

@@ -71,6 +71,8 @@ class ServerModel:
         Requests per second of a connected user; requests of one login.
     cold_gain, cold_requests
         ``cold = cold_gain * exp(-served / cold_requests)``: caches fill with the requests served.
+        Caches that stay cold for half an hour (a gain above 3 with more than 30,000 requests) let the stop rule
+        find its level trend near zero users, as the real one would.
     cold_share
         The part of `cold` that the server's own times show.
     """

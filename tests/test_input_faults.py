@@ -1,0 +1,270 @@
+"""Walks the table of docs/input-faults.md: every fault happens, and the user sees what the table says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from buildcompare import __main__ as command_line
+from buildcompare.run import report as run_report
+from support import small_params
+
+TABLE = Path(__file__).parents[1] / "docs/input-faults.md"
+
+
+@dataclass
+class Given:
+    """What the user gives: params, and the bytes of a data file that the last test's new run names."""
+
+    folder: Path
+    params: dict[str, Any]
+    data: bytes | None = None
+    text: str | bytes | None = None
+    """The params file as written, where it is not just `params`."""
+    output: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.output = self.folder / "out"
+
+    @property
+    def run(self) -> dict[str, Any]:
+        return dict(self.params["tests"][1])["new"]  # type: ignore[no-any-return]
+
+    def edit(self, there: str, instead: str) -> None:
+        text = yaml.safe_dump(self.params, sort_keys=False)
+        assert there in text
+        self.text = text.replace(there, instead, 1)
+
+
+Fault = Callable[[Given], None]
+FAULTS: dict[tuple[str, str], Fault] = {}
+
+
+def fault(kind: str, words: str) -> Callable[[Fault], Fault]:
+    def register(make: Fault) -> Fault:
+        assert (kind, words) not in FAULTS
+        FAULTS[kind, words] = make
+        return make
+
+    return register
+
+
+def params_text(words: str, text: str | bytes) -> None:
+    FAULTS["params", words] = lambda given: setattr(given, "text", text)
+
+
+def params_edit(words: str, there: str, instead: str) -> None:
+    FAULTS["params", words] = lambda given: given.edit(there, instead)
+
+
+def data(kind: str, words: str, contents: bytes) -> None:
+    FAULTS[kind, words] = lambda given: setattr(given, "data", contents)
+
+
+def table(rows: str) -> bytes:
+    return f"timestamp,metric,value\n{rows}".encode()
+
+
+def parquet(frame: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(frame, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
+
+
+def ltctl(**change: Any) -> bytes:
+    report = {"StartTime": "2024-01-01T00:00:00Z", "EndTime": "2024-01-01T01:00:00Z", "Graphs": []}
+    report |= {key: {} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")}
+    return json.dumps(report | change).encode()
+
+
+# ---- Params ---------------------------------------------------------------------------------------------------------
+
+params_text("an empty file", "")
+params_text("not YAML", "a: [b")
+params_text("not UTF-8", b"\xff\xfe\xfa")
+params_text("larger than 4 MB", "# " + "x" * 4_000_000)
+ALIASES = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+params_text("more than 200,000 values once aliases are followed", "\n".join(["a0: &a0 [x, x]", *ALIASES]))
+params_text("nested too deeply", "[" * 100_000)
+params_edit("a tag that would construct an object", "name: small", "name: !!python/object/apply:os.getcwd []")
+params_edit("a key twice", "name: small", "name: small\nname: small")
+params_edit("an unknown key", "name: small", "nmae: small")
+params_edit("a missing key", "new:\n  label: v1.1.0\n", "")
+params_edit("a wrong type", "users: 1000", "users: many")
+params_edit("an unquoted version", "label: v1.1.0", "label: 10.10")
+
+
+@fault("params", "no such file")
+def _(given: Given) -> None:
+    given.text = None
+    given.params = {}
+
+
+@fault("params", "a window that ends before it starts")
+def _(given: Given) -> None:
+    given.run.update(start="2024-01-01T01:00:00Z", end="2024-01-01T00:00:00Z")
+
+
+@fault("params", "a time without its zone")
+def _(given: Given) -> None:
+    given.run.update(start="2024-01-01T00:00:00", end="2024-01-01T01:00:00Z")
+
+
+@fault("params", "two tests of one name")
+def _(given: Given) -> None:
+    given.params["tests"][1]["name"] = given.params["tests"][0]["name"]
+
+
+@fault("params", "a name that would leave the output folder")
+def _(given: Given) -> None:
+    given.params["tests"][1]["name"] = "../../x"
+
+
+@fault("params", "a link that is not http(s)")
+def _(given: Given) -> None:
+    given.params["grafana"] = {"x": "javascript:alert(1)"}
+
+
+@fault("params", "a metric catalogue that is not there")
+def _(given: Given) -> None:
+    given.params["metrics"] = "missing"
+
+
+@fault("params", "a source that this version cannot pull from")
+def _(given: Given) -> None:
+    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9"}
+    given.params["tests"][1]["new"] = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
+
+
+# ---- Data -----------------------------------------------------------------------------------------------------------
+
+data("recording", "an empty file", b"")
+data("recording", "larger than 32 MB, unpacked", b"x" * 32_000_001)
+data("recording", "a truncated gzip", gzip.compress(table("1,rps,1\n2,rps,2\n"))[:-12])
+data("recording", "a CSV without the columns", b"a,b\n1,2\n")
+data("recording", "a CSV with more than 50 columns", b"timestamp,metric,value" + b",x" * 50 + b"\n")
+data("recording", "a CSV without rows", table(""))
+data("recording", "a time that is none", table("noon,rps,1\n"))
+data("recording", "a value that is no number", table("1,rps,fast\n"))
+data("recording", "two values of one metric at one time", table("1,rps,1\n1,rps,2\n"))
+data("recording", "every value NaN", table("1,rps,NaN\n2,rps,\n"))
+data("recording", "a damaged Parquet", b"PAR1 and no more")
+MANY = pa.table({"timestamp": pa.array(np.zeros(20_000_001))})
+data("recording", "a Parquet with more than 20 million values", parquet(MANY))
+LONG = pd.DataFrame({"timestamp": [1.0], "metric": ["x" * 10_001], "value": [1.0]})
+data("recording", "a Parquet with names longer than 10,000 characters", parquet(pa.Table.from_pandas(LONG)))
+data("labels", "a CSV without the columns", b"a,b\n1,2\n")
+data("labels", "one label twice", b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
+data("report", "not JSON", b"<html>")
+data("report", "other JSON", b"{}")
+data("report", "nested too deeply", b"[" * 100_000)
+data("report", "a metric without data, and no other", ltctl(Graphs=[{"Name": "RPS", "Values": []}]))
+BACK = [{"Name": "RPS", "Values": [[2, "1"], [1, "1"]]}]
+data("report", "times that go back", ltctl(Graphs=BACK))
+data("report", "an end before its start", ltctl(EndTime="2023-01-01T00:00:00Z"))
+
+
+@fault("recording", "no such file")
+def _(given: Given) -> None:
+    given.run["recording"] = str(given.folder / "missing.csv")
+
+
+@fault("recording", "a folder")
+def _(given: Given) -> None:
+    given.run["recording"] = str(given.folder)
+
+
+@fault("recording", "a window that misses the data")
+def _(given: Given) -> None:
+    given.run.update(start="2025-01-01T00:00:00Z", end="2025-01-01T01:00:00Z")
+
+
+# ---- Output ---------------------------------------------------------------------------------------------------------
+
+
+@fault("output", "a folder that cannot be written")
+def _(given: Given) -> None:
+    (given.folder / "file").write_text("x")
+    given.output = given.folder / "file" / "out"
+
+
+@fault("output", "a folder that holds other files")
+def _(given: Given) -> None:
+    given.output = given.folder / "home"
+    given.output.mkdir()
+    (given.output / "letter.txt").write_text("dear")
+
+
+@fault("output", "a file where the folder should be")
+def _(given: Given) -> None:
+    given.output = given.folder / "file"
+    given.output.write_text("x")
+
+
+# ---- The walk -------------------------------------------------------------------------------------------------------
+
+
+def rows() -> list[tuple[str, str, str]]:
+    lines = [line for line in TABLE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    cells = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
+    return [(kind, words, seen) for kind, words, seen in cells if kind not in ("input", "---")]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    if folder.is_file():
+        return {"": folder.read_bytes()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_table_and_the_faults_are_the_same() -> None:
+    assert {(kind, words) for kind, words, _ in rows()} == set(FAULTS)
+    assert len(rows()) >= 40
+
+
+@pytest.mark.parametrize(("kind", "words", "seen"), rows(), ids=lambda text: text[:40])
+def test_the_user_sees_what_the_table_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str
+) -> None:
+    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    given = Given(tmp_path, small_params(tmp_path / "data"))
+    FAULTS[kind, words](given)
+    named = tmp_path / "params.yaml"
+    if given.data is not None:
+        named_data = tmp_path / "fault.bin"
+        named_data.write_bytes(given.data)
+        run = given.run
+        if kind == "report":
+            run.clear()
+        run[kind] = str(named_data)
+        if kind == "recording":
+            run.pop("labels")
+    if given.params:
+        text = given.text if given.text is not None else yaml.safe_dump(given.params, sort_keys=False)
+        named.write_bytes(text if isinstance(text, bytes) else text.encode())
+    if not given.output.exists() and kind != "output":
+        given.output.mkdir()
+        (given.output / "results.json").write_text("an older report")
+    before = contents(given.output)
+
+    done = CliRunner().invoke(command_line.app, ["report", str(named), "--output", str(given.output)])
+
+    assert done.exit_code == 3, done.output
+    assert done.stderr.startswith("buildcompare: ")
+    assert done.stderr.count("\n") == 1
+    assert seen in done.stderr
+    assert "expected" in done.stderr
+    assert "found" in done.stderr
+    assert contents(given.output) == before
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
