@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from buildcompare import findings
 from buildcompare.analysis.labels import CompareLabels
 from buildcompare.analysis.levels import MeasureLevel, delta_percent, mean_of_runs
 from buildcompare.analysis.ramp_up import TimeToUsers
@@ -324,3 +326,42 @@ def test_runs_of_one_build_are_averaged() -> None:
     rps = next(metric for metric in result.metrics if metric.slug == "rps")
     assert (rps.base, rps.new, rps.delta_percent) == (5.0, 11.0, pytest.approx(120.0))
     assert len(result.runs.base) == 2
+
+
+# ---- Findings -------------------------------------------------------------------------------------------------------
+
+
+def kinds(result: TestResult) -> dict[str, str]:
+    return {finding.kind: finding.text for finding in findings.find([result], ("v1", "v2"))}
+
+
+def test_curve_and_report_of_different_runs_are_noticed(real: Path) -> None:
+    """v8.0: its makers say that graphs and table belong to different runs."""
+    folder = real / "comparisons/v8.0/mysql_unbounded"
+    run = {s: [{"recording": str(folder / f"{s}.csv.gz"), "supported_users": n}] for s, n in V8.items()}
+    test = Test.model_validate({"name": "mysql_unbounded", "type": "unbounded", "db_engine": "mysql", **run})
+    recordings = {s: [record(r, Source(kind="recorded"), CATALOGUE) for r in test.runs(s)] for s in V8}  # type: ignore[arg-type]
+    text = kinds(CompareTest(CATALOGUE)(test, recordings))["reported_against_estimated"]  # type: ignore[arg-type]
+    assert re.search(r"9,3\d\d supported users, the load-test tool reported 19,913 \(−52\.\d %\)", text)
+
+
+V8 = {"base": 15459, "new": 19913}
+
+
+def test_what_is_missing_is_said_with_its_size() -> None:
+    users = users_curve(1000, ramp_s=600, hold_s=3000)
+    holes = np.ones(users.size)
+    holes[300:400] = np.nan
+    base = recording(number_of_connected_devices=users, rps=holes)
+    new = recording(number_of_connected_devices=users * 0, rps=np.full(users.size, math.nan))
+    run = Run(recording="x")
+    test = Test(name="mysql_bounded", type="bounded", db_engine="mysql", base=[run], new=[run])
+    said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]}))
+    assert said["empty_metrics"] == "Bounded MySQL: v2 has no number at all in rps."
+    gaps = "Bounded MySQL: v1 has gaps in 1 metric, at worst rps with 86 % of its samples (longest gap 8.4 min)."
+    assert said["gaps"] == gaps
+    assert said["missing_metrics"].startswith("Bounded MySQL: v2 lacks 8 metrics: avg-api-times, p99-api-times,")
+    short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
+    said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [short]}))
+    steady = "Bounded MySQL: v2 has no steady window (only 4 minutes of steady load), so nothing was measured."
+    assert said["no_steady_window"] == steady

@@ -115,7 +115,7 @@ def test_quantities(value: float | None, unit: str, words: str) -> None:
 
 
 def test_changes_and_names() -> None:
-    assert [wording.change(p) for p in (6.07, -3.64, 0.0, 233.3, None)] == ["+6.1 %", "−3.6 %", "+0.0 %", "+233 %", "–"]
+    assert [wording.change(p) for p in (6.07, -3.64, 0.0, 233.3, None)] == ["+6.1 %", "−3.6 %", "0.0 %", "+233 %", "–"]
     assert [wording.db_name(n) for n in ("postgresql", "mysql", "oracle", None)] == ["Postgres", "MySQL", "Oracle", ""]
     assert wording.listed(["a", "b", "c"], most=2) == "a, b and 1 more"
     assert wording.minutes(1090) == "18.2 min"
