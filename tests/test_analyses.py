@@ -363,5 +363,5 @@ def test_what_is_missing_is_said_with_its_size() -> None:
     assert said["missing_metrics"].startswith("Bounded MySQL: v2 lacks 8 metrics: avg-api-times, p99-api-times,")
     short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
     said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [short]}))
-    steady = "Bounded MySQL: v2 has no steady window (only 4 minutes of steady load), so nothing was measured."
+    steady = "Bounded MySQL: v2 has no steady window (only 2 minutes of steady load), so nothing was measured."
     assert said["no_steady_window"] == steady
