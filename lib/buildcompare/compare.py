@@ -46,10 +46,7 @@ from buildcompare.wording import NO_ESTIMATE_WORDS
 CUT_TOLERANCE_S = 60.0
 """Curves of two builds that end this close together, with no stop seen, may have been cut to one length."""
 SIDES: tuple[Side, Side] = ("base", "new")
-NO_TEST_YET = (
-    "one run per build cannot tell a change from the difference between two runs of one build: "
-    "no run-to-run variance was learned or given"
-)
+NO_TEST_YET = "how far two runs of one build lie apart is not known here, so no change can be told from chance"
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -241,7 +238,7 @@ class CompareTest:
             validity=_run_validity(view, estimate),
             estimated_supported_users=Estimate(**vars(estimate)) if estimate else None,
             reported_supported_users=view.params.supported_users,
-            coverage=[_coverage(recording, series) for series in recording.graphs()],
+            coverage=[_coverage(view, series) for series in recording.graphs()],
             missing=[metric.slug for metric in self.catalogue.metrics if metric.slug not in found],
             notes=[note.text for note in recording.notes],
         )
@@ -336,11 +333,13 @@ def _test_validity(runs: Mapping[Side, list[RunResult]]) -> Validity:
     return Validity(status="limited" if reasons else "valid", reasons=reasons)
 
 
-def _coverage(recording: Recording, series: Series) -> SeriesCoverage:
-    coverage = recording.coverage(series)
-    curve = recording.curve(series)
-    finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy())]
-    edges = np.concatenate(([0.0], finite, [recording.duration_s]))
+def _coverage(view: RunView, series: Series) -> SeriesCoverage:
+    """Up to the stop: after it nobody asks the server anything, and rates of nothing are NaN."""
+    until = view.stop.at_s if view.stop else view.recording.duration_s
+    coverage = view.recording.coverage(series, until)
+    curve = view.recording.curve(series)
+    finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy()) & (curve.index <= until)]
+    edges = np.concatenate(([0.0], finite, [until]))
     return SeriesCoverage(
         slug=series.metric,
         expected=coverage.expected,

@@ -38,7 +38,8 @@ def _supported_users(test: TestResult, labels: tuple[str, str]) -> Iterator[Find
     if users.delta_percent is not None:
         text = (
             f"{title(test)}: {labels[1]} supports {users.new:,.0f} users against {users.base:,.0f} of {labels[0]} "
-            f"({change(users.delta_percent)}); one run per build cannot tell whether that is a change."
+            f"({change(users.delta_percent)}); how far two runs of one build lie apart is not known here, "
+            "so this may be chance."
         )
     else:
         missing: list[str] = []

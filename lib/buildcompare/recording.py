@@ -6,6 +6,7 @@ that was asked for and not found is absent; analyses decide what that means for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -127,11 +128,13 @@ class Recording:
         index = pd.Index(series.times[inside] - start, name="elapsed_s")
         return pd.Series(series.values[inside], index=index, name=series.metric)
 
-    def coverage(self, series: Series) -> Coverage:
-        """How much of the window a series covers."""
+    def coverage(self, series: Series, until_s: float | None = None) -> Coverage:
+        """How much of the window a series covers, or of its part up to `until_s` (elapsed seconds)."""
         curve = self.curve(series)
+        length = self.duration_s if until_s is None else until_s
+        curve = curve[curve.index <= length]
         step = series.step_s
-        expected = len(curve) if not step > 0 else max(len(curve), round(self.duration_s / step) + 1)
+        expected = len(curve) if not step > 0 else max(len(curve), math.floor(length / step + 1e-6) + 1)
         finite = int(np.isfinite(curve.to_numpy()).sum())
         return Coverage(expected=expected, present=len(curve), finite=finite)
 

@@ -112,7 +112,7 @@ class Estimate(_Model):
 
 
 class SeriesCoverage(_Model):
-    """How much of its run a series covers: samples expected, present, and present as a number."""
+    """How much of its run, up to the stop, a series covers: samples expected, present, and present as a number."""
 
     slug: str
     expected: int

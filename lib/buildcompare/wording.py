@@ -31,6 +31,13 @@ NO_ESTIMATE_WORDS = {
     "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
 }
 """Why a curve gives no figure for the supported users."""
+VERDICT_SENTENCES = {
+    "pass": "Nothing that users feel got worse by more than these tests can show.",
+    "regression": "Something that users feel got worse.",
+    "inconclusive": "What users feel could not be judged in every test; nothing below claims that the builds differ or "
+    "that they do not.",
+    "invalid": "A test is not fit to be judged.",
+}
 VERDICT_SYMBOLS = {"pass": "✓", "regression": "▲", "inconclusive": "?", "invalid": "✗"}
 
 

@@ -13,7 +13,7 @@ from buildcompare.findings import title
 from buildcompare.report import executed
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
-from buildcompare.wording import VERDICT_WORDS, db_name
+from buildcompare.wording import VERDICT_SENTENCES, VERDICT_WORDS, db_name
 
 GRAPHS = PurePosixPath("graphs")
 _TYPES = ("bounded", "unbounded")
@@ -50,7 +50,7 @@ def render(results: Results, graphs: Sequence[str]) -> str:
         f"## {plain(results.action_items_title)}",
         _items(results.action_items, f"No {results.action_items_title.casefold()}."),
         "## Setup",
-        _table(["Setting", "Value"], [[to_markdown(r.setting), to_markdown(r.value)] for r in results.setup]),
+        _setup(results),
         "## Results",
         *_grafana(results),
         *_supported_users(results, [test for test in tests if test.supported_users], several=several),
@@ -64,10 +64,10 @@ def _opening(results: Results) -> list[str]:
     blocks = []
     if results.simulated:
         blocks.append("> **Simulated recording.** These curves were made by a simulator, not measured on a server.")
-    lines = [f"**{VERDICT_WORDS[results.verdict]}** ({plain(results.verdict_rule)})."]
-    lines += [plain(finding.text) for finding in results.findings if finding.severity != "info"]
-    blocks.append("<br>\n".join(lines))
-    return blocks
+    details = "Intervals, tables and what they rest on: [report.html](report.html)."
+    blocks.append(f"**{VERDICT_WORDS[results.verdict]}.** {VERDICT_SENTENCES[results.verdict]} {details}")
+    grave = [plain(finding.text) for finding in results.findings if finding.severity != "info"]
+    return [*blocks, "\n".join(f"- {text}" for text in grave)] if grave else blocks
 
 
 def _items(items: Sequence[str], none: str) -> str:
@@ -76,11 +76,16 @@ def _items(items: Sequence[str], none: str) -> str:
     return "\n".join("- " + to_markdown(item.strip()).replace("\n", "\n  ") for item in items)
 
 
+def _setup(results: Results) -> str:
+    rows = [[to_markdown(row.setting), to_markdown(row.value)] for row in results.setup]
+    return _table(["Setting", "Value"], rows) if rows else "The setup was not written down."
+
+
 def _grafana(results: Results) -> list[str]:
     if not results.grafana:
         return []
     links = "\n".join(f"- [{plain(link.title)}]({_destination(link.url)})" for link in results.grafana)
-    return ["### Grafana", "Saved dashboards of the tests.", links]
+    return ["### Grafana", "Saved dashboards:", links]
 
 
 def _supported_users(results: Results, tests: Sequence[TestResult], *, several: bool) -> list[str]:

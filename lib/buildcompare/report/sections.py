@@ -166,6 +166,7 @@ def _templates() -> Environment:
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
+        VERDICT_SENTENCES=wording.VERDICT_SENTENCES,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
         NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,
