@@ -6,9 +6,12 @@ Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on reg
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +34,8 @@ class FailOn(enum.StrEnum):
 ParamsFile = Annotated[Path, typer.Argument(metavar="PARAMS", help="A params file, such as params/v10.4.0-rc1.yaml.")]
 FailOnOption = Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 1 or 2 by the verdict.")]
 
+RefreshOption = Annotated[bool, typer.Option("--refresh", help="Pull again what was pulled from a server before.")]
+
 
 @app.command()
 def report(
@@ -39,9 +44,24 @@ def report(
         Path | None, typer.Option("--output", "-o", help="The report's folder [default: reports/<stem of PARAMS>].")
     ] = None,
     fail_on: FailOnOption = None,
+    refresh: RefreshOption = False,
 ) -> None:
     """Compare two builds and publish the report."""
-    raise typer.Exit(_report(params, output, fail_on))
+    raise typer.Exit(_report(params, output, fail_on, refresh=refresh))
+
+
+@app.command()
+def pull(params: ParamsFile, refresh: RefreshOption = False) -> None:
+    """Pull the recordings of a comparison from their server, and keep them for reports."""
+    from buildcompare import workbench
+    from buildcompare.params import read_params
+
+    with _said_faults() as outcome:
+        recordings = workbench.read_recordings(read_params(params), refresh=refresh)
+        print(
+            f"{params}: {sum(len(runs) for test in recordings.values() for runs in test.values())} recordings at hand"
+        )
+    raise typer.Exit(outcome.code)
 
 
 @app.command()
@@ -79,15 +99,14 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=1))
 
 
-def _report(params: Path, output: Path | None, fail_on: FailOn | None) -> int:
+def _report(params: Path, output: Path | None, fail_on: FailOn | None, *, refresh: bool = False) -> int:
     """Publish one report and say how it went; its exit code."""
     from buildcompare.run.report import publish  # late: it takes seconds to import
 
-    try:
-        published = publish(params, output=output, progress=sys.stderr.isatty())
-    except BuildcompareError as error:
-        print(f"buildcompare: {error}", file=sys.stderr)
-        return BAD_INPUT if isinstance(error, InputError) else FAILED
+    with _said_faults() as outcome:
+        published = publish(params, output=output, refresh=refresh, progress=sys.stderr.isatty())
+    if outcome.code:
+        return outcome.code
     verdict = published.results.verdict
     print(f"{params}: {verdict}. The report is {published.folder / 'report.html'}")
     if fail_on is not None and verdict == "regression":
@@ -95,6 +114,22 @@ def _report(params: Path, output: Path | None, fail_on: FailOn | None) -> int:
     if fail_on is FailOn.INCONCLUSIVE and verdict in ("inconclusive", "invalid"):
         return UNDECIDED
     return 0
+
+
+@dataclass
+class _Outcome:
+    code: int = 0
+
+
+@contextlib.contextmanager
+def _said_faults() -> Iterator[_Outcome]:
+    """Say an error of ours in one line; the outcome holds the exit code that it means."""
+    outcome = _Outcome()
+    try:
+        yield outcome
+    except BuildcompareError as error:
+        print(f"buildcompare: {error}", file=sys.stderr)
+        outcome.code = BAD_INPUT if isinstance(error, InputError) else FAILED
 
 
 def main() -> None:

@@ -110,6 +110,11 @@ class Run(_Strict):
         return self
 
     @property
+    def is_pulled(self) -> bool:
+        """Whether the run is no file but a window of a server's data."""
+        return self.report is None and self.recording is None
+
+    @property
     def window(self) -> tuple[dt.datetime, dt.datetime] | None:
         """The stated window, or None where the file's own window counts."""
         return None if self.start is None or self.end is None else (self.start, self.end)
@@ -208,8 +213,7 @@ class Comparison(_Strict):
         for test in self.tests:
             for side in ("base", "new"):
                 for run in test.runs(side):
-                    pulled = run.report is None and run.recording is None
-                    if pulled and self.source.kind in ("ltctl", "recorded"):
+                    if run.is_pulled and self.source.kind in ("ltctl", "recorded"):
                         key = "report" if self.source.kind == "ltctl" else "recording"
                         raise _unlike(
                             f"`{key}` in each run where source.kind is {self.source.kind}",

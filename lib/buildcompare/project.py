@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+OUTPUT_VARIABLE = "BUILDCOMPARE_OUTPUT"
+"""In a batch, the environment variable that names the folder in which the notebook's report is being made."""
+
 
 def root() -> Path:
     """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout that this package is installed from."""

@@ -19,7 +19,8 @@ from buildcompare import findings, verdict
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue, read_catalogue
-from buildcompare.params import Comparison, Test, check_params, read_params
+from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
+from buildcompare.progress import pull_progress
 from buildcompare.project import resolve
 from buildcompare.recording import Recording
 from buildcompare.results import (
@@ -32,7 +33,7 @@ from buildcompare.results import (
     Side,
     TestResult,
 )
-from buildcompare.sources import record
+from buildcompare.sources import cache, record
 
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """What a notebook opens when nobody said what to compare."""
@@ -82,13 +83,34 @@ def parameters(variables: Mapping[str, Any]) -> Comparison:
     return comparison
 
 
-def read_recordings(params: Comparison) -> dict[str, dict[Side, list[Recording]]]:
-    """Read every run of every test."""
+def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
+    """Read every run of every test; what must be pulled from a server is pulled once and kept.
+
+    Parameters
+    ----------
+    refresh
+        Pull again what was pulled before.
+    """
     catalogue = read_catalogue(params.metrics)
-    return {
-        test.name: {side: [record(run, params.source, catalogue) for run in test.runs(side)] for side in SIDES}
-        for test in params.tests
-    }
+    recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
+    with pull_progress(params) as step:
+        for test in params.tests:
+            for side in SIDES:
+                for number, run in enumerate(test.runs(side), start=1):
+                    slot = cache.Slot(params.name or "", test.name, side, number)
+                    recordings[test.name][side].append(_recording(run, slot, params.source, catalogue, refresh=refresh))
+                    step(f"{test.name} {side}")
+    return recordings
+
+
+def _recording(run: Run, slot: cache.Slot, source: Source, catalogue: Catalogue, *, refresh: bool) -> Recording:
+    if not run.is_pulled:
+        return record(run, source, catalogue)
+    request = cache.request_of(run, source, catalogue)
+    kept = cache.cached(slot, request)
+    if kept is not None and not refresh:
+        return kept
+    return cache.keep(slot, record(run, source, catalogue), request)
 
 
 def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Workbench:

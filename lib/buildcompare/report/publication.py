@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from buildcompare.errors import InputError
-from buildcompare.project import root
+from buildcompare.project import OUTPUT_VARIABLE, root
 from buildcompare.results import Results, dumps
 
-OUTPUT_VARIABLE = "BUILDCOMPARE_OUTPUT"
-"""In a batch, the folder in which the notebook's report is being made."""
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs"})
 """What a report consists of; anything else in its folder belongs to somebody and is kept."""

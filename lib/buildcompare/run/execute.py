@@ -14,8 +14,7 @@ from traitlets.config import Config
 
 from buildcompare.errors import ExecutionError, InputError
 from buildcompare.params import Comparison
-from buildcompare.project import root
-from buildcompare.report.publication import OUTPUT_VARIABLE
+from buildcompare.project import OUTPUT_VARIABLE, root
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 KERNEL_START_S = 120

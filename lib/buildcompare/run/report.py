@@ -28,16 +28,20 @@ class Published:
     results: Results
 
 
-def publish(params_file: Path, *, output: Path | None = None, progress: bool = False) -> Published:
+def publish(
+    params_file: Path, *, output: Path | None = None, refresh: bool = False, progress: bool = False
+) -> Published:
     """Check the params, run the notebook, and publish everything made from it, or nothing.
 
     Parameters
     ----------
     output
         The report's folder; by default ``reports/<the params file's stem>``.
+    refresh
+        Pull again what was pulled from a server before.
     """
     params = read_params(params_file)
-    workbench.read_recordings(params)  # what cannot be read is said now, not after a kernel has started
+    workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     folder = (output or publication.reports() / params_file.stem).absolute()
     with publication.staged(folder) as staging:
         notebook = execute(params, staging / publication.NOTEBOOK, progress=progress)
