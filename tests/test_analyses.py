@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,64 @@ def test_supported_users_are_the_mean_of_the_last_30_minutes() -> None:
 def test_a_curve_that_may_be_cut_is_not_estimated() -> None:
     flat = estimate(users_curve(7000, ramp_s=3000, hold_s=2400), cut=True)
     assert (flat.estimated, flat.at_least, flat.reason) == (None, None, "may_be_cut")
-    slow = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 + 0.3 * 5 * np.arange(400)])
+    slow = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 + 0.25 * 5 * np.arange(400)])
     assert estimate(slow, cut=True).reason == "still_climbing"
     assert estimate(slow, cut=False).estimated is not None
+    faster = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 + 0.35 * 5 * np.arange(400)])
+    assert estimate(faster, cut=False).reason == "still_climbing"  # its stop was not seen
+    assert estimate(np.concatenate([faster, [4000.0, 100.0]]), cut=False).estimated is not None
+    assert estimate(slow[::-1] + 1000).reason in ("still_falling", "interrupted")
+
+
+def test_a_run_that_was_disturbed_at_the_end_is_not_estimated() -> None:
+    falling = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 - 0.35 * 5 * np.arange(400)])
+    assert estimate(falling).reason == "still_falling"
+    away = users_curve(7000, ramp_s=3000, hold_s=2400)
+    away[-200:-160] = 0.0
+    assert estimate(away).reason == "interrupted"
+    silent = curve(np.concatenate([users_curve(7000, ramp_s=3000, hold_s=2400), np.full(600, np.nan)]))
+    stop = FindStop()(silent)
+    assert EstimateSupportedUsers()(silent, stop, may_be_cut=False, known_end_s=8400.0).reason == "gaps"
+
+
+def test_users_of_several_instances_are_summed() -> None:
+    users = users_curve(7000, ramp_s=3000, hold_s=2400, shutdown=9)
+    whole = recording(number_of_connected_devices=users)
+    (one,) = whole.series
+    halves = tuple(replace(one, values=users / 2, labels={"instance": name}) for name in "ab")
+    run = Run(recording="x")
+    test = Test(name="x", type="unbounded", base=[run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": [whole], "new": [replace(whole, series=halves)]})
+    assert result.supported_users is not None
+    assert result.supported_users.estimated.new == result.supported_users.estimated.base
+
+
+def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
+    good = recording(number_of_connected_devices=users_curve(7000, ramp_s=3000, hold_s=2400, shutdown=9))
+    climbing = recording(number_of_connected_devices=np.arange(0.0, 5400, 5.0))
+    run = Run(recording="x", supported_users=6900)
+    silent = Run(recording="x")
+    test = Test(name="x", type="unbounded", base=[run, silent], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": [good, climbing], "new": [good]})
+    users = result.supported_users
+    assert users is not None
+    assert (users.reported.base, users.reported.new) == (None, 6900)
+    assert users.estimated.base == pytest.approx(7000)
+    assert (users.at_least.base, users.reason.base) == (None, None)
+    assert "run 2 of v1 is left out" in kinds(result)["run_left_out"]
+
+
+def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None:
+    """A cut curve stays a cut curve when its own first and last sample are named."""
+    folder = real / "comparisons/v10.5/postgresql_unbounded"
+    runs: dict[str, list[Run]] = {"base": [Run(recording=str(folder / "base.csv.gz"))]}
+    named = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T02:10:40Z"}
+    runs["new"] = [Run.model_validate({"recording": str(folder / "new.csv.gz"), **named})]
+    test = Test.model_validate({"name": "x", "type": "unbounded", **runs})
+    recordings = {s: [record(run, Source(kind="recorded"), CATALOGUE) for run in runs[s]] for s in runs}
+    users = CompareTest(CATALOGUE)(test, recordings).supported_users  # type: ignore[arg-type]
+    assert users is not None
+    assert (users.estimated.new, users.reason.new) == (None, "still_climbing")
 
 
 def test_too_little_is_not_estimated() -> None:
@@ -225,7 +281,7 @@ def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> 
 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
-    level = MeasureLevel()(curve(values), (0.0, 20.0))
+    level = MeasureLevel()(curve(values), (-5.0, 20.0))
     assert (level.mean, level.samples, level.missing) == (3.0, 3, 2)
     assert MeasureLevel()(curve(values * math.nan), (0.0, 20.0)).mean is None
 

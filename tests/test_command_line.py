@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,24 @@ def test_the_worst_of_a_batch(monkeypatch: pytest.MonkeyPatch, codes: tuple[int,
     left = list(codes)
     monkeypatch.setattr(command_line, "_report", lambda *_: left.pop(0))
     assert run("batch", *(f"{i}.yaml" for i in range(len(codes)))).exit_code == worst
+
+
+def test_a_wrong_use_is_bad_input() -> None:
+    for arguments in (
+        ["report"],
+        ["report", "x.yaml", "--fail-on", "bogus"],
+        ["no-such-command"],
+        ["batch", "a/x", "b/x"],
+    ):
+        done = subprocess.run([sys.executable, "-m", "buildcompare", *arguments], capture_output=True, check=False)
+        assert done.returncode == 3
+
+
+def test_a_fault_of_ours_is_an_execution_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_report, "publish", lambda *_, **__: 1 / 0)
+    done = run("report", "x.yaml", "--fail-on", "regression")
+    assert done.exit_code == 4
+    assert "ZeroDivisionError" in done.stderr
 
 
 def test_help_explains_every_command_and_the_exit_codes() -> None:

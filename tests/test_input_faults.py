@@ -18,6 +18,8 @@ import yaml
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
+from buildcompare.recording import LabelSummary, Recording, Series
+from buildcompare.recording_parquet import write_recording
 from buildcompare.run import report as run_report
 from support import small_params
 
@@ -99,6 +101,11 @@ ALIASES = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9
 params_text("more than 200,000 values once aliases are followed", "\n".join(["a0: &a0 [x, x]", *ALIASES]))
 params_text("nested too deeply", "[" * 100_000)
 params_edit("a tag that would construct an object", "name: small", "name: !!python/object/apply:os.getcwd []")
+params_text("a value that its tag cannot hold", "a: !!int abc")
+MERGES = "{x: 1}"
+for level in range(8):
+    MERGES = f"{{<<: [&m{level} {MERGES}, {', '.join([f'*m{level}'] * 9)}]}}"
+params_text("merges of merges", MERGES)
 params_edit("a key twice", "name: small", "name: small\nname: small")
 params_edit("an unknown key", "name: small", "nmae: small")
 params_edit("a missing key", "new:\n  label: v1.1.0\n", "")
@@ -159,16 +166,27 @@ data("recording", "a CSV without rows", table(""))
 data("recording", "a time that is none", table("noon,rps,1\n"))
 data("recording", "a value that is no number", table("1,rps,fast\n"))
 data("recording", "two values of one metric at one time", table("1,rps,1\n1,rps,2\n"))
+data("recording", "a row with more fields than the header", table("1,rps,1,\n"))
+data("recording", "a row with fewer fields", table("1,rps,1\n2,rps\n"))
+data("recording", "times in milliseconds", table("1733911200000,rps,1\n"))
+data("recording", "more than 200 series to draw", table("".join(f"1,m{i},1\n" for i in range(201))))
 data("recording", "every value NaN", table("1,rps,NaN\n2,rps,\n"))
 data("recording", "a damaged Parquet", b"PAR1 and no more")
 MANY = pa.table({"timestamp": pa.array(np.zeros(20_000_001))})
 data("recording", "a Parquet with more than 20 million values", parquet(MANY))
 LONG = pd.DataFrame({"timestamp": [1.0], "metric": ["x" * 10_001], "value": [1.0]})
 data("recording", "a Parquet with names longer than 10,000 characters", parquet(pa.Table.from_pandas(LONG)))
+NAMES = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 9_000]))
+COPIES = pa.table({"timestamp": np.arange(20_000.0), "metric": NAMES, "value": np.ones(20_000)})
+data("recording", "a Parquet whose names take more than 100 MB written out", parquet(COPIES))
 data("labels", "a CSV without the columns", b"a,b\n1,2\n")
 data("labels", "one label twice", b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
 data("report", "not JSON", b"<html>")
 data("report", "other JSON", b"{}")
+data("report", "a number of thousands of digits", b'{"a": ' + b"1" * 5_000 + b"}")
+data("report", "a label that is half a character", ltctl(AvgAPITimes={"\ud800": "1"}))
+IN_2020 = [{"Name": "RPS", "Values": [[1577836800, "1"]]}]
+data("report", "a window beside its graphs", ltctl(Graphs=IN_2020, AvgAPITimes={"a": "1"}))
 data("report", "nested too deeply", b"[" * 100_000)
 data("report", "a metric without data, and no other", ltctl(Graphs=[{"Name": "RPS", "Values": []}]))
 BACK = [{"Name": "RPS", "Values": [[2, "1"], [1, "1"]]}]
@@ -189,6 +207,38 @@ def _(given: Given) -> None:
 @fault("recording", "a window that misses the data")
 def _(given: Given) -> None:
     given.run.update(start="2025-01-01T00:00:00Z", end="2025-01-01T01:00:00Z")
+
+
+@fault("recording", "a path that no file can have")
+def _(given: Given) -> None:
+    given.run["recording"] = "a\0b"
+
+
+def recorded(*, series: int, summaries: int) -> Callable[[Path], None]:
+    def write(file: Path) -> None:
+        one = Series("rps", "RPS", "", np.array([1.0]), np.array([1.0]), role="label")
+        labels = tuple(LabelSummary("api", "a", "avg", 1.0) for _ in range(summaries))
+        write_recording(Recording((one,) * series, (0.0, 1.0), stop_known=True, label_summaries=labels), file)
+
+    return write
+
+
+@fault("recording", "a recording of more than 100,000 series")
+def _(given: Given) -> None:
+    given.run.update(recording=str(given.folder / "many.parquet"))
+    recorded(series=100_001, summaries=0)(given.folder / "many.parquet")
+
+
+@fault("labels", "a second table beside a recording that holds one")
+def _(given: Given) -> None:
+    given.run.update(recording=str(given.folder / "own.parquet"))
+    recorded(series=1, summaries=1)(given.folder / "own.parquet")
+
+
+@fault("output", "a folder with a results.json of somebody else's")
+def _(given: Given) -> None:
+    given.output.mkdir()
+    (given.output / "results.json").write_text('{"mine": 1}')
 
 
 # ---- Output ---------------------------------------------------------------------------------------------------------
@@ -255,7 +305,7 @@ def test_the_user_sees_what_the_table_says(
         named.write_bytes(text if isinstance(text, bytes) else text.encode())
     if not given.output.exists() and kind != "output":
         given.output.mkdir()
-        (given.output / "results.json").write_text("an older report")
+        (given.output / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
     before = contents(given.output)
 
     done = CliRunner().invoke(command_line.app, ["report", str(named), "--output", str(given.output)])

@@ -107,6 +107,18 @@ def test_run_by_hand_it_leaves_a_published_report_alone(
     assert "holds a published report" in (tmp_path / "x.ipynb").read_text("utf-8")
 
 
+def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path: Path) -> None:
+    """`tests` misspelt: papermill itself only warns."""
+    with pytest.raises(papermill.PapermillExecutionError, match="key `tests`"):
+        papermill.execute_notebook(
+            str(elsewhere / "notebooks/comparison.ipynb"),
+            str(tmp_path / "x.ipynb"),
+            parameters={"name": "mine", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "ltctl"}},
+            progress_bar=False,
+        )
+    assert not (elsewhere / "reports").exists()
+
+
 def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_path: Path) -> None:
     assert not os.environ.get("PARAMS")
     output = tmp_path / "bundled.ipynb"

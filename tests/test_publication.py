@@ -17,6 +17,8 @@ from buildcompare.report import publication
 from buildcompare.results import Results
 from support import small_params, write_params
 
+REPORT = '{"schema_version": 1, "comparison": "x", "complete": true}'
+
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "reports" / "x"
@@ -34,13 +36,14 @@ def test_what_no_report_makes_is_carried_over(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     (folder / "graphs").mkdir(parents=True)
     (folder / "notes").mkdir()
-    for name in ("results.json", "graphs/old.png", "mine.txt", "notes/mine.txt"):
-        (folder / name).write_text("old")
+    for name in ("results.json", "graphs/mine.png", "mine.txt", "notes/mine.txt"):
+        (folder / name).write_text(REPORT)
+    (folder / "graphs/x_0_rps.png").write_text("made")
     with publication.staged(folder) as staging:
         (staging / "results.json").write_text("new")
     assert (folder / "results.json").read_text() == "new"
-    assert (folder / "mine.txt").read_text() == (folder / "notes/mine.txt").read_text() == "old"
-    assert not (folder / "graphs").exists()
+    assert (folder / "mine.txt").read_text() == (folder / "notes/mine.txt").read_text() == REPORT
+    assert [path.name for path in (folder / "graphs").iterdir()] == ["mine.png"]
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -77,10 +80,10 @@ def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
 def test_a_report_that_a_killed_run_had_moved_aside_comes_back(tmp_path: Path) -> None:
     aside = tmp_path / f".x.{dead_process()}.abc.old" / "x"
     aside.mkdir(parents=True)
-    (aside / "results.json").write_text("old")
+    (aside / "results.json").write_text(REPORT)
     with pytest.raises(KeyboardInterrupt), publication.staged(tmp_path / "x"):
         raise KeyboardInterrupt
-    assert (tmp_path / "x" / "results.json").read_text() == "old"
+    assert (tmp_path / "x" / "results.json").read_text() == REPORT
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 

@@ -10,10 +10,11 @@ import contextlib
 import enum
 import json
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +22,8 @@ from buildcompare.errors import BuildcompareError, InputError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 REGRESSION, UNDECIDED, BAD_INPUT, FAILED = 1, 2, 3, 4
+_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""click's, of which typer has a copy of its own."""
 _WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
 
 
@@ -73,6 +76,11 @@ def batch(
     fail_on: FailOnOption = None,
 ) -> None:
     """Publish many reports; one that fails does not stop the others."""
+    stems = [file.stem for file in params]
+    twice = sorted({stem for stem in stems if stems.count(stem) > 1})
+    if twice:
+        print(f"buildcompare: PARAMS: expected files of different names, found {twice[0]} twice", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)
     codes = [_report(file, output / file.stem if output else None, fail_on) for file in params]
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 
@@ -130,11 +138,20 @@ def _said_faults() -> Iterator[_Outcome]:
     except BuildcompareError as error:
         print(f"buildcompare: {error}", file=sys.stderr)
         outcome.code = BAD_INPUT if isinstance(error, InputError) else FAILED
+    except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
+        traceback.print_exc()
+        outcome.code = FAILED
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; a wrong use of it is bad input, not what click makes of it."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except _USAGE_ERROR as error:
+        error.show()
+        sys.exit(BAD_INPUT)
+    except typer.Abort:
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

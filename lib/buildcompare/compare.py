@@ -119,7 +119,12 @@ class CompareTest:
             return [None] * len(views[side])
         base_ends = [view.stop.end_s for view in views["base"] if view.stop]
         return [
-            EstimateSupportedUsers()(view.users, view.stop, may_be_cut=side == "new" and _may_be_cut(view, base_ends))
+            EstimateSupportedUsers()(
+                view.users,
+                view.stop,
+                may_be_cut=side == "new" and _may_be_cut(view, base_ends),
+                known_end_s=view.recording.duration_s if view.recording.stop_known else None,
+            )
             for view in views[side]
         ]
 
@@ -127,10 +132,11 @@ class CompareTest:
         self, views: Mapping[Side, list[RunView]], estimates: Mapping[Side, list[SupportedUsers | None]]
     ) -> SupportedUsersResult:
         load = self.catalogue.load
-        reported = {s: mean_of_runs([v.params.supported_users for v in views[s]]) for s in SIDES}
+        reported = {s: _of_all([v.params.supported_users for v in views[s]]) for s in SIDES}
         estimated = {s: mean_of_runs([e.estimated for e in estimates[s] if e]) for s in SIDES}
-        at_least = {s: mean_of_runs([e.at_least for e in estimates[s] if e]) for s in SIDES}
-        reasons = {s: next((e.reason for e in estimates[s] if e and e.reason), None) for s in SIDES}
+        without = {s: estimated[s] is None for s in SIDES}  # a run without an estimate is left out, and said so
+        at_least = {s: mean_of_runs([e.at_least for e in estimates[s] if e]) if without[s] else None for s in SIDES}
+        reasons = {s: next((e.reason for e in estimates[s] if e and without[s]), None) for s in SIDES}
         if None not in reported.values():
             best = reported
         elif None not in estimated.values():
@@ -244,9 +250,14 @@ class CompareTest:
         )
 
 
+def _of_all(values: Sequence[float | None]) -> float | None:
+    """The mean over the runs, if every one of them has a value."""
+    return None if None in values else mean_of_runs(values)
+
+
 def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
     """The curve of `metric`, if it has numbers above zero in it."""
-    series = recording.find(metric.slug) if metric else None
+    series = recording.total(metric.slug) if metric else None
     curve = recording.curve(series) if series else None
     if curve is None or not np.any(curve[np.isfinite(curve.to_numpy())] > 0):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -42,8 +43,8 @@ class Figure:
     alt: str
     svg: str
     png: bytes
-    graph: bool
-    """Whether it is one of the graphs that the Markdown report shows."""
+    graph_of: str | None
+    """The test whose graph it is in the Markdown report; None for the other figures."""
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
         data = {
@@ -51,25 +52,27 @@ class Figure:
             "image/png": base64.b64encode(self.png).decode("ascii"),
             "text/plain": self.alt,
         }
-        return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph": self.graph}}
+        return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph_of": self.graph_of}}
 
 
 def graphs(test: TestView) -> Iterator[Figure]:
     """One figure per metric, named as performance reports name them: ``mysql_bounded_0_rps``."""
+    taken: set[str] = set()
     for metric in test.result.metrics:
-        yield graph(test, metric)
+        stem = metric.slug + _file_part("".join(f"-{value}" for value in metric.labels.values()))
+        name = next(n for i in itertools.count(1) if (n := stem if i == 1 else f"{stem}-{i}") not in taken)
+        taken.add(name)
+        yield graph(test, metric, f"{test.result.name}_0_{name}")
 
 
-def graph(test: TestView, metric: MetricResult) -> Figure:
-    """Both builds' curves of one metric."""
-    suffix = "".join(f"-{value}" for value in metric.labels.values())
-    name = f"{test.result.name}_0_{metric.slug}{_file_part(suffix)}"
+def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
+    """Both builds' curves of one metric, in a file of this name."""
     title = f"{metric.name}{_labelled(metric)}: {_levels(metric)}"
     draw, axes = _figure(_SMALL, title, test)
     top = _curves(axes, test, metric.slug, metric.labels, metric.unit)
     _phases(axes, test)
     _axis(axes, top, metric.unit)
-    return _finished(draw, name, _alt(test, metric), graph=True)
+    return _finished(draw, name, _alt(test, metric), graph_of=test.result.name)
 
 
 def users(test: TestView) -> Figure | None:
@@ -79,7 +82,7 @@ def users(test: TestView) -> Figure | None:
     if metric is None:
         return None
     draw, axes = _figure(_WIDE, _users_title(test, metric), test)
-    _curves(axes, test, metric.slug, metric.labels, metric.unit)
+    _curves(axes, test, metric.slug, None, metric.unit)
     _phases(axes, test)
     for side in ("base", "new"):
         for run in _runs(test, side):
@@ -87,7 +90,7 @@ def users(test: TestView) -> Figure | None:
                 minutes = [second / 60 for second in run.window]
                 axes.plot(minutes, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
     _axis(axes, 1.0, "users")
-    return _finished(draw, f"{test.result.name}_users", _alt(test, metric), graph=False)
+    return _finished(draw, f"{test.result.name}_users", _alt(test, metric), graph_of=None)
 
 
 def _users_title(test: TestView, metric: MetricResult) -> str:
@@ -172,13 +175,13 @@ def _figure(size: tuple[float, float], title: str, test: TestView) -> tuple[Matp
     return figure, axes
 
 
-def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str], unit: str) -> float:
-    """Draw every run of both builds; the largest value drawn, in the metric's unit."""
+def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | None, unit: str) -> float:
+    """Draw every run of both builds, without `labels` the sum of their series; the largest value drawn."""
     curves = [
         (side, i, recording.curve(series))
         for side in ("base", "new")
         for i, recording in enumerate(_of(test, side))
-        if (series := recording.find(slug, labels)) is not None
+        if (series := recording.total(slug) if labels is None else recording.find(slug, labels)) is not None
     ]
     finite = [c.to_numpy()[np.isfinite(c.to_numpy())] for _, _, c in curves]
     top = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
@@ -194,7 +197,7 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str], un
                 color=COLOURS[side],
                 lw=1.3 if side == "base" else 1.1,
                 dashes=DASHES[side] or (None, None),
-                label=label.replace("$", r"\$") if i == 0 else None,
+                label=_legend(label) if i == 0 else None,
                 estimator=None,
                 sort=False,
             )
@@ -209,6 +212,11 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str], un
             handlelength=2.6,
         )
     return top
+
+
+def _legend(label: str) -> str:
+    """A label as matplotlib shows it: it reads $ as mathematics and hides what starts with an underscore."""
+    return label.replace("$", r"\$").replace("_", "\u200b_", 1) if label.startswith("_") else label.replace("$", r"\$")
 
 
 def _of(test: TestView, side: str) -> list[Recording]:
@@ -256,13 +264,14 @@ def _phases(axes: Axes, test: TestView) -> None:
 def _axis(axes: Axes, top: float, unit: str) -> None:
     _, name = unit_scale(top, unit)
     axes.set_ylabel(name)
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if axes.dataLim.ymin < 0 else 0.0)
     axes.set_xlim(left=0.0)
 
 
-def _finished(figure: MatplotlibFigure, name: str, alt: str, *, graph: bool) -> Figure:
+def _finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
     vector, pixels = io.StringIO(), io.BytesIO()
     with _styled():
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
-    return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph=graph)
+    return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph_of=graph_of)

@@ -15,6 +15,8 @@ MIN_COVERAGE = 0.98
 """Below this part of the expected samples a series' gaps are worth a sentence."""
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; beyond twice that, say so."""
+WORTH_A_WORD_S = 300.0
+"""A build that climbs five minutes later than the other is worth a sentence."""
 _SEVERITIES = ("critical", "warning", "info")
 
 
@@ -77,6 +79,26 @@ def _validity(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
             if run.window is None:
                 text = f"{title(test)}: {label} has no steady window ({run.window_reason}), so nothing was measured."
                 yield _finding(test, "no_steady_window", "warning", text, {"side": side})
+        estimates = [run.estimated_supported_users for run in getattr(test.runs, side)]
+        for i, estimate in enumerate(estimates):
+            if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
+                why = NO_ESTIMATE_WORDS[estimate.reason]
+                text = f"{title(test)}: run {i + 1} of {label} is left out of its supported users: {why}."
+                yield _finding(test, "run_left_out", "warning", text, {"side": side, "run": i + 1})
+
+
+def _ramp(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    """How much later one build reached the round number of users where they differ most; no judgement."""
+    later = test.ramp_up.new.time_to
+    both = [(mark, base, later.get(mark)) for mark, base in test.ramp_up.base.time_to.items()]
+    reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
+    apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
+    if test.type == "unbounded" and apart >= WORTH_A_WORD_S:
+        text = (
+            f"{title(test)}: {labels[1]} reaches {int(mark):,} users after {minutes(new)}, {labels[0]} after "
+            f"{minutes(base)}."
+        )
+        yield _finding(test, "time_to_users", "info", text, {"users": int(mark), "base": base, "new": new})
 
 
 def _coverage(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
@@ -152,6 +174,7 @@ def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: Ma
 
 _RULES = (
     _supported_users,
+    _ramp,
     _reported_against_estimated,
     _validity,
     _coverage,

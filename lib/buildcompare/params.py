@@ -43,7 +43,10 @@ def _slug(value: str) -> str:
 
 
 def _http_url(value: str) -> str:
-    parts = urlsplit(value)
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"\s", value):
         raise ValueError("an http or https address")
     return value
@@ -160,8 +163,8 @@ class Coordinator(_Strict):
 
     users_inc: int = Field(default=8, gt=0)
     users_dec: int = Field(default=8, gt=0)
-    rest_s: float = Field(default=2.0, gt=0)
-    thresholds: dict[str, float] = Field(default_factory=dict)
+    rest_s: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
 
     @property
     def fastest_fall(self) -> float:

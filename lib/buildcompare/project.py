@@ -9,6 +9,10 @@ OUTPUT_VARIABLE = "BUILDCOMPARE_OUTPUT"
 """In a batch, the environment variable that names the folder in which the notebook's report is being made."""
 
 
+COMMAND_VARIABLE = "BUILDCOMPARE_COMMAND"
+"""In a batch, the environment variable that holds the command that makes the report again."""
+
+
 def root() -> Path:
     """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout that this package is installed from."""
     configured = os.environ.get("BUILDCOMPARE_ROOT")
@@ -17,4 +21,4 @@ def root() -> Path:
 
 def resolve(path: str | Path) -> Path:
     """Make `path` absolute: relative paths count from the project's root."""
-    return root() / Path(path).expanduser()
+    return root() / Path(path)

@@ -6,6 +6,7 @@ that was asked for and not found is absent; analyses decide what that means for 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -120,6 +121,15 @@ class Recording:
             if series.metric == metric and (labels is None or dict(series.labels) == dict(labels)):
                 return series
         return None
+
+    def total(self, metric: str) -> Series | None:
+        """The one graph series of `metric`, or the sum of several (of instances) at the times that all share."""
+        found = [series for series in self.graphs() if series.metric == metric]
+        if len(found) < 2:
+            return found[0] if found else None
+        times = functools.reduce(np.intersect1d, [series.times for series in found])
+        values = np.sum([series.values[np.isin(series.times, times)] for series in found], axis=0)
+        return Series(metric, found[0].name, found[0].unit, times, np.asarray(values, dtype=np.float64))
 
     def curve(self, series: Series) -> pd.Series:
         """A series on elapsed time: values over seconds since the window's start, inside the window."""

@@ -19,6 +19,8 @@ from buildcompare.errors import InputError
 from buildcompare.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 FORMAT = "buildcompare-recording-1"
+MAX_SERIES = 100_000
+"""Bound on the rows of a recording, each of which becomes objects."""
 _KEY = b"buildcompare"
 _SCHEMA = pa.schema(
     [
@@ -79,6 +81,9 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
         head = json.loads(source.schema_arrow.metadata[_KEY])
         if head["format"] != FORMAT:
             raise InputError(file=file, key="format", expected=FORMAT, found=repr(head["format"]))
+        if source.metadata.num_rows > MAX_SERIES:
+            found = f"{source.metadata.num_rows:,}"
+            raise InputError(file=file, key="series", expected=f"at most {MAX_SERIES:,}", found=found)
         rows = _columns(source)
         series, summaries = [], []
         for row in rows:

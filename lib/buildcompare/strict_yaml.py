@@ -30,6 +30,8 @@ class Document:
     data: Any
     lines: dict[Path_, int] = field(default_factory=dict)
     texts: dict[Path_, str] = field(default_factory=dict)
+    count: list[int] = field(default_factory=lambda: [0])
+    """How many values were constructed so far, those behind aliases and merges each time again."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -52,6 +54,10 @@ def read_yaml(file: Path) -> Document:
             raise InputError(file=file, key=None, expected="a YAML mapping", found="an empty file")
         document = Document(data=None)
         data = _construct(file, loader, node, (), document)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise InputError(
+            file=file, key=None, expected="values that their tags can hold", found=str(error)[:80]
+        ) from None
     except yaml.YAMLError as error:
         raise InputError(file=file, key=_mark(error), expected="valid YAML", found=_problem(error)) from None
     except RecursionError:
@@ -65,6 +71,8 @@ def read_yaml(file: Path) -> Document:
 
 def _read_text(file: Path) -> str:
     try:
+        if file.exists() and not file.is_file():
+            raise InputError(file=file, key=None, expected="a YAML file", found="no regular file")
         size = file.stat().st_size
         if size > MAX_BYTES:
             raise InputError(file=file, key=None, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
@@ -82,7 +90,8 @@ def _read_text(file: Path) -> str:
 
 
 def _construct(file: Path, loader: _Loader, node: yaml.Node, path: Path_, document: Document) -> Any:
-    if len(document.lines) > MAX_VALUES:
+    document.count[0] += 1
+    if document.count[0] > MAX_VALUES:
         raise InputError(file=file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
     document.lines[path] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
@@ -100,9 +109,15 @@ def _construct_mapping(
 ) -> dict[Hashable, Any]:
     if node.tag != "tag:yaml.org,2002:map":
         raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
-    loader.flatten_mapping(node)
+    merged: dict[Hashable, Any] = {}
     mapping: dict[Hashable, Any] = {}
     for key_node, value_node in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            parts = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            for part in reversed(parts):  # the first of several wins
+                constructed = _construct(file, loader, part, path, document)
+                merged.update(constructed if isinstance(constructed, dict) else {})
+            continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise InputError(
@@ -119,7 +134,7 @@ def _construct_mapping(
                 found=f"{key!r} a second time",
             )
         mapping[key] = _construct(file, loader, value_node, (*path, key), document)
-    return mapping
+    return {**merged, **mapping}
 
 
 def _mark(error: yaml.YAMLError) -> str | None:

@@ -7,6 +7,7 @@ import math
 MISSING = "–"
 _SECONDS = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9))
 _BYTES = ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0))
+_LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 _SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
 STATUS_WORDS = {
@@ -27,6 +28,8 @@ NO_ESTIMATE_WORDS = {
     "no_users_curve": "there is no curve of connected users",
     "too_short": "the curve is shorter than the 30 minutes that count",
     "gaps": "the last 30 minutes have gaps",
+    "interrupted": "in the last 30 minutes the users fell to less than half and came back",
+    "still_falling": "over its last 30 minutes the users fell faster than the stop rule allows",
     "still_climbing": "over its last 30 minutes the users still rose faster than the stop rule allows",
     "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
 }
@@ -34,7 +37,7 @@ NO_ESTIMATE_WORDS = {
 VERDICT_SENTENCES = {
     "pass": "Nothing that users feel got worse by more than these tests can show.",
     "regression": "Something that users feel got worse.",
-    "inconclusive": "What users feel could not be judged in every test; nothing below claims that the builds differ or "
+    "inconclusive": "Something that users feel could not be judged; nothing below claims that the builds differ or "
     "that they do not.",
     "invalid": "A test is not fit to be judged.",
 }
@@ -71,7 +74,8 @@ def unit_scale(largest: float, unit: str) -> tuple[float, str]:
     """The factor and the name of the unit in which an axis up to `largest` is read."""
     scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
     if scales is None or not math.isfinite(largest):
-        return 1.0, unit
+        large = next(((1 / size, name) for size, name in _LARGE if abs(largest) >= 2 * size), None)
+        return (large[0], f"{large[1]} {unit}".strip()) if large else (1.0, unit)
     _, name, factor = next(scale for scale in scales if abs(largest) >= scale[0])
     return factor, name
 

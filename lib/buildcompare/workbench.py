@@ -21,7 +21,7 @@ from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
 from buildcompare.progress import pull_progress
-from buildcompare.project import resolve
+from buildcompare.project import COMMAND_VARIABLE, resolve
 from buildcompare.recording import Recording
 from buildcompare.results import (
     GrafanaLink,
@@ -75,7 +75,8 @@ def parameters(variables: Mapping[str, Any]) -> Comparison:
     environment variable ``PARAMS`` names is read instead, or else the bundled comparison.
     """
     given = {name: variables[name] for name in Comparison.model_fields if name in variables}
-    if not given.get("tests"):
+    defaults: tuple[Any, ...] = ("", None, [], {}, "mattermost", "Action Items")
+    if all(value in defaults for value in given.values()):
         return read_params(resolve(os.environ.get("PARAMS") or BUNDLED))
     comparison = check_params({key: value for key, value in given.items() if value is not None and value != ""})
     if comparison.name is None:
@@ -148,7 +149,7 @@ def _this_run(params: Comparison) -> dict[str, Any]:
     packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
     return {
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "command": f"python -m buildcompare report params/{params.name}.yaml",
+        "command": os.environ.get(COMMAND_VARIABLE) or f"python -m buildcompare report params/{params.name}.yaml",
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }
 

@@ -32,8 +32,8 @@ class MeasureLevel:
     """The time mean over a window; samples that are no number are left out and counted."""
 
     def __call__(self, curve: pd.Series, window: tuple[float, float]) -> Level:
-        """Measure `curve` (over elapsed seconds) from ``window[0]`` to ``window[1]``."""
-        inside = curve[(curve.index >= window[0]) & (curve.index <= window[1])]
+        """Measure `curve` (over elapsed seconds) after ``window[0]`` up to ``window[1]``."""
+        inside = curve[(curve.index > window[0]) & (curve.index <= window[1])]
         values = inside.to_numpy(dtype=np.float64)
         finite = values[np.isfinite(values)]
         step = float(np.median(np.diff(curve.index.to_numpy()))) if len(curve) > 1 else math.nan

@@ -10,7 +10,7 @@ import pandas as pd
 
 from buildcompare.analysis.stop import Stop
 
-Reason = Literal["no_users_curve", "too_short", "gaps", "still_climbing", "may_be_cut"]
+Reason = Literal["no_users_curve", "too_short", "gaps", "interrupted", "still_climbing", "still_falling", "may_be_cut"]
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,27 @@ class EstimateSupportedUsers:
     stop_slope: float = 0.2
     """Users per second; mattermost-load-test-ng's stop rule."""
     slope_tolerance: float = 2.0
-    """The connected users are not exactly the active ones: whole published curves end at up to 1.35 times
-    the rule's slope, cut ones lie above it by any factor."""
+    """Factor on `stop_slope` where the stop was seen or is known. The connected users are not exactly the active
+    ones: whole published curves (development half) end at up to 1.35 times the rule's slope."""
+    unseen_tolerance: float = 1.5
+    """The same where the curve just ends; whole published curves of that kind end at up to 1.15 times."""
     min_coverage: float = 0.9
+    interrupted: float = 0.5
+    """Users below this part of their median, in the middle of the last 30 minutes, are a fault of the test."""
+    longest_silence_s: float = 120.0
+    """A run that is known to have gone on for longer than this after the last number has a gap there."""
 
-    def __call__(self, users: pd.Series | None, stop: Stop | None, *, may_be_cut: bool) -> SupportedUsers:
+    def __call__(
+        self, users: pd.Series | None, stop: Stop | None, *, may_be_cut: bool, known_end_s: float | None = None
+    ) -> SupportedUsers:
         """Estimate from `users` (over elapsed seconds) whose load ended at `stop`.
 
         Parameters
         ----------
         may_be_cut
             Whether the curve may have been cut before its run stopped.
+        known_end_s
+            When the run is known to have been stopped; None where the curve merely ends.
         """
         if users is None or stop is None:
             return SupportedUsers(None, None, "no_users_curve")
@@ -73,14 +83,21 @@ class EstimateSupportedUsers:
         elapsed, values = finite.index.to_numpy(dtype=np.float64), finite.to_numpy(dtype=np.float64)
         slope = float(np.polyfit(elapsed - elapsed[0], values, 1)[0])
         mean = float(values.mean())
-        if finite.size * _step(users) < self.min_coverage * self.window_s:
+        silence = 0.0 if known_end_s is None else known_end_s - stop.end_s
+        if finite.size * _step(users) < self.min_coverage * self.window_s or silence > self.longest_silence_s:
             return SupportedUsers(None, None, "gaps", slope, window)
+        if values.min() < self.interrupted * np.median(values):
+            return SupportedUsers(None, None, "interrupted", slope, window)
         if may_be_cut:
             climbing = slope > self.stop_slope
             reason: Reason = "still_climbing" if climbing else "may_be_cut"
             return SupportedUsers(None, mean if climbing else None, reason, slope, window)
-        if slope > self.slope_tolerance * self.stop_slope:
+        seen = stop.shutdown or known_end_s is not None
+        limit = self.stop_slope * (self.slope_tolerance if seen else self.unseen_tolerance)
+        if slope > limit:
             return SupportedUsers(None, mean, "still_climbing", slope, window)
+        if slope < -limit:
+            return SupportedUsers(None, None, "still_falling", slope, window)
         return SupportedUsers(mean, None, None, slope, window)
 
 

@@ -19,6 +19,7 @@ _CODE = re.compile(r"(?s)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)")
 _AUTOLINK = re.compile(r"<(?=https?://[^\s<>]+>)")
 _DESTINATION = re.compile(r"\](?=\(\s*<?\s*(?!https?://))")
 _DEFINITION = re.compile(r"(?m)^(\s{0,3})\[(?=[^\]]*\]:\s*<?(?!https?://))")
+_HEADING = re.compile(r"(?m)^(\s{0,3})(#{1,6}(?:\s|$)|=+\s*$|-+\s*$)")
 _INLINE_SYNTAX = re.compile(r"[\\`*\[\]<>&~|$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_SYNTAX = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
 
@@ -29,7 +30,7 @@ def _parser(*, html: bool) -> MarkdownIt:
     if html:  # the renderer that must be expected elsewhere: it lets everything through
         parser.validateLink = lambda url: True  # type: ignore[method-assign]
     else:
-        parser.disable("image")  # a report loads nothing
+        parser.disable(["image", "heading", "lheading"])  # a report loads nothing, and its headings are its own
         parser.validateLink = lambda url: url.casefold().startswith(_SCHEMES)  # type: ignore[method-assign]
     return parser
 
@@ -76,6 +77,7 @@ def cell(markdown: str) -> str:
 
 def _inert(text: str) -> str:
     text = _AUTOLINK.sub("\0", text).replace("<", "&lt;").replace("\0", "<").replace("![", "!\\[")
+    text = _HEADING.sub(r"\1\\\2", text)
     return _DEFINITION.sub(r"\1\\[", _DESTINATION.sub(r"\\]", text))
 
 

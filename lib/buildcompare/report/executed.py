@@ -22,7 +22,7 @@ class EmbeddedFigure:
     name: str
     alt: str
     png: bytes
-    graph: bool
+    graph_of: str | None
 
 
 def outputs(notebook: NotebookNode) -> Iterator[Any]:
@@ -51,4 +51,4 @@ def figures(notebook: NotebookNode) -> Iterator[EmbeddedFigure]:
         about = output.get("metadata", {}).get(FIGURE_MIME)
         if about and "image/png" in output.get("data", {}):
             png = base64.b64decode(output["data"]["image/png"])
-            yield EmbeddedFigure(name=about["name"], alt=about["alt"], png=png, graph=about["graph"])
+            yield EmbeddedFigure(name=about["name"], alt=about["alt"], png=png, graph_of=about["graph_of"])

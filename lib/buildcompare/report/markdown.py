@@ -33,13 +33,13 @@ class MarkdownReportExporter(Exporter):
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        graphs = {figure.name: figure.png for figure in executed.figures(nb) if figure.graph}
-        resources["outputs"] = {str(GRAPHS / f"{name}.png"): png for name, png in graphs.items()}
-        return render(executed.results(nb), list(graphs)), resources
+        graphs = [figure for figure in executed.figures(nb) if figure.graph_of is not None]
+        resources["outputs"] = {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
+        return render(executed.results(nb), graphs), resources
 
 
-def render(results: Results, graphs: Sequence[str]) -> str:
-    """README.md from `results`; `graphs` are the names of the figures that stand beside it."""
+def render(results: Results, graphs: Sequence[executed.EmbeddedFigure]) -> str:
+    """README.md from `results`; `graphs` are the figures that stand beside it."""
     several = len({test.db_engine for test in results.tests}) > 1
     tests = sorted(results.tests, key=lambda test: (_TYPES.index(test.type), db_name(test.db_engine)))
     blocks = [
@@ -71,6 +71,7 @@ def _opening(results: Results) -> list[str]:
 
 
 def _items(items: Sequence[str], none: str) -> str:
+    items = [item for item in items if item.strip()]
     if not items:
         return f"- {plain(none)}"
     return "\n".join("- " + to_markdown(item.strip()).replace("\n", "\n  ") for item in items)
@@ -129,9 +130,9 @@ def _graphs_title(test: TestResult, tests: Sequence[TestResult], *, several: boo
     return f"Graphs - {test.type.capitalize()} {db_name(test.db_engine) if several else ''}".strip()
 
 
-def _graph_table(test: TestResult, graphs: Sequence[str]) -> str:
+def _graph_table(test: TestResult, graphs: Sequence[executed.EmbeddedFigure]) -> str:
     """Two graphs in a row, the first row as the header: that is how these reports show them."""
-    own = [name for name in graphs if name.startswith(f"{test.name}_0_")]
+    own = [figure.name for figure in graphs if figure.graph_of == test.name]
     cells = [cell(f"![{plain(name) if '|' in name else name}]({_destination(str(GRAPHS / name))}.png)") for name in own]
     if not cells:
         return "No graph was recorded."

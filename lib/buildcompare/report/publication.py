@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from buildcompare.results import Results, dumps
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs"})
 """What a report consists of; anything else in its folder belongs to somebody and is kept."""
+_GRAPH = re.compile(r".+_0_.+\.png")
 
 
 def reports() -> Path:
@@ -69,10 +71,11 @@ def staged(folder: Path) -> Iterator[Path]:
         raise InputError(
             file=folder, key="output", expected="a folder that can be written", found=error.strerror or str(error)
         ) from None
+    making = staging / folder.name  # one level down, where nobody takes it for a report among the reports
     try:
-        yield staging
-        staging.chmod(0o777 & ~_umask())
-        _put_in_place(staging, folder)
+        making.mkdir()
+        yield making
+        _put_in_place(making, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -82,13 +85,22 @@ def _check_replaceable(folder: Path) -> None:
         raise InputError(file=folder, key="output", expected="a folder", found="something else")
     if folder.is_dir():
         names = {entry.name for entry in folder.iterdir()}
-        if names and RESULTS not in names:
+        if names and not _is_report(folder):
             raise InputError(
                 file=folder,
                 key="output",
                 expected="a new or empty folder, or one that holds a report",
                 found=f"other files, such as {min(names)}",
             )
+
+
+def _is_report(folder: Path) -> bool:
+    """Whether the folder's results.json is one of ours."""
+    try:
+        found = json.loads((folder / RESULTS).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
 
 
 def _put_in_place(staging: Path, folder: Path) -> None:
@@ -99,6 +111,10 @@ def _put_in_place(staging: Path, folder: Path) -> None:
         if entry.name not in MADE:
             target = staging / entry.name
             shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)
+    for entry in (folder / "graphs").glob("*"):
+        if not _GRAPH.fullmatch(entry.name) and entry.is_file():
+            (staging / "graphs").mkdir(exist_ok=True)
+            shutil.copy2(entry, staging / "graphs" / entry.name)
     old = _beside(folder, "old")
     folder.rename(old / folder.name)
     try:
@@ -137,9 +153,3 @@ def _is_alive(process: int) -> bool:
     except OSError:
         pass  # somebody else's
     return True
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

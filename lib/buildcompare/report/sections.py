@@ -68,7 +68,9 @@ def verdict(bench: Workbench) -> Fragment:
 
 def comments(bench: Workbench) -> Fragment:
     """The analyst's own words."""
-    return _fragment("written", items=bench.results.comments, nothing="No comments were written.")
+    return _fragment(
+        "written", items=[item for item in bench.results.comments if item.strip()], nothing="No comments were written."
+    )
 
 
 def action_items(bench: Workbench) -> Fragment:

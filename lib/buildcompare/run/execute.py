@@ -14,13 +14,13 @@ from traitlets.config import Config
 
 from buildcompare.errors import ExecutionError, InputError
 from buildcompare.params import Comparison
-from buildcompare.project import OUTPUT_VARIABLE, root
+from buildcompare.project import COMMAND_VARIABLE, OUTPUT_VARIABLE, root
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 KERNEL_START_S = 120
 
 
-def execute(params: Comparison, output: Path, *, progress: bool = False) -> NotebookNode:
+def execute(params: Comparison, output: Path, *, command: str, progress: bool = False) -> NotebookNode:
     """Run the notebook with `params` into `output`; its other files go into the same folder.
 
     Raises
@@ -32,6 +32,7 @@ def execute(params: Comparison, output: Path, *, progress: bool = False) -> Note
     """
     before = dict(os.environ)
     os.environ[OUTPUT_VARIABLE] = str(output.parent)
+    os.environ[COMMAND_VARIABLE] = command
     os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")  # a kernel of this environment, not of the user's
     sockets = tempfile.TemporaryDirectory(prefix="bc-")
     try:
@@ -81,5 +82,8 @@ class KernelInputError(InputError):
 
 def _without_machine(notebook: NotebookNode) -> None:
     """Drop this machine's paths: the notebook is published."""
+    for cell in notebook.cells:  # warnings name files of this machine
+        if "outputs" in cell:
+            cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
     about = notebook.metadata.get("papermill", {})
     about.update(input_path=str(NOTEBOOK), output_path=NOTEBOOK.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 from buildcompare import workbench
 from buildcompare.params import read_params
+from buildcompare.project import root
 from buildcompare.report import publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
@@ -44,7 +46,7 @@ def publish(
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     folder = (output or publication.reports() / params_file.stem).absolute()
     with publication.staged(folder) as staging:
-        notebook = execute(params, staging / publication.NOTEBOOK, progress=progress)
+        notebook = execute(params, staging / publication.NOTEBOOK, command=_command(params_file), progress=progress)
         html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.HTML, html)
         readme, resources = _exporter(MarkdownReportExporter).from_notebook_node(notebook)
@@ -56,6 +58,13 @@ def publish(
         publication.write_text(staging / publication.JUNIT, junit)
         results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
     return Published(folder, results)
+
+
+def _command(params_file: Path) -> str:
+    """The command that makes the report again, without this machine's folders."""
+    inside = params_file.resolve().is_relative_to(root())
+    shown = params_file.resolve().relative_to(root()) if inside else params_file.name
+    return f"python -m buildcompare report {shlex.quote(str(shown))}"
 
 
 def _exporter(kind: Callable[[], E]) -> E:

@@ -14,6 +14,8 @@ from buildcompare.sources.ltctl import LtctlSource
 from buildcompare.sources.recorded import RecordedSource
 
 __all__ = ["RecordingSource", "open_source", "record"]
+MAX_GRAPHS = 200
+"""Bound on the series of one run that a report draws: each is a figure."""
 
 
 class RecordingSource(Protocol):
@@ -42,8 +44,23 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     """Read one run and cut it to the window that the params state, if any."""
     recording = open_source(run, source, catalogue).record(run)
     if run.window is not None:
-        recording = _cut(recording, run, run.window)
-    if not recording.label_summaries and not any(recording.coverage(series).finite for series in recording.series):
+        recording = _cut(recording, run.window)
+    covered = [recording.coverage(series) for series in recording.series]
+    if any(series.times.size for series in recording.series) and not any(each.present for each in covered):
+        raise InputError(
+            file=run.report or run.recording,
+            key="window",
+            expected=f"a window that overlaps the data ({_span(recording)})",
+            found=" to ".join(_said(end) for end in recording.window),
+        )
+    if len(recording.series) > MAX_GRAPHS and len(recording.graphs()) > MAX_GRAPHS:
+        raise InputError(
+            file=run.report or run.recording,
+            key="metrics",
+            expected=f"at most {MAX_GRAPHS} series to draw",
+            found=f"{len(recording.graphs()):,}",
+        )
+    if not recording.label_summaries and not any(each.finite for each in covered):
         raise InputError(
             file=run.report or run.recording,
             key="values",
@@ -53,21 +70,19 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     return recording
 
 
-def _cut(recording: Recording, run: Run, window: tuple[dt.datetime, dt.datetime]) -> Recording:
+def _cut(recording: Recording, window: tuple[dt.datetime, dt.datetime]) -> Recording:
+    """Cut `recording`; a window that ends before the recording does says nothing about where the run stopped."""
     start, end = (instant.timestamp() for instant in window)
-    if not any(((s.times >= start) & (s.times <= end)).any() for s in recording.series):
-        raise InputError(
-            file=run.report or run.recording,
-            key="start, end",
-            expected=f"a window that overlaps the data ({_span(recording)})",
-            found=" to ".join(instant.isoformat() for instant in window),
-        )
-    return replace(recording, window=(start, end), stop_known=True)
+    return replace(recording, window=(start, end), stop_known=recording.stop_known and end >= recording.window[1])
 
 
 def _span(recording: Recording) -> str:
     filled = [series.times for series in recording.series if series.times.size]
     if not filled:
-        return "it has no samples"
+        return "none"
     ends = (min(times[0] for times in filled), max(times[-1] for times in filled))
-    return " to ".join(dt.datetime.fromtimestamp(float(t), dt.UTC).isoformat() for t in ends)
+    return " to ".join(_said(float(end)) for end in ends)
+
+
+def _said(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import stat
 import zlib
 from dataclasses import dataclass
 
 from buildcompare.errors import InputError
 from buildcompare.project import resolve
+from buildcompare.recording import FloatArray
 
 MAX_BYTES = 32_000_000
 """Bound on an unpacked file: a run of 20 hours with 40 graphs takes about 26 MB as CSV or JSON; reading takes up to
 25 times the size of a hostile file."""
+LATEST = 7_258_118_400.0
+"""The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -43,11 +47,16 @@ def read_input(path: str, *, expected: str) -> InputFile:
         Where the file is missing, unreadable, empty, damaged or beyond `MAX_BYTES`; `expected` says
         what should have been there.
     """
-    file = resolve(path)
     digest = hashlib.sha256()
     try:
+        file = resolve(path)
+        if not file.is_dir() and file.exists() and not file.is_file():
+            raise InputError(file=path, key=None, expected=expected, found="no regular file")
         with file.open("rb") as raw:
-            _check_size(path, file.stat().st_size)
+            status = file.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(file=path, key=None, expected=expected, found="no regular file")
+            _check_size(path, status.st_size)
             packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)
             while block := raw.read(_CHUNK):
@@ -56,16 +65,26 @@ def read_input(path: str, *, expected: str) -> InputFile:
             raw.seek(0)
             contents = _bounded(gzip.GzipFile(fileobj=raw) if packed else raw, path)
     except FileNotFoundError:
-        raise InputError(file=path, key=None, expected=expected, found=f"no such file ({file.name})") from None
+        raise InputError(file=path, key=None, expected=expected, found="no such file") from None
     except IsADirectoryError:
         raise InputError(file=path, key=None, expected=expected, found="a folder") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(file=path, key="gzip", expected="a whole gzip file", found=_words(error)) from None
     except OSError as error:
         raise InputError(file=path, key=None, expected=expected, found=error.strerror or str(error)) from None
+    except ValueError as error:  # a path that no file can have
+        raise InputError(file=repr(path), key=None, expected=expected, found=str(error)) from None
     if not contents.strip():
         raise InputError(file=path, key=None, expected=expected, found="an empty file")
     return InputFile(path=path, contents=contents, sha256=digest.hexdigest(), size=size)
+
+
+def check_times(path: str, key: str, times: FloatArray) -> None:
+    """Refuse times that are no seconds since 1970."""
+    bad = times[~((times >= 0.0) & (times < LATEST))]
+    if bad.size:
+        found = f"{bad[0]:.0f}" + (" (milliseconds or finer?)" if bad[0] >= LATEST else "")
+        raise InputError(file=path, key=key, expected="times in seconds since 1970, before 2200", found=found)
 
 
 def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str) -> bytes:

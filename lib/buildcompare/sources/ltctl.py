@@ -13,7 +13,7 @@ from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Run
 from buildcompare.recording import FloatArray, LabelSummary, Recording, Series
-from buildcompare.sources.files import InputFile, read_input
+from buildcompare.sources.files import InputFile, check_times, read_input
 
 EXPECTED = "a report of `ltctl report generate` (JSON, may be gzipped)"
 _TABLES = {
@@ -71,6 +71,8 @@ def _parse(file: InputFile) -> dict[str, Any]:
         raise _fault(file, f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
     except json.JSONDecodeError as error:
         raise _fault(file, f"line {error.lineno}, column {error.colno}", "valid JSON", error.msg) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise _fault(file, None, "valid JSON", str(error)[:80]) from None
     except RecursionError:
         raise _fault(file, None, "values nested a few levels deep", "too many nested levels") from None
     if not isinstance(report, dict):
@@ -98,11 +100,12 @@ def _points(file: InputFile, key: str, points: Any) -> tuple[FloatArray, FloatAr
     try:
         times = np.array([float(time) for time, _ in points])
         values = np.array([float(value) for _, value in points])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         bad = next((i for i, point in enumerate(points) if not _is_point(point)), 0) if isinstance(points, list) else 0
         raise _fault(
             file, f"{key}[{bad}]", '[unix seconds, "value"]', repr(points[bad])[:60] if points else ""
         ) from None
+    check_times(file.path, key, times)
     backwards = np.flatnonzero(np.diff(times) <= 0)
     if backwards.size:
         at = int(backwards[0]) + 1
@@ -115,7 +118,7 @@ def _is_point(point: Any) -> bool:
         time, value = point
         float(time)
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -130,9 +133,10 @@ def _summaries(file: InputFile, report: dict[str, Any]) -> tuple[LabelSummary, .
             raise _fault(file, key, "labels with values", type(table).__name__)
         for label, value in table.items():
             try:
+                label.encode()  # JSON can hold halves of characters
                 summaries.append(LabelSummary(group, label, stat, float(value)))
-            except (TypeError, ValueError):
-                raise _fault(file, f"{key}.{label}", "seconds as text", repr(value)[:60]) from None
+            except (TypeError, ValueError, OverflowError):
+                raise _fault(file, f"{key}.{label!a}", "text with seconds as text", repr(value)[:60]) from None
     return tuple(summaries)
 
 

@@ -7,6 +7,7 @@ that tells several series of one metric apart. Label values may stand in a secon
 
 from __future__ import annotations
 
+import csv
 import io
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from buildcompare.errors import InputError
@@ -21,7 +23,7 @@ from buildcompare.metrics import Catalogue
 from buildcompare.params import Run
 from buildcompare.recording import FloatArray, LabelSummary, Recording, Series
 from buildcompare.recording_parquet import is_recording, read_recording
-from buildcompare.sources.files import InputFile, read_input
+from buildcompare.sources.files import InputFile, check_times, read_input
 
 COLUMNS = ("timestamp", "metric", "value")
 LABEL_COLUMNS = ("group", "label", "stat", "value")
@@ -32,6 +34,7 @@ MAX_VALUES = 20_000_000
 """Bound on a Parquet file's values, which its own size does not bound: 20 hours of 1,000 series take 14 million."""
 MAX_TEXT = 10_000
 """Bound on the length of a name or label in a Parquet file, where a few bytes may stand for many copies."""
+MAX_TEXT_IN_ALL = 100_000_000
 _PARQUET_MAGIC = b"PAR1"
 
 
@@ -47,6 +50,8 @@ class RecordedSource:
         recording = self._read(file)
         if run.labels is None:
             return recording
+        if recording.label_summaries:
+            raise _fault(file, "labels", "no `labels` beside a recording that holds its own", repr(run.labels))
         labels = read_input(run.labels, expected=EXPECTED_LABELS)
         provenance = dict(recording.provenance)
         provenance["files"] = [file.provenance, labels.provenance]
@@ -87,6 +92,10 @@ class RecordedSource:
                 line = int(order[twice[0] + 1]) + 2
                 raise _fault(file, f"line {line}", f"one value of {name} at each time", "a second one")
             metric = self.catalogue.find(name)
+            own = {k: str(v) for k, v in zip(names[1:], labels, strict=True)}
+            if any(s.metric == metric.slug and s.name != name and dict(s.labels) == own for s in found):
+                own["series"] = name  # two names of one metric: both are kept
+            check_times(file.path, name, times[order])
             found.append(
                 Series(
                     metric=metric.slug,
@@ -94,7 +103,7 @@ class RecordedSource:
                     unit=metric.unit,
                     times=times[order],
                     values=values[order],
-                    labels={k: str(v) for k, v in zip(names[1:], labels, strict=True)},
+                    labels=own,
                 )
             )
         return found
@@ -130,6 +139,8 @@ def _check_texts(file: InputFile, name: str, table: pq.ParquetFile) -> None:
         longest = pc.max(pc.utf8_length(words)).as_py() or 0
         if longest > MAX_TEXT:
             raise _fault(file, name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
+        if longest * len(chunk) > MAX_TEXT_IN_ALL:
+            raise _fault(file, name, f"texts of at most {MAX_TEXT_IN_ALL:,} characters in all", "more")
 
 
 def _parquet_frame(table: pq.ParquetFile, file: InputFile) -> pd.DataFrame:
@@ -142,16 +153,24 @@ def _parquet_frame(table: pq.ParquetFile, file: InputFile) -> pd.DataFrame:
 
 
 def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
-    columns_found = file.contents.split(b"\n", 1)[0].count(b",") + 1
-    if columns_found > MAX_COLUMNS:
-        raise _fault(file, "columns", f"at most {MAX_COLUMNS}", str(columns_found))
+    """Every field as text; a row with more or fewer fields than the header is a fault."""
+    expected = f"a CSV with the columns {', '.join(columns)}"
     try:
-        frame = pd.read_csv(io.BytesIO(file.contents), dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        header = next(csv.reader(file.contents.split(b"\n", 1)[0].decode("utf-8-sig").splitlines()), [])
+        if len(header) > MAX_COLUMNS:
+            raise _fault(file, "columns", f"at most {MAX_COLUMNS}", str(len(header)))
+        table = pa.csv.read_csv(
+            io.BytesIO(file.contents),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False
+            ),
+        )
     except UnicodeDecodeError as error:
         raise _fault(file, f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
-        raise _fault(file, None, f"a CSV with the columns {', '.join(columns)}", str(error)[:120]) from None
-    return _checked(file, frame, columns)
+    except (pa.ArrowException, csv.Error) as error:
+        raise _fault(file, None, expected, " ".join(str(error).split())[:120]) from None
+    return _checked(file, table.to_pandas(), columns)
 
 
 def _checked(file: InputFile, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
