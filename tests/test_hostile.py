@@ -101,7 +101,7 @@ def test_hostile_text_keeps_every_table_whole(hostile: Hostile) -> None:
             rows.append(columns)
     assert rows == [2, 2, 4, 4, 2, 2, 2, 2]  # setup, supported users, two graphs a row of each test
     headings = [token for token in tokens if token.type == "heading_open"]
-    assert len(headings) == 9 + 2  # a comment and an action item are Markdown, and each holds one
+    assert len(headings) == 9  # none of the comment's
 
 
 def test_params_cannot_write_elsewhere(hostile: Hostile) -> None:
@@ -147,7 +147,7 @@ def csv_bomb(file: Path) -> None:
 
 
 def just_within(file: Path) -> None:
-    rows = b"".join(b"%d,%d,1\n" % (i, i % 3000) for i in range(2_500_000))
+    rows = b"".join(b"%d,%d,1\n" % (i, i % 150) for i in range(2_500_000))
     file.write_bytes(b"timestamp,metric,value\n" + rows[:31_000_000].rsplit(b"\n", 1)[0] + b"\n")
 
 
