@@ -109,7 +109,7 @@ def test_run_by_hand_it_leaves_a_published_report_alone(
 
 def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path: Path) -> None:
     """`tests` misspelt: papermill itself only warns."""
-    with pytest.raises(papermill.PapermillExecutionError, match="tests: expected.*at least 1 item"):
+    with pytest.raises(papermill.PapermillExecutionError, match=r"tests: expected.*at least 1 item"):
         papermill.execute_notebook(
             str(elsewhere / "notebooks/comparison.ipynb"),
             str(tmp_path / "x.ipynb"),
