@@ -25,12 +25,13 @@ _BLOCK_SYNTAX = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
 
 
 @functools.cache
-def _parser(*, html: bool) -> MarkdownIt:
+def _parser(*, html: bool, headings: bool = False) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": html}).enable("strikethrough")
     if html:  # the renderer that must be expected elsewhere: it lets everything through
         parser.validateLink = lambda url: True  # type: ignore[method-assign]
     else:
-        parser.disable(["image", "heading", "lheading"])  # a report loads nothing, and its headings are its own
+        parser.disable("image")  # a report loads nothing
+        parser.disable([] if headings else ["heading", "lheading"])  # and its headings are its own
         parser.validateLink = lambda url: url.casefold().startswith(_SCHEMES)  # type: ignore[method-assign]
     return parser
 
@@ -38,6 +39,11 @@ def _parser(*, html: bool) -> MarkdownIt:
 def to_html(text: str) -> Markup:
     """Render `text` as HTML in which nothing of its writer can run or load."""
     return Markup(_parser(html=False).render(text))  # noqa: S704
+
+
+def cell_to_html(text: str) -> Markup:
+    """Render a Markdown cell of the notebook, which makes the report's headings."""
+    return Markup(_parser(html=False, headings=True).render(text))  # noqa: S704
 
 
 def to_inline_html(text: str) -> Markup:

@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 
 from buildcompare.figures import FIGURE_MIME
 from buildcompare.report import executed
-from buildcompare.report.commonmark import to_html
+from buildcompare.report.commonmark import cell_to_html
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME
 
 _HEADING = re.compile(r"<(h[23])>(.*?)</\1>", re.DOTALL)
@@ -59,7 +59,7 @@ def _parts(notebook: NotebookNode) -> Iterable[str]:
         if "workbench" in cell.metadata.get("tags", []):
             continue
         if cell.cell_type == "markdown":
-            yield str(to_html(cell.source))
+            yield str(cell_to_html(cell.source))
         for output in cell.get("outputs", []):
             yield from _output(output)
 
