@@ -151,7 +151,25 @@ def _(given: Given) -> None:
 
 @fault("params", "a source that this version cannot pull from")
 def _(given: Given) -> None:
-    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9"}
+    given.params["source"] = {"kind": "grafana", "url": "http://127.0.0.1:9"}
+    given.params["tests"][1]["new"] = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
+
+
+@fault("params", "a secret in a server's address")
+def _(given: Given) -> None:
+    given.params["source"] = {"kind": "prometheus", "url": "http://me:secret@127.0.0.1:9"}
+
+
+@fault("params", "a secret where the name of a variable belongs")
+def _(given: Given) -> None:
+    auth = {"bearer_token_env": "my-secret"}
+    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "auth": auth}
+
+
+@fault("params", "a token's variable that is not set")
+def _(given: Given) -> None:
+    auth = {"bearer_token_env": "BUILDCOMPARE_TEST_NOT_SET"}
+    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "auth": auth}
     given.params["tests"][1]["new"] = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
 
 

@@ -31,6 +31,24 @@ class InputError(BuildcompareError):
         super().__init__(f"{where or 'input'}: expected {expected}, found {found}")
 
 
+class SourceError(BuildcompareError):
+    """A server failed, through no fault of the user's input (exit code 4).
+
+    Parameters
+    ----------
+    url
+        The server's address, without credentials.
+    expected, found
+        What would have been right, and what there was: the server's own words, a line at most.
+    """
+
+    def __init__(self, *, url: str, expected: str, found: str) -> None:
+        self.url = url
+        self.expected = expected
+        self.found = found
+        super().__init__(f"{url}: expected {expected}, found {found}")
+
+
 class ExecutionError(BuildcompareError):
     """The notebook could not be run to its end (exit code 4)."""
 

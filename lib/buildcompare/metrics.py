@@ -6,16 +6,18 @@ A series that no catalogue knows is kept under its own name, without a direction
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from buildcompare.errors import InputError
 from buildcompare.project import resolve
 from buildcompare.strict_yaml import read_yaml
 
 Better = Literal["lower", "higher", "context"]
+Role = Literal["graph", "label", "alert", "error"]
 
 
 class _Strict(BaseModel):
@@ -48,6 +50,25 @@ class Metric(_Strict):
     """False for a series that the catalogue does not list."""
 
 
+class Alert(_Strict):
+    """A query that the load-test coordinator watches: above the threshold it takes users away."""
+
+    name: str
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    unit: str = ""
+    threshold: float
+    query: str
+
+
+class ErrorRate(_Strict):
+    """How often something failed, relative to how often it was tried."""
+
+    name: str
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    unit: str = "percent"
+    query: str
+
+
 class LabelTable(_Strict):
     """A table of one value per label: API handlers, database methods."""
 
@@ -57,6 +78,23 @@ class LabelTable(_Strict):
     unit: str = "seconds"
     top_bucket: float | None = Field(default=None, gt=0)
     """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
+    queries: dict[Literal["avg", "p99", "calls"], str] = {}
+    """One query per statistic, each with one series per value of `label`; `{window}` is the step, such as 60s."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One query of a catalogue, with its variables filled in, and what its series are."""
+
+    metric: str
+    """The slug, or a label table's group."""
+    name: str
+    unit: str
+    role: Role
+    query: str
+    stat: str = ""
+    label: str = ""
+    """The label whose value names a series of a label table."""
 
 
 class Catalogue(_Strict):
@@ -66,6 +104,48 @@ class Catalogue(_Strict):
     variables: dict[str, str] = {}
     metrics: tuple[Metric, ...] = Field(min_length=1)
     label_tables: tuple[LabelTable, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    error_rates: tuple[ErrorRate, ...] = ()
+
+    @model_validator(mode="after")
+    def _answerable(self) -> Catalogue:
+        questions = self.questions(label_step_s=60.0)  # an unknown variable is an error when the file is read
+        seen: set[tuple[str, str, str]] = set()
+        for question in questions:
+            key = (question.role, question.metric, question.stat)
+            if key in seen:
+                raise ValueError(f"a different slug for each {question.role}, not {question.metric!r} twice")
+            seen.add(key)
+        return self
+
+    def questions(self, *, label_step_s: float) -> tuple[Question, ...]:
+        """Everything that a server is asked about one run; points of label tables cover `label_step_s`."""
+        window = f"{round(label_step_s * 1000)}ms" if label_step_s % 1 else f"{label_step_s:.0f}s"
+        asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
+        for table in self.label_tables:
+            for stat, query in table.queries.items():
+                unit = "calls/s" if stat == "calls" else table.unit
+                text = self._filled(query, window)
+                asked.append(Question(table.group, table.title, unit, "label", text, stat, table.label))
+        asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
+        asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
+        return tuple(asked)
+
+    def _filled(self, query: str, window: str | None = None) -> str:
+        """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""
+
+        def selector(found: re.Match[str]) -> str:
+            if found[1] not in self.variables:
+                known = ", ".join(self.variables) or "none"
+                raise ValueError(f"a variable that `variables` has ({known}), not {found[0]!r} in {query!r}")
+            return "{" + self.variables[found[1]] + "}"
+
+        def step(_: re.Match[str]) -> str:
+            if window is None:
+                raise ValueError(f"{{window}} only in queries of label tables, not in {query!r}")
+            return window
+
+        return re.sub(r"\{window\}", step, re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query))
 
     def find(self, name: str) -> Metric:
         """The metric that `name` (a slug, a name or an alias) means; an unknown one is made up from it."""
@@ -116,5 +196,7 @@ def read_catalogue(name: str) -> Catalogue:
         return Catalogue.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(file=file, key=key, expected=first["msg"], found=repr(first.get("input"))[:80]) from None
+        key = ".".join(str(part) for part in first["loc"]) or "top level"
+        expected, _, found = first["msg"].removeprefix("Value error, ").partition(", not ")
+        found = found or repr(first.get("input"))[:80]
+        raise InputError(file=file, key=key, expected=expected, found=found) from None

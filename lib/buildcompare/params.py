@@ -30,6 +30,12 @@ from buildcompare.strict_yaml import Document, read_yaml
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names that become file or folder names: no separators, no leading dot."""
 
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
+"""Names of environment variables; capitals only, so that hardly a secret can be taken for one."""
+_OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
+_SECRET_KEYS = ("auth", "headers", "headers_env")
+"""Keys below which an error never repeats what it found."""
+
 
 def _unlike(expected: str, found: str) -> PydanticCustomError:
     """A fault between several values, which says both what it wanted and what it saw."""
@@ -52,6 +58,45 @@ def _http_url(value: str) -> str:
     return value
 
 
+def _server_url(value: str) -> str:
+    """An address that can be shown and stored: papermill writes parameters into notebooks."""
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018  # reading it checks it
+    except ValueError:
+        raise _unlike("an http or https address", "none") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        found = "credentials in it" if "@" in parts.netloc else "a query or fragment"
+        raise _unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
+    return _http_url(value).rstrip("/")
+
+
+def _variable(value: str) -> str:
+    if not VARIABLE.fullmatch(value):
+        raise _unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
+    return value
+
+
+def _header(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", name):
+        raise ValueError("the name of an HTTP header")
+    if name.casefold() in _OWN_HEADERS:
+        raise _unlike("no header that other settings decide (see `auth` and `gzip`)", repr(name))
+    return name
+
+
+def _header_value(value: str) -> str:
+    if not value.isascii() or not value.isprintable() or value != value.strip():
+        raise ValueError("printable ASCII")
+    return value
+
+
+def _milliseconds(value: float) -> float:
+    if abs(value * 1000 - round(value * 1000)) > 1e-6:
+        raise ValueError("whole milliseconds")
+    return value
+
+
 def _text_or_integer(value: Any) -> Any:
     """A whole number is written the same by everyone; 10.10 and `yes` are not."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -69,6 +114,11 @@ def _list(value: Any) -> Any:
 
 FileName = Annotated[str, AfterValidator(_slug)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+ServerUrl = Annotated[str, AfterValidator(_server_url)]
+Variable = Annotated[str, AfterValidator(_variable)]
+HeaderName = Annotated[str, AfterValidator(_header)]
+HeaderValue = Annotated[str, AfterValidator(_header_value)]
+Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_milliseconds)]
 Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
 SetupValue = Annotated[str, BeforeValidator(_text_or_integer)]
 
@@ -95,7 +145,7 @@ class Run(_Strict):
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
-    url: HttpUrl | None = None
+    url: ServerUrl | None = None
     supported_users: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
@@ -143,18 +193,79 @@ class Test(_Strict):
         return self.base if side == "base" else self.new
 
 
+class Auth(_Strict):
+    """How to log in to a server: names of environment variables or of a file, never a secret itself."""
+
+    bearer_token_env: Variable | None = None
+    bearer_token_file: str | None = Field(default=None, min_length=1)
+    username_env: Variable | None = None
+    password_env: Variable | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Auth:
+        if (self.username_env is None) != (self.password_env is None):
+            raise _unlike("`username_env` and `password_env` together", "one of them")
+        ways = (self.bearer_token_env, self.bearer_token_file, self.username_env)
+        given = sum(way is not None for way in ways)
+        if given != 1:
+            raise _unlike(
+                "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`",
+                "none of them" if given == 0 else "several",
+            )
+        return self
+
+
+class Tls(_Strict):
+    """Files (PEM) for TLS: whose certificates to trust, and who we are."""
+
+    ca: str | None = Field(default=None, min_length=1)
+    cert: str | None = Field(default=None, min_length=1)
+    key: str | None = Field(default=None, min_length=1)
+    verify: bool = True
+    """False is said in every recording that was pulled so."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Tls:
+        if self.key is not None and self.cert is None:
+            raise _unlike("`cert` beside `key`", "`key` without it")
+        if self.ca is not None and not self.verify:
+            raise _unlike("`verify: true` beside `ca`", "`verify: false`")
+        return self
+
+
 class Source(_Strict):
-    """Where runs come from that are given by their times, or which kind of file the others are."""
+    """Where runs come from that are given by their times, or which kind of file the others are.
+
+    The settings after `url` are those of a server that recordings are pulled from.
+    """
 
     kind: Literal["prometheus", "ltctl", "recorded", "grafana"]
-    url: HttpUrl | None = None
+    url: ServerUrl | None = None
+    step_s: Step = 5.0
+    label_step_s: Step = 60.0
+    """Step of the label tables, and the window that each of their points covers."""
+    threads: int = Field(default=4, ge=1, le=32)
+    timeout_s: float = Field(default=120.0, gt=0, le=3600)
+    """How long one query may take."""
+    gzip: bool = False
+    """Slower on a fast network, three times fewer bytes on a slow one."""
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    headers_env: dict[HeaderName, Variable] = Field(default_factory=dict)
+    """Headers whose values stand in environment variables."""
+    auth: Auth | None = None
+    tls: Tls | None = None
 
     @model_validator(mode="after")
     def _reachable(self) -> Source:
         if self.kind == "prometheus" and self.url is None:
             raise _unlike("`url` where kind is prometheus", "no `url`")
-        if self.kind in ("ltctl", "recorded") and self.url is not None:
-            raise _unlike(f"no `url` where kind is {self.kind}", f"`url` {self.url!r}")
+        if self.kind in ("ltctl", "recorded"):
+            given = sorted(self.model_fields_set - {"kind"})
+            if given and getattr(self, given[-1]) is not None:
+                raise _unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
+        twice = {name.casefold() for name in self.headers} & {name.casefold() for name in self.headers_env}
+        if twice:
+            raise _unlike("each header once", f"{min(twice)!r} in `headers` and `headers_env`")
         return self
 
 
@@ -276,7 +387,8 @@ def _first_error(
         key = _dotted(location)
     else:
         expected = _expectation(error)
-        found = error.get("ctx", {}).get("found") or _found(value, written)
+        secret = any(part in _SECRET_KEYS for part in location)
+        found = error.get("ctx", {}).get("found") or (_kind(value) if secret else _found(value, written))
         key = _dotted(location) or "top level"
     return InputError(file=file, key=f"{key} (line {line})" if line else key, expected=expected, found=found)
 
@@ -306,6 +418,7 @@ def _dotted(location: tuple[Any, ...]) -> str:
 def _known_keys(location: tuple[Any, ...]) -> str:
     models: dict[str, type[BaseModel]] = {
         "": Comparison, "tests": Test, "source": Source, "coordinator": Coordinator,
+        "auth": Auth, "tls": Tls,
     }  # fmt: skip
     names = [part for part in location[:-1] if isinstance(part, str)]
     model = models.get(names[-1] if names else "")

@@ -22,7 +22,7 @@ class RecordingSource(Protocol):
     """A place that recordings come from."""
 
     def record(self, run: Run) -> Recording:
-        """Read the measurements of one run, whole, or raise :class:`InputError`."""
+        """Read the measurements of one run, whole, or raise :class:`InputError` or :class:`SourceError`."""
         ...
 
 
@@ -32,10 +32,14 @@ def open_source(run: Run, source: Source, catalogue: Catalogue) -> RecordingSour
         return LtctlSource(catalogue)
     if run.recording is not None:
         return RecordedSource(catalogue)
+    if source.kind == "prometheus":
+        from buildcompare.sources.prometheus import PrometheusSource  # late: the client takes time to import
+
+        return PrometheusSource(source, catalogue)
     raise InputError(
         file=None,
         key="source.kind",
-        expected="ltctl or recorded (this version reads files; it does not pull from servers)",
+        expected="prometheus, ltctl or recorded",
         found=source.kind,
     )
 

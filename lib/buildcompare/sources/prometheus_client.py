@@ -1,0 +1,256 @@
+"""What does a server answer to one query, once passing faults are repeated and lasting ones named?"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from urllib3.exceptions import HTTPError, NameResolutionError, ReadTimeoutError
+
+from buildcompare.errors import InputError, SourceError
+from buildcompare.params import Source
+from buildcompare.sources import prometheus_session
+from buildcompare.sources.prometheus_answer import Answer, BrokenAnswerError, one_line, read_answer
+from buildcompare.sources.prometheus_ranges import Grid
+
+MAX_BYTES = 1_000_000_000
+"""Bound on one answer: 5,000 series of 1,081 points take about 170 MB."""
+LONG_QUERY = 1_500
+"""Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
+GRACE_S = 5.0
+"""How much longer than the server's own time-out we wait, so that its words reach us."""
+_CHUNK = 1 << 20
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who answered."""
+
+    kind: str
+    version: str
+
+
+class _PassingError(Exception):
+    """A fault that is worth another try; the message says what was found."""
+
+
+class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no types
+    """prometheus-api-client on our own session, with answers as arrays.
+
+    Its own `custom_query_range` makes a Python object of every number and drops the server's warnings.
+    """
+
+    def __init__(self, source: Source, url: str) -> None:
+        session, self._secrets = prometheus_session.open_session(source)
+        self._source = source
+        super().__init__(url=url, session=session, timeout=self._timeouts(source), retry=prometheus_session.retry())
+        session.mount(url, prometheus_session.adapter(source))  # instead of its own, which is too small
+        self._stopped = threading.Event()
+
+    @staticmethod
+    def _timeouts(source: Source) -> tuple[float, float]:
+        return min(10.0, source.timeout_s), source.timeout_s + GRACE_S
+
+    def stop(self) -> None:
+        """Give up repeating: another query has failed for good."""
+        self._stopped.set()
+
+    def server(self) -> Server:
+        """Ask who the server is, having made sure that it is ready.
+
+        Raises
+        ------
+        InputError, SourceError
+            Where it cannot be reached, does not let us in, or is not ready.
+        """
+        ready = self._repeated(lambda: self._exchange("GET", "/-/ready", {}, ready=True))
+        said = ready.decode("utf-8", "replace")
+        try:
+            data = json.loads(self._repeated(lambda: self._exchange("GET", "/api/v1/status/buildinfo", {}, ready=True)))
+            build = data["data"] if isinstance(data["data"], dict) else {}
+        except (ValueError, KeyError, TypeError):
+            build = {}
+        version = one_line(str(build.get("version", "")), 60)
+        if "victoriametrics" in said.casefold():
+            return Server("victoriametrics", self._victoria_version())  # its buildinfo pretends to be Prometheus
+        if build.get("application"):
+            return Server(one_line(str(build["application"]), 60).casefold(), version)
+        return Server("prometheus" if "prometheus" in said.casefold() else "unknown", version)
+
+    def _victoria_version(self) -> str:
+        metrics = self._repeated(lambda: self._exchange("GET", "/metrics", {}, ready=True))
+        found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', metrics)
+        return found[1].decode("utf-8", "replace")[:60] if found else ""
+
+    def query_range(self, query: str, piece: Grid) -> Answer:
+        """Every series of `query` on the times of `piece`.
+
+        Raises
+        ------
+        InputError
+            Where the server refuses the query or us.
+        SourceError
+            Where the server fails.
+        """
+        # Its own limit is told to the server, so that its words reach us; nocache keeps VictoriaMetrics on our grid.
+        limit = f"{max(1, round(self._source.timeout_s * 1000))}ms"
+        parameters = {"query": query, **piece.parameters(), "timeout": limit, "nocache": "1"}
+        method = "POST" if len(query) >= LONG_QUERY else "GET"
+
+        def ask() -> Answer:
+            body = self._exchange(method, "/api/v1/query_range", parameters)
+            try:
+                return read_answer(body)
+            except BrokenAnswerError as error:
+                raise _PassingError(str(error)) from None
+
+        return self._repeated(ask)
+
+    def _repeated(self, ask: Callable[[], T]) -> T:
+        """Ask again where an answer came in pieces; the session itself repeats refused connections and statuses."""
+        for attempt in range(prometheus_session.REPEATS + 1):
+            try:
+                return ask()
+            except _PassingError as error:
+                last = str(error)
+            if attempt < prometheus_session.REPEATS and self._stopped.wait(prometheus_session.BACKOFF_S * 2**attempt):
+                break
+        raise self._failed("a whole answer", f"{last}, {prometheus_session.REPEATS + 1} times")
+
+    def _exchange(self, method: str, path: str, parameters: dict[str, str], *, ready: bool = False) -> bytearray:
+        """One request and its whole answer; `ready` takes any body, and none from a server without the path."""
+        with self._named_faults(), self._session.request(
+            method,
+            self.url + path,
+            params=parameters,
+            verify=self._session.verify,
+            cert=self._session.cert,
+            timeout=self._timeout,
+            stream=True,
+        ) as response:  # fmt: skip
+            body = self._read(response)
+            if ready and response.status_code in (400, 404, 405):
+                return bytearray()
+            self._check(response, body, any_type=ready)
+            return body
+
+    def _read(self, response: requests.Response) -> bytearray:
+        body = bytearray()
+        for chunk in response.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > MAX_BYTES:
+                expected = f"an answer of at most {MAX_BYTES // 1_000_000:,} MB"
+                raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
+        return body
+
+    @contextmanager
+    def _named_faults(self) -> Iterator[None]:
+        """Say in one line what requests and urllib3 say in ten."""
+        try:
+            yield
+        except requests.exceptions.SSLError as error:
+            expected = "a certificate that source.tls.ca, or the system, vouches for"
+            raise InputError(
+                file=None, key="source.tls", expected=f"{expected} at {self.url}", found=self._cause(error)
+            ) from None
+        except requests.exceptions.ConnectTimeout:
+            raise self._failed("a connection", f"none within {self._timeouts(self._source)[0]:g} s") from None
+        except requests.exceptions.Timeout:
+            raise self._stalled() from None
+        except (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:
+            causes = list(_chain(error))
+            if any(isinstance(cause, (ReadTimeoutError, TimeoutError)) for cause in causes):
+                raise self._stalled() from None
+            if any(isinstance(cause, (ConnectionRefusedError, NameResolutionError)) for cause in causes):
+                raise self._failed("a server that answers", self._cause(error)) from None
+            raise _PassingError(self._cause(error)) from None
+        except requests.exceptions.ContentDecodingError:
+            raise _PassingError("a damaged gzip stream") from None
+        except (requests.exceptions.RequestException, HTTPError, OSError) as error:
+            raise self._failed("an answer", self._cause(error)) from None
+
+    def _check(self, response: requests.Response, body: bytearray, *, any_type: bool) -> None:
+        status = response.status_code
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().casefold()
+        failure = _failure(body) if kind == "application/json" else None
+        if status == 200 and (any_type or (kind == "application/json" and failure is None)):
+            return
+        code = f"HTTP {status}" + (f" ({failure[0]})" if failure else "")
+        words = self._secrets.hide(one_line(f"{code}: {failure[1] if failure else _plain(body, kind, response)}"))
+        if status == 200 and failure is None:
+            found = f"an answer of the type {one_line(kind, 60) or 'none'}"
+            raise self._refused("source.url", "the query API (JSON)", found)
+        if 300 <= status < 400:
+            raise self._refused("source.url", "the query API itself", f"a redirect ({code})")
+        if status in (401, 403, 407):
+            raise self._refused("source.auth", "to be let in", words)
+        if status == 404:
+            raise self._refused("source.url", "the query API", words)
+        if failure is not None and failure[0] in ("bad_data", "execution") and status in (200, 400, 422):
+            raise self._refused("query", "a query that the server can answer", words)
+        if status in (400, 413, 414, 422):
+            raise self._refused("query", "a query that the server accepts", words)
+        if status == 503 and failure is None:
+            raise _PassingError(words)
+        raise self._failed("an answer", words)
+
+    def _refused(self, key: str, expected: str, found: str) -> InputError:
+        return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=found)
+
+    def _failed(self, expected: str, found: str) -> SourceError:
+        return SourceError(url=self.url, expected=expected, found=self._secrets.hide(found))
+
+    def _stalled(self) -> SourceError:
+        limit = f"{self._timeouts(self._source)[1]:g} s (source.timeout_s)"
+        return self._failed(f"an answer that does not pause for {limit}", "silence")
+
+    def _cause(self, error: BaseException) -> str:
+        """The innermost thing that an error has to say, without addresses."""
+        words = type(error).__name__
+        for cause in _chain(error):
+            said = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+            words = str(said) if said else f"{type(cause).__name__}" if isinstance(cause, HTTPError) else words
+            if said:
+                break
+        return self._secrets.hide(one_line(words))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that caused it, wherever requests and urllib3 keep it."""
+    waiting, seen = [error], set()
+    while waiting:
+        current = waiting.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        inner = [getattr(current, "reason", None), current.__cause__, current.__context__, *current.args]
+        waiting += [each for each in inner if isinstance(each, BaseException)]
+
+
+def _failure(body: bytearray) -> tuple[str, str] | None:
+    """Type and words of an error that the query API itself reports."""
+    if not body.lstrip().startswith(b"{") or b'"error' not in body[:4096]:
+        return None
+    try:
+        data: Any = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or data.get("status") != "error":
+        return None
+    return one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", "")))
+
+
+def _plain(body: bytearray, kind: str, response: requests.Response) -> str:
+    """What a body that is no JSON says: a page of HTML says nothing that fits in a line."""
+    text = bytes(body[:2000]).decode("utf-8", "replace")
+    return one_line(text) if text.strip() and kind in ("text/plain", "application/json") else str(response.reason)

@@ -1,0 +1,372 @@
+"""A real Prometheus, filled with samples of known truth, and a proxy in front of it that can fail in every way."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+STEP_S = 5
+BASE_START, NEW_START = 1_733_911_200, 1_733_925_600  # 2024-12-11T10:00:00Z and 14:00:00Z
+LENGTH_S = 1_800
+LONG_START = 1_733_788_800  # 2024-12-10T00:00:00Z
+LONG_S = 20 * 3_600
+BOUNDS = (0.005, 0.01, 0.1, 1.0, 10.0, math.inf)
+HANDLERS = {"createPost": (0.02, 40), "getUser": (0.004, 100), "searchPosts": (0.3, 7)}
+METHODS = {"PostStore.Save": (0.008, 50), "UserStore.Get": (0.002, 300)}
+INSTANCES = ("app-0:8067", "app-1:8067")
+
+
+# ---- Truth ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Samples by name and labels, as they were written: times and values."""
+
+    samples: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def add(self, name: str, times: np.ndarray, values: np.ndarray, **labels: str) -> None:
+        key = (name, tuple(sorted(labels.items())))
+        if key in self.samples:
+            before = self.samples[key]
+            times, values = np.concatenate([before[0], times]), np.concatenate([before[1], values])
+        self.samples[key] = (times, values)
+
+    def at(self, name: str, times: np.ndarray, **labels: str) -> np.ndarray:
+        """The values written at `times`."""
+        written, values = self.samples[name, tuple(sorted(labels.items()))]
+        index = np.searchsorted(written, times)
+        assert np.array_equal(written[index], times)
+        return values[index]
+
+    def text(self) -> str:
+        lines = []
+        kinds = {"mattermost_api_time": "histogram", "mattermost_db_store_time": "histogram"}
+        for name in sorted({name for name, _ in self.samples}):
+            stem = next((s for s in kinds if name.startswith(s)), name)
+            if stem == name:
+                lines.append(
+                    f"# TYPE {name.removesuffix('_total')} {'counter' if name.endswith('_total') else 'gauge'}"
+                )
+            elif name.endswith("_bucket"):  # sorts first
+                lines.append(f"# TYPE {stem} histogram")
+            for (other, labels), (times, values) in self.samples.items():
+                if other == name:
+                    shown = ",".join(f'{key}="{value}"' for key, value in labels)
+                    lines += [f"{name}{{{shown}}} {_number(v)} {t:.3f}" for t, v in zip(times, values, strict=True)]
+        return "\n".join([*lines, "# EOF", ""])
+
+
+def _number(value: float) -> str:
+    return (
+        "NaN" if math.isnan(value) else f"{value:+}".replace("inf", "Inf") if math.isinf(value) else repr(float(value))
+    )
+
+
+def make_truth() -> Truth:
+    truth = Truth()
+    rng = np.random.default_rng(4)
+    for start, slower in ((BASE_START, 1.0), (NEW_START, 1.25)):
+        times = start + np.arange(0.0, LENGTH_S + 1, STEP_S)
+        for instance in INSTANCES:
+            for metric, label, table in (
+                ("mattermost_api_time", "handler", HANDLERS),
+                ("mattermost_db_store_time", "method", METHODS),
+            ):
+                for name, (seconds, calls) in table.items():
+                    _histogram(truth, rng, times, metric, seconds * slower, calls, instance=instance, **{label: name})
+            requests = 1e6 + np.cumsum(rng.integers(80, 120, times.size)).astype(float)
+            if start == NEW_START and instance == INSTANCES[0]:
+                requests[200:] -= requests[200] - 3  # a restart: the counter starts again
+            truth.add("mattermost_http_requests_total", times, requests, instance=instance)
+            cpu = 100 + np.cumsum(rng.uniform(1, 2, times.size))
+            truth.add("mattermost_process_cpu_seconds_total", times, cpu, instance=instance)
+            users = np.minimum(np.arange(times.size) * 20.0, 4000) / 2
+            truth.add("mattermost_http_websockets_total", times, users, instance=instance)
+            for gauge in ("go_goroutines", "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"):
+                truth.add(gauge, times, rng.uniform(1e3, 1e9, times.size), instance=instance)
+    odd = rng.normal(0, 1, LENGTH_S // STEP_S + 1) * 10.0 ** rng.integers(-300, 300, LENGTH_S // STEP_S + 1)
+    odd[[3, 5, 8]] = np.nan, np.inf, -np.inf
+    odd[10:13] = 5e-324, 1.7976931348623157e308, -0.0
+    truth.add("odd", BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S), odd)
+    long_times = LONG_START + np.arange(0.0, LONG_S + 1, STEP_S)
+    truth.add("long", long_times, rng.normal(0, 1, long_times.size))
+    gappy = BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S)
+    kept = (gappy < BASE_START + 300) | (gappy >= BASE_START + 1_200)
+    truth.add("gappy", gappy[kept], np.arange(float(kept.sum())))
+    return truth
+
+
+def _histogram(
+    truth: Truth,
+    rng: np.random.Generator,
+    times: np.ndarray,
+    metric: str,
+    seconds: float,
+    calls: float,
+    **labels: str,
+) -> None:
+    drawn = rng.exponential(seconds, (times.size, 200))
+    counts = rng.poisson(calls, times.size).astype(float)
+    shares = np.stack([(drawn <= bound).mean(axis=1) for bound in BOUNDS], axis=1)
+    buckets = 1e6 + np.cumsum(np.round(shares * counts[:, None]), axis=0)
+    for i, bound in enumerate(BOUNDS):
+        truth.add(f"{metric}_bucket", times, buckets[:, i], le="+Inf" if math.isinf(bound) else str(bound), **labels)
+    truth.add(f"{metric}_count", times, buckets[:, -1], **labels)
+    truth.add(f"{metric}_sum", times, 1e6 + np.cumsum(counts * drawn.mean(axis=1)), **labels)
+
+
+# ---- The server -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running server, and what it was filled with."""
+
+    url: str
+    truth: Truth
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def needed(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on the PATH (Debian: the package prometheus)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Debian's Prometheus over generated samples."""
+    server, promtool = needed("prometheus"), needed("promtool")
+    folder = tmp_path_factory.mktemp("prometheus")
+    truth = make_truth()
+    (folder / "samples.om").write_text(truth.text())
+    (folder / "prom.yml").write_text("global: {}\n")
+    data = folder / "data"
+    subprocess.run(
+        [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "samples.om", data],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    port = free_port()
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                server,
+                f"--config.file={folder / 'prom.yml'}",
+                f"--storage.tsdb.path={data}",
+                "--storage.tsdb.retention.time=100y",
+                "--storage.tsdb.min-block-duration=2h",
+                "--storage.tsdb.max-block-duration=2h",
+                "--query.max-samples=30000",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        _wait(f"http://127.0.0.1:{port}/-/ready", process, folder / "log")
+        yield Prometheus(f"http://127.0.0.1:{port}", truth)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(address, timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise AssertionError(f"not ready after 30 s: {log.read_text()}")
+
+
+# ---- The proxy ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Exchange:
+    """One answer on its way to the client; a fault changes it or sends it itself."""
+
+    handler: BaseHTTPRequestHandler
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    sent: bool = False
+
+
+Fault = Callable[[Exchange], None]
+
+
+@dataclass
+class Proxy:
+    """A proxy whose next answers to queries (or, with `everywhere`, to anything) have `faults`, the last for good."""
+
+    url: str
+    faults: list[Fault | None] = field(default_factory=list)
+    everywhere: bool = False
+    allowed: Callable[[Mapping[str, str]], bool] = lambda headers: True
+    seen: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+
+    def next(self, path: str) -> Fault | None:
+        if not self.faults or not (self.everywhere or path.startswith("/api/v1/query")):
+            return None
+        return self.faults.pop(0) if len(self.faults) > 1 else self.faults[0]
+
+
+def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> tuple[Proxy, Callable[[], None]]:
+    """A proxy in front of `target`, and how to stop it."""
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._forward(b"")
+
+        def do_POST(self) -> None:
+            self._forward(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def _forward(self, body: bytes) -> None:
+            with lock:
+                proxy.seen.append((self.command, self.path, dict(self.headers), body))
+                fault = proxy.next(self.path)
+            host, _, target_port = target.removeprefix("http://").partition(":")
+            onward = http.client.HTTPConnection(host, int(target_port), timeout=60)
+            onward.request(self.command, self.path, body, dict(self.headers))
+            answer = onward.getresponse()
+            exchange = Exchange(self, answer.status, {"Content-Type": answer.headers["Content-Type"]}, answer.read())
+            if answer.headers.get("Content-Encoding"):
+                exchange.headers["Content-Encoding"] = answer.headers["Content-Encoding"]
+            onward.close()
+            if not proxy.allowed(dict(self.headers)):
+                exchange.status, exchange.headers, exchange.body = 401, {"Content-Type": "text/plain"}, b"Unauthorized"
+            if fault is not None:
+                fault(exchange)
+            if not exchange.sent:
+                self.send_response(exchange.status)
+                for name, value in exchange.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(exchange.body)))
+                self.end_headers()
+                self.wfile.write(exchange.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, *_: object) -> None:
+            pass  # clients that go away are what is tested here
+
+        def finish_request(self, request: object, address: object) -> None:
+            if tls is not None:
+                request = tls.wrap_socket(request, server_side=True)  # type: ignore[arg-type]
+            try:
+                super().finish_request(request, address)  # type: ignore[arg-type]
+            finally:
+                if isinstance(request, ssl.SSLSocket):
+                    request.close()
+
+    server = Server(("127.0.0.1", port), Handler)
+    proxy = Proxy(f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+    return proxy, stop
+
+
+@pytest.fixture
+def proxy(prometheus: Prometheus) -> Iterator[Proxy]:
+    """A proxy in front of the real server."""
+    proxy, stop = start_proxy(prometheus.url)
+    yield proxy
+    stop()
+
+
+def cut_off(exchange: Exchange, *, abruptly: bool) -> None:
+    """Half of the body, then a reset (or an end)."""
+    handler = exchange.handler
+    handler.send_response(exchange.status)
+    handler.send_header("Content-Type", exchange.headers["Content-Type"])
+    handler.send_header("Content-Length", str(len(exchange.body)))
+    handler.end_headers()
+    handler.wfile.write(exchange.body[: len(exchange.body) // 2])
+    handler.wfile.flush()
+    if abruptly:
+        time.sleep(0.05)
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        handler.connection.close()
+    handler.close_connection = True
+    exchange.sent = True
+
+
+# ---- Certificates ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """A certificate authority, and a server's and a client's certificate of it; `key` is that of both."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Made by openssl, for 127.0.0.1."""
+    openssl = needed("openssl")
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    run("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "36500", "-subj", "/CN=test authority",
+        "-addext", "keyUsage=critical,keyCertSign")  # fmt: skip
+    run("req", *new, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=127.0.0.1")
+    (folder / "more").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    run("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "36500",
+        "-extfile", "more", "-out", "cert.pem")  # fmt: skip
+    return Certificates(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
+
+
+def tls_front(certificates: Certificates, *, client: bool) -> ssl.SSLContext:
+    """A server's context; with `client`, callers need a certificate too."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.cert, certificates.key)
+    if client:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(certificates.ca)
+    return context

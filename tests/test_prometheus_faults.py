@@ -1,0 +1,271 @@
+"""A server fails in every way: what passes changes nothing, what lasts is named, and secrets stay secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+import prometheus_server as world
+from buildcompare.errors import BuildcompareError, InputError, SourceError
+from buildcompare.recording import Recording
+from buildcompare.sources import prometheus_client, prometheus_session, record
+from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy  # noqa: F401  # fixtures
+from test_prometheus import TOKEN, bits, catalogue, run, source
+
+QUERIES = ("go_goroutines", "gappy", "odd")
+
+
+def becomes(status: int, body: str | bytes = "", kind: str = "application/json", **headers: str) -> Fault:
+    def fault(exchange: Exchange) -> None:
+        exchange.status, exchange.headers = status, {"Content-Type": kind, **headers}
+        exchange.body = body.encode()
+
+    return fault
+
+
+def api_error(status: int, kind: str, words: str) -> Fault:
+    return becomes(status, json.dumps({"status": "error", "errorType": kind, "error": words}))
+
+
+def truncated(exchange: Exchange) -> None:
+    exchange.body = exchange.body[: len(exchange.body) // 2]
+
+
+def not_utf8(exchange: Exchange) -> None:
+    exchange.body = exchange.body.replace(b'"metric":{', b'"metric":{"\xff":"x",', 1)
+
+
+def stalled(exchange: Exchange) -> None:
+    time.sleep(3)
+
+
+def stalled_in_mid_body(exchange: Exchange) -> None:
+    handler = exchange.handler
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(exchange.body)))
+    handler.end_headers()
+    handler.wfile.write(exchange.body[:20])
+    handler.wfile.flush()
+    time.sleep(3)
+    exchange.sent = handler.close_connection = True
+
+
+RESET, EARLY_END = partial(world.cut_off, abruptly=True), partial(world.cut_off, abruptly=False)
+TIMED_OUT = api_error(503, "timeout", "query timed out in expression evaluation")
+BAD_QUERY = api_error(400, "bad_data", "1:1: parse error\nand more")
+PAGE = becomes(200, "<html>Please log in</html>", "text/html")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.02)
+    monkeypatch.setattr(prometheus_client, "GRACE_S", 0.2)
+
+
+def pull(url: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Recording:
+    monkeypatch.setenv("PROM_TOKEN", TOKEN)
+    return record(run(), source(url, auth={"bearer_token_env": "PROM_TOKEN"}, **more), catalogue(*QUERIES))
+
+
+def content(recording: Recording) -> list[Any]:
+    return [(s.metric, dict(s.labels), bits(s.times), bits(s.values)) for s in recording.series]
+
+
+# ---- What passes ----------------------------------------------------------------------------------------------------
+
+PASSING = {
+    "reset in mid-body": RESET,
+    "end in mid-body": EARLY_END,
+    "truncated JSON": truncated,
+    "invalid UTF-8": not_utf8,
+    "429 with Retry-After": becomes(429, "slow down", "text/plain", **{"Retry-After": "1"}),
+    "429": becomes(429, "slow down", "text/plain"),
+    "502": becomes(502, "<html>", "text/html"),
+    "504": becomes(504),
+    "503 of a server that starts": becomes(503, "Service Unavailable", "text/plain"),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_a_passing_fault_changes_nothing(
+    prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    proxy.faults = [PASSING[name], PASSING[name], None]
+    started = time.monotonic()
+    recording = pull(proxy.url, monkeypatch)
+    assert content(recording) == content(pull(prometheus.url, monkeypatch))
+    assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES) + 2
+    if "Retry-After" in name:
+        assert time.monotonic() - started >= 1
+
+
+def test_nobody_listens(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = world.free_port()
+    with pytest.raises(SourceError, match=r"expected a server that answers, found Connection refused"):
+        pull(f"http://127.0.0.1:{port}", monkeypatch)
+
+
+def test_a_server_that_starts_again_in_mid_pull(
+    prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = content(pull(prometheus.url, monkeypatch))
+    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.3)
+    port = int(proxy.url.rpartition(":")[2])
+    again: list[Callable[[], None]] = []
+
+    def dies(exchange: Exchange) -> None:
+        stop = exchange.handler.server
+
+        def restart() -> None:
+            stop.shutdown()
+            stop.server_close()
+            time.sleep(0.4)
+            again.append(world.start_proxy(prometheus.url, port=port)[1])
+
+        threading.Thread(target=restart, daemon=True).start()
+        world.cut_off(exchange, abruptly=True)
+
+    proxy.faults = [dies, RESET, None]
+    try:
+        assert content(pull(proxy.url, monkeypatch, threads=1)) == whole
+    finally:
+        assert again
+        again[0]()
+
+
+# ---- What lasts -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """A fault, and what must be said about it."""
+
+    fault: Fault
+    error: type[BuildcompareError]
+    words: tuple[str, ...]
+    asked_once: bool = True
+    key: str | None = None
+
+
+LASTING = {
+    "reset in mid-body": Lasting(RESET, SourceError, ("a whole answer", "5 times"), asked_once=False),
+    "truncated JSON": Lasting(truncated, SourceError, ("a whole answer", "JSON that"), asked_once=False),
+    "invalid UTF-8": Lasting(not_utf8, SourceError, ("bytes that are not UTF-8",), asked_once=False),
+    "401": Lasting(becomes(401, f"no: {TOKEN}", "text/plain"), InputError, ("HTTP 401", "no: ***"), key="source.auth"),
+    "403": Lasting(becomes(403, "", "text/html"), InputError, ("HTTP 403: Forbidden",), key="source.auth"),
+    "404": Lasting(
+        becomes(404, "404 page not found", "text/plain"), InputError, ("404 page not found",), key="source.url"
+    ),
+    "redirect": Lasting(becomes(302, Location="http://h/"), InputError, ("a redirect (HTTP 302)",), key="source.url"),
+    "429": Lasting(becomes(429, "too many", "text/plain"), SourceError, ("HTTP 429: too many",), asked_once=False),
+    "500": Lasting(api_error(500, "internal", "boom"), SourceError, ("HTTP 500 (internal): boom",)),
+    "502": Lasting(becomes(502, "<html>", "text/html"), SourceError, ("HTTP 502: Bad Gateway",), asked_once=False),
+    "503 query time-out": Lasting(TIMED_OUT, SourceError, ("HTTP 503 (timeout): query timed out in expression",)),
+    "stall": Lasting(stalled, SourceError, ("does not pause for 0.7 s", "silence")),
+    "stall in mid-body": Lasting(stalled_in_mid_body, SourceError, ("does not pause for 0.7 s", "silence")),
+    "wrong content type": Lasting(PAGE, InputError, ("query API (JSON)", "the type text/html"), key="source.url"),
+    "bad query": Lasting(
+        api_error(400, "bad_data", "1:1: parse error\nand more"),
+        InputError,
+        ("parse error and more",),
+        key="query of graph m",
+    ),
+    "an error within 200": Lasting(api_error(200, "execution", "no"), InputError, ("(execution): no",), key="query of"),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_a_lasting_fault_is_named(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    case = LASTING[name]
+    proxy.faults = [case.fault]
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(case.error) as caught:
+        pull(proxy.url, monkeypatch, threads=1, timeout_s=0.5)
+    text = str(caught.value)
+    assert proxy.url in text
+    assert "\n" not in text
+    assert all(words in text for words in case.words), text
+    if case.key is not None:
+        assert isinstance(caught.value, InputError)
+        assert (caught.value.key or "").startswith(case.key)
+    queries = [path for _, path, *_ in proxy.seen if "query_range" in path]
+    assert len(queries) == len(set(queries)) if case.asked_once else len(queries) > len(set(queries))
+    assert TOKEN not in text + caplog.text + "".join(traceback.format_exception(caught.value))
+
+
+def test_too_many_samples_in_the_server_s_own_words(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = catalogue('{__name__=~".+"}')
+    with pytest.raises(InputError, match=r"query of graph m0: .*HTTP 422 \(execution\): .*too many samples"):
+        record(run(), source(prometheus.url), many)
+
+
+def test_a_query_that_does_not_parse(prometheus: Prometheus) -> None:
+    with pytest.raises(InputError, match=r"query of graph m1: .*parse error"):
+        record(run(), source(prometheus.url), catalogue("go_goroutines", "sum(("))
+
+
+def test_a_metric_without_an_answer_is_absent_and_the_rest_is_recorded(prometheus: Prometheus) -> None:
+    names = ["no_such_metric", *(f"go_goroutines + {i}" for i in range(9))]
+    recording = record(run(), source(prometheus.url), catalogue(*names))
+    assert {series.metric for series in recording.series} == {f"m{i}" for i in range(1, 10)}
+    queries = recording.provenance["queries"]
+    assert isinstance(queries, list)
+    assert [query["series"] for query in queries] == [0] + [2] * 9
+
+
+def test_a_window_without_any_sample(prometheus: Prometheus) -> None:
+    with pytest.raises(InputError, match=r"start, end: expected samples at http.*, found none for any of 1"):
+        record(run(1e9, 1e9 + 600), source(prometheus.url), catalogue("go_goroutines"))
+
+
+def test_an_authority_that_nobody_knows(
+    prometheus: Prometheus, certificates: world.Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, stop = world.start_proxy(prometheus.url, tls=world.tls_front(certificates, client=False))
+    try:
+        with pytest.raises(InputError, match=r"source.tls: .*found unable to get local issuer certificate"):
+            pull(proxy.url, monkeypatch)
+    finally:
+        stop()
+
+
+def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match=r"http://nowhere.invalid: expected a server that answers, found .*[Nn]ame"):
+        pull("http://nowhere.invalid", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "words"),
+    [
+        ({"auth": {"bearer_token_env": "NOT_SET"}}, "source.auth.bearer_token_env", "the environment variable NOT_SET"),
+        ({"auth": {"bearer_token_file": "missing"}}, "source.auth.bearer_token_file", "No such file"),
+        ({"tls": {"ca": "missing"}}, "source.tls.ca", "found no such file"),
+        ({"tls": {"ca": "LICENSE"}}, "source.tls.ca", "a file of certificates"),
+        ({"tls": {"cert": "LICENSE"}}, "source.tls.cert", "a certificate and its key"),
+    ],
+)
+def test_what_is_missing_on_our_side(more: dict[str, Any], key: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        record(run(), source("http://127.0.0.1:9", **more), catalogue("go_goroutines"))
+    assert caught.value.key == key
+    assert words in str(caught.value)
+
+
+def test_warnings_of_the_server_are_kept(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warned(exchange: Exchange) -> None:
+        exchange.body = exchange.body[:-1] + b',"warnings":["a store did not answer"]}'
+
+    proxy.faults = [warned]
+    assert pull(proxy.url, monkeypatch).provenance["warnings"] == ["a store did not answer"]
