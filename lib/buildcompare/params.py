@@ -136,12 +136,13 @@ class Build(_Strict):
 class Run(_Strict):
     """One run of one test on one build, and where its measurements are.
 
-    Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV) and
-    `start` with `end` (pulled from the source). With a file, `start` and `end` cut it.
+    Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
+    dashboard) and `start` with `end` (pulled from the source). With a file, `start` and `end` cut it.
     """
 
     report: str | None = None
     recording: str | None = None
+    snapshot: str | None = None
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
@@ -150,14 +151,15 @@ class Run(_Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:
-        if self.report is not None and self.recording is not None:
-            raise _unlike("one of `report` and `recording`", "both")
+        files = [name for name in ("report", "recording", "snapshot") if getattr(self, name) is not None]
+        if len(files) > 1:
+            raise _unlike("one of `report`, `recording` and `snapshot`", " and ".join(files))
         if (self.start is None) != (self.end is None):
             raise _unlike("`start` and `end` together", "one of them")
         if self.start is not None and self.end is not None and self.end <= self.start:
             raise _unlike(f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
-        if self.report is None and self.recording is None and self.start is None:
-            raise _unlike("`report`, `recording`, or `start` and `end`", "none of them")
+        if not files and self.start is None:
+            raise _unlike("`report`, `recording`, `snapshot`, or `start` and `end`", "none of them")
         if self.labels is not None and self.recording is None:
             raise _unlike("`labels` only beside `recording`", "`labels` without it")
         return self
@@ -165,7 +167,12 @@ class Run(_Strict):
     @property
     def is_pulled(self) -> bool:
         """Whether the run is no file but a window of a server's data."""
-        return self.report is None and self.recording is None
+        return self.file is None
+
+    @property
+    def file(self) -> str | None:
+        """The file that the run is read from, as the user wrote it."""
+        return self.report or self.recording or self.snapshot
 
     @property
     def window(self) -> tuple[dt.datetime, dt.datetime] | None:
@@ -259,7 +266,7 @@ class Source(_Strict):
     def _reachable(self) -> Source:
         if self.kind == "prometheus" and self.url is None:
             raise _unlike("`url` where kind is prometheus", "no `url`")
-        if self.kind in ("ltctl", "recorded"):
+        if self.kind != "prometheus":
             given = sorted(self.model_fields_set - {"kind"})
             if given and getattr(self, given[-1]) is not None:
                 raise _unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
@@ -327,8 +334,8 @@ class Comparison(_Strict):
         for test in self.tests:
             for side in ("base", "new"):
                 for run in test.runs(side):
-                    if run.is_pulled and self.source.kind in ("ltctl", "recorded"):
-                        key = "report" if self.source.kind == "ltctl" else "recording"
+                    key = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}.get(self.source.kind)
+                    if run.is_pulled and key is not None:
                         raise _unlike(
                             f"`{key}` in each run where source.kind is {self.source.kind}",
                             f"none in `{side}` of test {test.name!r}",

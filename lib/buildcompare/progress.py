@@ -17,10 +17,13 @@ def pull_progress(params: Comparison) -> Iterator[Callable[[str], None]]:
     if OUTPUT_VARIABLE in os.environ or not any(run.is_pulled for run in runs):
         yield lambda words: None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
+    console = Console(stderr=True)
+    watched = console.is_terminal or console.is_jupyter
+    with Progress(*columns, console=console, disable=not watched) as progress:
         task = progress.add_task("recordings", total=len(runs))
 
         def step(words: str) -> None:

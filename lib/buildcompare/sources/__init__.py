@@ -10,6 +10,7 @@ from buildcompare.errors import InputError, plural
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Run, Source
 from buildcompare.recording import Recording
+from buildcompare.sources.grafana import GrafanaSource
 from buildcompare.sources.ltctl import LtctlSource
 from buildcompare.sources.recorded import RecordedSource
 
@@ -32,6 +33,8 @@ def open_source(run: Run, source: Source, catalogue: Catalogue) -> RecordingSour
         return LtctlSource(catalogue)
     if run.recording is not None:
         return RecordedSource(catalogue)
+    if run.snapshot is not None:
+        return GrafanaSource(catalogue)
     if source.kind == "prometheus":
         from buildcompare.sources.prometheus import PrometheusSource  # late: the client takes time to import
 
@@ -39,7 +42,7 @@ def open_source(run: Run, source: Source, catalogue: Catalogue) -> RecordingSour
     raise InputError(
         file=None,
         key="source.kind",
-        expected="prometheus, ltctl or recorded",
+        expected="prometheus, ltctl, recorded or grafana",
         found=source.kind,
     )
 
@@ -52,21 +55,21 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     covered = [recording.coverage(series) for series in recording.series]
     if any(series.times.size for series in recording.series) and not any(each.present for each in covered):
         raise InputError(
-            file=run.report or run.recording,
+            file=run.file,
             key="window",
             expected=f"a window that overlaps the data ({_span(recording)})",
             found=" to ".join(_said(end) for end in recording.window),
         )
     if len(recording.series) > MAX_GRAPHS and len(recording.graphs()) > MAX_GRAPHS:
         raise InputError(
-            file=run.report or run.recording,
+            file=run.file,
             key="metrics",
             expected=f"at most {MAX_GRAPHS} series to draw",
             found=f"{len(recording.graphs()):,}",
         )
     if not recording.label_summaries and not any(each.finite for each in covered):
         raise InputError(
-            file=run.report or run.recording,
+            file=run.file,
             key="values",
             expected="at least one number in the run's window",
             found=plural(len(recording.series), "metric") + " without any",

@@ -1,0 +1,142 @@
+"""Snapshots of every generation of Grafana give the series that they were made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from buildcompare.errors import InputError
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Run, Source
+from buildcompare.recording import Recording
+from buildcompare.sources import record
+
+CATALOGUE = read_catalogue("mattermost")
+TIMES = 1733911200.0 + 5.0 * np.arange(200)
+RNG = np.random.default_rng(3)
+RPS = np.where(np.arange(200) % 50 == 7, np.nan, RNG.normal(900, 30, 200))
+HEAP = {"app-0": RNG.normal(8e8, 1e7, 200), "app-1": RNG.normal(9e8, 1e7, 200)}
+
+
+def null(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def milliseconds() -> list[float]:
+    return (TIMES * 1000).tolist()
+
+
+def old() -> dict[str, Any]:
+    def points(target: str, values: np.ndarray) -> dict[str, Any]:
+        return {"target": target, "datapoints": [list(pair) for pair in zip(null(values), milliseconds(), strict=True)]}
+
+    heap = {"title": "Heap In Use", "snapshotData": [points(name, values) for name, values in HEAP.items()]}
+    row = {"type": "row", "collapsed": False, "panels": [heap]}
+    return {"dashboard": {"title": "x", "panels": [{"title": "RPS", "snapshotData": [points("rps", RPS)]}, row]}}
+
+
+def field(name: str, kind: str, values: Any = None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "config": {}, **({} if values is None else {"values": values}), **more}
+
+
+def frames() -> list[dict[str, Any]]:
+    return [
+        {"refId": "A", "name": name, "fields": [
+            field("Time", "time", milliseconds()), field("Value", "number", values.tolist(), labels={"instance": name}),
+        ]}
+        for name, values in HEAP.items()
+    ]  # fmt: skip
+
+
+def middle() -> dict[str, Any]:
+    rps = [field("Time", "time", milliseconds()), field("RPS", "number", null(RPS))]
+    notes = {
+        "meta": {"dataTopic": "annotations"},
+        "fields": [field("time", "time", [1.0]), field("n", "number", [1.0])],
+    }
+    panels = [
+        {"title": "RPS", "snapshotData": [{"refId": "A", "fields": rps}, notes]},
+        {"title": "Heap In Use", "snapshotData": frames()},
+        {"type": "row", "title": "collapsed", "panels": []},
+    ]
+    return {"meta": {"isSnapshot": True}, "dashboard": {"panels": panels}}
+
+
+def new() -> dict[str, Any]:
+    def frame(fields: list[dict[str, Any]], values: list[Any], holes: list[int]) -> dict[str, Any]:
+        entities = [None, {"NaN": holes}] if holes else []
+        return {"schema": {"fields": fields}, "data": {"values": values, "entities": entities}}
+
+    holes = np.flatnonzero(np.isnan(RPS)).tolist()
+    rps = frame([field("Time", "time"), field("Value", "number")], [milliseconds(), null(RPS)], holes)
+    heap = [
+        frame(
+            [field("Time", "time"), field("Value", "number", labels={"instance": name})],
+            [milliseconds(), v.tolist()],
+            [],
+        )
+        for name, v in HEAP.items()
+    ]
+    panels = [
+        {"title": title, "targets": [{"queryType": "snapshot", "snapshot": snapshot}]}
+        for title, snapshot in (("RPS", [rps]), ("Heap In Use", heap))
+    ]
+    return {"dashboard": {"panels": panels}}
+
+
+def read(tmp_path: Path, contents: Any) -> Recording:
+    file = tmp_path / "snapshot.json"
+    file.write_text(contents if isinstance(contents, str) else json.dumps(contents))
+    return record(Run(snapshot=str(file)), Source(kind="grafana"), CATALOGUE)
+
+
+@pytest.mark.parametrize("generation", [old, middle, new], ids=["up to 6", "7 to 10", "11 on"])
+def test_a_snapshot_gives_the_series_that_it_was_made_from(tmp_path: Path, generation: Any) -> None:
+    recording = read(tmp_path, generation())
+    rps, *heaps = recording.series
+    assert rps.metric == "rps"
+    assert np.array_equal(rps.times, TIMES)
+    assert np.array_equal(rps.values, RPS, equal_nan=True)
+    assert [heap.metric for heap in heaps] == ["heap-in-use", "heap-in-use"]
+    found = {next(iter(heap.labels.values())): heap for heap in heaps}
+    assert set(found) == set(HEAP)
+    for name, values in HEAP.items():
+        assert np.array_equal(found[name].values, values)
+        assert np.array_equal(found[name].times, TIMES)
+    assert recording.window == (TIMES[0], TIMES[-1])
+    assert not recording.stop_known
+
+
+def test_infinities_and_fractions_of_milliseconds_come_back(tmp_path: Path) -> None:
+    snapshot = new()
+    data = snapshot["dashboard"]["panels"][0]["targets"][0]["snapshot"][0]["data"]
+    data["entities"] = [None, {"Inf": [0], "NegInf": [1], "NaN": np.flatnonzero(np.isnan(RPS)).tolist()}]
+    data["nanos"] = [[500_000] + [0] * 199, None]
+    rps = read(tmp_path, snapshot).series[0]
+    assert (rps.values[0], rps.values[1]) == (np.inf, -np.inf)
+    assert rps.times[0] == pytest.approx(TIMES[0] + 0.0005, abs=1e-6)
+
+
+def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
+    snapshot = old()
+    snapshot["dashboard"]["panels"].append(snapshot["dashboard"]["panels"][0])
+    assert len({json.dumps(dict(s.labels)) for s in read(tmp_path, snapshot).series if s.metric == "rps"}) == 2
+
+
+@pytest.mark.parametrize(
+    ("contents", "found"),
+    [
+        ("{", "Expecting"),
+        ("[]", "no panels"),
+        ({"dashboard": {"panels": []}}, "none"),
+        ({"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"datapoints": [1]}]}]}}, "TypeError"),
+        ({"dashboard": {"panels": [{"snapshotData": [{"datapoints": [[1, 5], [2, 5]]}]}]}}, "a second one"),
+    ],
+)
+def test_what_is_no_snapshot(tmp_path: Path, contents: Any, found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        read(tmp_path, contents)
