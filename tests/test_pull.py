@@ -1,0 +1,127 @@
+"""What is pulled from a server is kept, pulled again only when something changed, and whole or absent."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from buildcompare import __main__ as command_line
+from buildcompare import workbench
+from buildcompare.errors import InputError
+from buildcompare.params import Comparison, read_params
+from prometheus_server import BASE_START, LENGTH_S, NEW_START, Prometheus, Proxy
+from support import write_params
+
+TOKEN = "s3cr3t-t0ken-0f-the-test"
+
+
+def at(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def params(url: str, **source: Any) -> dict[str, Any]:
+    runs = {s: {"start": at(t), "end": at(t + LENGTH_S)} for s, t in (("base", BASE_START), ("new", NEW_START))}
+    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", **runs}
+    source = {"kind": "prometheus", "url": url, **source}
+    return {"name": "pulled", "base": {"label": "a"}, "new": {"label": "b"}, "source": source, "tests": [test]}
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder of its own, so that pulls and reports do not go into ours."""
+    (tmp_path / "notebooks").symlink_to(project / "notebooks")
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params/metrics").symlink_to(project / "params/metrics")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def comparison(folder: Path, contents: dict[str, Any]) -> Comparison:
+    return read_params(write_params(folder / "pulled.yaml", contents))
+
+
+def queries(proxy: Proxy) -> int:
+    return sum(path.startswith("/api/v1/query") for _, path, _, _ in proxy.seen)
+
+
+def test_what_was_pulled_is_not_pulled_again(elsewhere: Path, proxy: Proxy) -> None:
+    asked = comparison(elsewhere, params(proxy.url))
+    first = workbench.read_recordings(asked)["postgresql_bounded"]
+    once = queries(proxy)
+    assert once > 10
+    files = sorted(path.name for path in (elsewhere / "data/recordings/pulled/postgresql_bounded").iterdir())
+    assert files == ["base.parquet", "new.parquet"]
+    again = workbench.read_recordings(asked)["postgresql_bounded"]
+    assert queries(proxy) == once
+    for side in ("base", "new"):
+        pairs = zip(first[side][0].series, again[side][0].series, strict=True)
+        assert all(a.values.tobytes() == b.values.tobytes() and a.labels == b.labels for a, b in pairs)
+    workbench.read_recordings(asked, refresh=True)
+    assert queries(proxy) == 2 * once
+
+
+@pytest.mark.parametrize("change", ["window", "step"])
+def test_a_changed_question_is_asked_again(elsewhere: Path, proxy: Proxy, change: str) -> None:
+    workbench.read_recordings(comparison(elsewhere, params(proxy.url)))
+    once = queries(proxy)
+    changed = params(proxy.url, **({"step_s": 10} if change == "step" else {}))
+    if change == "window":
+        changed["tests"][0]["new"]["end"] = at(NEW_START + LENGTH_S - 60)
+    workbench.read_recordings(comparison(elsewhere, changed))
+    assert queries(proxy) == (2 * once if change == "step" else once + once // 2)
+
+
+def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Proxy) -> None:
+    def lost(exchange: Any) -> None:
+        exchange.status, exchange.body = 401, b"Unauthorized"
+
+    asked = comparison(elsewhere, params(proxy.url))
+    whole = workbench.read_recordings(asked)["postgresql_bounded"]["base"][0]
+    one_run = queries(proxy) // 2
+    folder = elsewhere / "data/recordings/pulled/postgresql_bounded"
+    for file in folder.iterdir():
+        file.unlink()
+    proxy.seen.clear()
+    proxy.faults = [*[None] * (one_run + 2), lost]
+    with pytest.raises(InputError, match="401"):
+        workbench.read_recordings(asked)
+    assert [path.name for path in folder.iterdir()] == ["base.parquet"]
+    proxy.faults = []
+    proxy.seen.clear()
+    found = workbench.read_recordings(asked)["postgresql_bounded"]
+    assert queries(proxy) == one_run
+    assert [s.values.tobytes() for s in found["base"][0].series] == [s.values.tobytes() for s in whole.series]
+
+
+def test_what_was_not_pulled_is_not_replaced(elsewhere: Path, prometheus: Prometheus, project: Path) -> None:
+    bundled = project / "data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet"
+    place = elsewhere / "data/recordings/pulled/postgresql_bounded/base.parquet"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(bundled.read_bytes())
+    with pytest.raises(InputError, match="pulled recording: expected a recording that was pulled before"):
+        workbench.read_recordings(comparison(elsewhere, params(prometheus.url)))
+    assert place.read_bytes() == bundled.read_bytes()
+
+
+def test_a_report_from_a_server_holds_no_secret(elsewhere: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROM_TOKEN", TOKEN)
+    proxy.allowed = lambda headers: headers.get("Authorization") == f"Bearer {TOKEN}"
+    file = write_params(elsewhere / "params/pulled.yaml", params(proxy.url, auth={"bearer_token_env": "PROM_TOKEN"}))
+    done = CliRunner().invoke(command_line.app, ["pull", str(file)])
+    assert done.exit_code == 0, done.output
+    pulled = len(proxy.seen)
+    done = CliRunner().invoke(command_line.app, ["report", str(file)])
+    assert done.exit_code == 0, done.output
+    assert len(proxy.seen) == pulled  # the report reads what was pulled
+    results = json.loads((elsewhere / "reports/pulled/results.json").read_text("utf-8"))
+    assert results["provenance"]["inputs"][0]["kind"] == "prometheus"
+    assert any(metric["base"] is not None for metric in results["tests"][0]["metrics"])
+    for path in elsewhere.rglob("*"):
+        if path.is_file() and "metrics" not in path.parts:
+            assert TOKEN.encode() not in path.read_bytes(), path
+    assert TOKEN not in done.output
