@@ -333,5 +333,5 @@ def test_a_window_cuts_a_file(tmp_path: Path) -> None:
 
 def test_a_kind_that_this_version_does_not_pull_from_is_said(tmp_path: Path) -> None:
     run = Run(start="2024-01-01T00:00:00Z", end="2024-01-01T01:00:00Z")
-    with pytest.raises(InputError, match=r"source\.kind.*prometheus"):
-        record(run, Source(kind="prometheus", url="http://127.0.0.1:9"), CATALOGUE)
+    with pytest.raises(InputError, match=r"source\.kind.*found grafana"):
+        record(run, Source(kind="grafana", url="http://127.0.0.1:9"), CATALOGUE)
