@@ -14,7 +14,15 @@ from buildcompare import __main__ as command_line
 from buildcompare import workbench
 from buildcompare.errors import InputError
 from buildcompare.params import Comparison, read_params
-from prometheus_server import BASE_START, LENGTH_S, NEW_START, Prometheus, Proxy
+from prometheus_server import (  # noqa: F401  # fixtures
+    BASE_START,
+    LENGTH_S,
+    NEW_START,
+    Prometheus,
+    Proxy,
+    prometheus,
+    proxy,
+)
 from support import write_params
 
 TOKEN = "s3cr3t-t0ken-0f-the-test"

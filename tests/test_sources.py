@@ -329,9 +329,3 @@ def test_a_window_cuts_a_file(tmp_path: Path) -> None:
     outside = Run(recording=str(file), start="1971-01-01T00:00:00Z", end="1972-01-01T00:00:00Z")
     with pytest.raises(InputError, match=r"overlaps the data \(1970-01-01T00:00:00.* to 1970-01-01T00:01:30"):
         record(outside, RECORDED, CATALOGUE)
-
-
-def test_a_kind_that_this_version_does_not_pull_from_is_said(tmp_path: Path) -> None:
-    run = Run(start="2024-01-01T00:00:00Z", end="2024-01-01T01:00:00Z")
-    with pytest.raises(InputError, match=r"source\.kind.*found grafana"):
-        record(run, Source(kind="grafana", url="http://127.0.0.1:9"), CATALOGUE)
