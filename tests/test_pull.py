@@ -129,6 +129,7 @@ def test_a_report_from_a_server_holds_no_secret(elsewhere: Path, proxy: Proxy, m
     results = json.loads((elsewhere / "reports/pulled/results.json").read_text("utf-8"))
     assert results["provenance"]["inputs"][0]["kind"] == "prometheus"
     assert any(metric["base"] is not None for metric in results["tests"][0]["metrics"])
+    assert {row["window"] for row in results["tests"][0]["labels"]} == {"steady"}
     for path in elsewhere.rglob("*"):
         if path.is_file() and "metrics" not in path.parts:
             assert TOKEN.encode() not in path.read_bytes(), path

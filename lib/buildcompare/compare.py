@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare import verdict
+from buildcompare.analysis.label_levels import LabelLevels, MeasureLabels
 from buildcompare.analysis.labels import CompareLabels
 from buildcompare.analysis.levels import Level, MeasureLevel, delta_percent, mean_of_runs
 from buildcompare.analysis.ramp_up import TimeToUsers
@@ -190,7 +191,9 @@ class CompareTest:
         )
 
     def _labels(self, views: Mapping[Side, list[RunView]]) -> list[LabelResult]:
-        tables = {side: [view.recording.label_summaries for view in views[side]] for side in SIDES}
+        levels = {side: [MeasureLabels()(view.recording, view.steady.window) for view in views[side]] for side in SIDES}
+        tables = {side: [level.summaries for level in levels[side]] for side in SIDES}
+        steady = all(level.steady for side in SIDES for level in levels[side])
         return [
             LabelResult(
                 group=d.group,
@@ -199,7 +202,8 @@ class CompareTest:
                 base=d.base,
                 new=d.new,
                 delta_percent=d.delta_percent,
-                window="whole_run",
+                calls=_calls(levels, (d.group, d.label)),
+                window="steady" if steady else "whole_run",
                 status="inconclusive" if d.delta_percent is not None else "not_comparable",
                 only_in=d.only_in,
                 at_least=BothFlags(base=d.at_least[0], new=d.at_least[1]),
@@ -358,6 +362,12 @@ def _coverage(view: RunView, series: Series) -> SeriesCoverage:
         finite=coverage.finite,
         longest_gap_s=float(np.diff(edges).max()),
     )
+
+
+def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> BothNumbers | None:
+    """Calls of a label in the steady window, the mean over the runs of each build."""
+    known = {side: mean_of_runs([level.calls.get(label) for level in levels[side]]) for side in SIDES}
+    return None if known == {"base": None, "new": None} else BothNumbers(**known)
 
 
 def _rfc3339(seconds: float) -> str:
