@@ -8,6 +8,8 @@ PARAMS ?= params/v10.4.0-rc1.yaml#  what `report` and `lab` compare
 ARGS ?=#                            further options of the command that a target runs
 TESTS ?=#                           the tests to run, such as tests/test_params.py; all of them when empty
 WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
+DATA ?=#                            the data folder that `prometheus` serves
+PORT ?= 9090#                       and its port
 PYTHON ?=#                          the Python that makes .venv; found when empty
 UPGRADE ?=#                         `make lock UPGRADE=1` moves every version, not only what pyproject.toml asks for
 UV_VERSION := 0.13.8
@@ -33,7 +35,7 @@ READY := .venv/.project-$(shell cksum < pyproject.toml | tr -cd 0123456789)
 endif
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo 'PARAMS=params/X.yaml chooses a comparison, ARGS="--option" goes to the command, PYTHON=python3.12 makes .venv.'
 
 report: $(READY) ## compare two builds: PARAMS=params/X.yaml -> reports/X/report.html
@@ -44,6 +46,16 @@ batch: $(READY) ## every comparison in params/
 
 lab: $(READY) ## open the notebooks in JupyterLab, with PARAMS loaded
 	@PARAMS="$(PARAMS)" $(RUN) -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/comparison.ipynb $(ARGS)
+
+prometheus: ## serve a copy of an archived Prometheus data folder: DATA=folder, PORT=9090
+	@[ -d "$(DATA)" ] || { echo "make prometheus: expected DATA=a Prometheus data folder, found '$(DATA)'" >&2; exit 3; }
+	@command -v prometheus >/dev/null || { echo "make prometheus: expected the program prometheus, found none" >&2; exit 3; }
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
+	  cp -R "$(DATA)/." "$$tmp/data"; rm -f "$$tmp/data/lock"; echo 'global: {}' > "$$tmp/prometheus.yml"; \
+	  echo "A copy of $(DATA) is served on http://127.0.0.1:$(PORT); Ctrl-C ends it and removes the copy."; \
+	  prometheus --config.file="$$tmp/prometheus.yml" --storage.tsdb.path="$$tmp/data" \
+	    --storage.tsdb.retention.time=100y --storage.tsdb.min-block-duration=2h --storage.tsdb.max-block-duration=2h \
+	    --web.listen-address=127.0.0.1:$(PORT) --log.level=warn
 
 data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the same values)
 	@$(RUN) -m buildcompare simulate $(ARGS)
@@ -134,4 +146,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch lab data test lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch lab prometheus data test lint format setup lock clean distclean conda-environment FORCE

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
+import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,8 @@ from prometheus_server import (  # noqa: F401  # fixtures
     NEW_START,
     Prometheus,
     Proxy,
+    free_port,
+    needed,
     prometheus,
     proxy,
 )
@@ -134,3 +141,40 @@ def test_a_report_from_a_server_holds_no_secret(elsewhere: Path, proxy: Proxy, m
         if path.is_file() and "metrics" not in path.parts:
             assert TOKEN.encode() not in path.read_bytes(), path
     assert TOKEN not in done.output
+
+
+def test_an_archived_folder_is_served_as_a_copy(project: Path, tmp_path: Path) -> None:
+    """`make prometheus`: old blocks are kept, and the archive is not touched."""
+    for program in ("prometheus", "promtool", "make"):
+        needed(program)
+    samples = tmp_path / "samples.om"
+    samples.write_text("# TYPE up gauge\nup 1 1577836800\nup 2 1577836805\n# EOF\n")
+    archive = tmp_path / "archive"
+    subprocess.run(
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(samples), str(archive)],
+        check=True,
+        capture_output=True,
+    )
+    before = {str(path): path.read_bytes() for path in sorted(archive.rglob("*")) if path.is_file()}
+    port = free_port()
+    process = subprocess.Popen(
+        ["make", "prometheus", f"DATA={archive}", f"PORT={port}"],
+        cwd=project,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        query = f"http://127.0.0.1:{port}/api/v1/query?query=up&time=1577836805"
+        for _ in range(100):
+            try:
+                with urllib.request.urlopen(query, timeout=5) as answer:
+                    found = json.load(answer)["data"]["result"]
+                break
+            except OSError:
+                time.sleep(0.1)
+        assert [row["value"] for row in found] == [[1577836805, "2"]]
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(20)
+    assert {str(path): path.read_bytes() for path in sorted(archive.rglob("*")) if path.is_file()} == before
