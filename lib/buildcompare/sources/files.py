@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import stat
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 from buildcompare.errors import InputError
 from buildcompare.project import resolve
@@ -77,6 +79,21 @@ def read_input(path: str, *, expected: str) -> InputFile:
     if not contents.strip():
         raise InputError(file=path, key=None, expected=expected, found="an empty file")
     return InputFile(path=path, contents=contents, sha256=digest.hexdigest(), size=size)
+
+
+def parse_json(file: InputFile) -> Any:
+    """The file's JSON, or :class:`InputError` naming where it goes wrong."""
+    try:
+        return json.loads(file.contents)
+    except UnicodeDecodeError as error:
+        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are not"
+    except json.JSONDecodeError as error:
+        key, expected, found = f"line {error.lineno}, column {error.colno}", "valid JSON", error.msg
+    except ValueError as error:  # a number of thousands of digits
+        key, expected, found = "numbers", "valid JSON", str(error)[:80]
+    except RecursionError:
+        key, expected, found = "levels", "values nested a few levels deep", "too many nested levels"
+    raise InputError(file=file.path, key=key, expected=expected, found=found)
 
 
 def check_times(path: str, key: str, times: FloatArray) -> None:

@@ -10,7 +10,6 @@ its labels, or under its name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +20,7 @@ from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Run
 from buildcompare.recording import FloatArray, Recording, Series
-from buildcompare.sources.files import InputFile, read_input
+from buildcompare.sources.files import InputFile, parse_json, read_input
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
@@ -83,14 +82,7 @@ class GrafanaSource:
 
 
 def _dashboard(file: InputFile) -> dict[str, Any]:
-    try:
-        contents = json.loads(file.contents)
-    except UnicodeDecodeError as error:
-        raise _fault(file, f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
-    except json.JSONDecodeError as error:
-        raise _fault(file, f"line {error.lineno}, column {error.colno}", "valid JSON", error.msg) from None
-    except RecursionError:
-        raise _fault(file, None, "values nested a few levels deep", "too many nested levels") from None
+    contents = parse_json(file)
     dashboard = contents.get("dashboard", contents) if isinstance(contents, dict) else None
     if isinstance(dashboard, dict) and isinstance(dashboard.get("snapshotData"), dict):
         dashboard = dashboard["snapshotData"]

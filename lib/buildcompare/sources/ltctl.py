@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Run
 from buildcompare.recording import FloatArray, LabelSummary, Recording, Series
-from buildcompare.sources.files import InputFile, check_times, read_input
+from buildcompare.sources.files import InputFile, check_times, parse_json, read_input
 
 EXPECTED = "a report of `ltctl report generate` (JSON, may be gzipped)"
 _TABLES = {
@@ -65,16 +64,7 @@ class LtctlSource:
 
 
 def _parse(file: InputFile) -> dict[str, Any]:
-    try:
-        report = json.loads(file.contents)
-    except UnicodeDecodeError as error:
-        raise _fault(file, f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
-    except json.JSONDecodeError as error:
-        raise _fault(file, f"line {error.lineno}, column {error.colno}", "valid JSON", error.msg) from None
-    except ValueError as error:  # a number of thousands of digits
-        raise _fault(file, None, "valid JSON", str(error)[:80]) from None
-    except RecursionError:
-        raise _fault(file, None, "values nested a few levels deep", "too many nested levels") from None
+    report = parse_json(file)
     if not isinstance(report, dict):
         raise _fault(file, None, EXPECTED, f"JSON that holds {type(report).__name__}")
     missing = [key for key in ("StartTime", "EndTime", *_TABLES) if key not in report]
