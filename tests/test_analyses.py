@@ -138,14 +138,14 @@ def test_a_curve_that_may_be_cut_is_not_estimated() -> None:
     slow = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 + 0.25 * 5 * np.arange(400)])
     assert estimate(slow, cut=True).reason == "still_climbing"
     assert estimate(slow, cut=False).estimated is not None
-    faster = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 + 0.35 * 5 * np.arange(400)])
-    assert estimate(faster, cut=False).reason == "still_climbing"  # its stop was not seen
-    assert estimate(np.concatenate([faster, [4000.0, 100.0]]), cut=False).estimated is not None
+    faster = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 + 0.45 * 5 * np.arange(400)])
+    assert estimate(faster, cut=False).reason == "still_climbing"
+    assert estimate(np.concatenate([faster, [4000.0, 100.0]]), cut=False).reason == "still_climbing"
     assert estimate(slow[::-1] + 1000).reason in ("still_falling", "interrupted")
 
 
 def test_a_run_that_was_disturbed_at_the_end_is_not_estimated() -> None:
-    falling = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 - 0.35 * 5 * np.arange(400)])
+    falling = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=600), 7000 - 0.45 * 5 * np.arange(400)])
     assert estimate(falling).reason == "still_falling"
     away = users_curve(7000, ramp_s=3000, hold_s=2400)
     away[-200:-160] = 0.0

@@ -50,10 +50,9 @@ class EstimateSupportedUsers:
     stop_slope: float = 0.2
     """Users per second; mattermost-load-test-ng's stop rule."""
     slope_tolerance: float = 2.0
-    """Factor on `stop_slope` where the stop was seen or is known. The connected users are not exactly the active
-    ones: whole published curves (development half) end at up to 1.35 times the rule's slope."""
-    unseen_tolerance: float = 1.5
-    """The same where the curve just ends; whole published curves of that kind end at up to 1.15 times."""
+    """Factor on `stop_slope` beyond which a curve is not at its plateau. The connected users are not exactly the
+    active ones: whole published curves (development half) end at up to 1.35 times the rule's slope, so that half as
+    much again is left for curves that were not seen."""
     min_coverage: float = 0.9
     interrupted: float = 0.5
     """Users below this part of their median, in the middle of the last 30 minutes, are a fault of the test."""
@@ -92,8 +91,7 @@ class EstimateSupportedUsers:
             climbing = slope > self.stop_slope
             reason: Reason = "still_climbing" if climbing else "may_be_cut"
             return SupportedUsers(None, mean if climbing else None, reason, slope, window)
-        seen = stop.shutdown or known_end_s is not None
-        limit = self.stop_slope * (self.slope_tolerance if seen else self.unseen_tolerance)
+        limit = self.slope_tolerance * self.stop_slope
         if slope > limit:
             return SupportedUsers(None, mean, "still_climbing", slope, window)
         if slope < -limit:
