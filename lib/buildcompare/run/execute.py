@@ -54,9 +54,9 @@ def execute(params: Comparison, output: Path, *, command: str, progress: bool = 
         sockets.cleanup()
         os.environ.clear()
         os.environ.update(before)
-    notebook: NotebookNode = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
+    notebook: NotebookNode = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
     _without_machine(notebook)
-    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]
+    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]  # nbformat has no types
     return notebook
 
 
