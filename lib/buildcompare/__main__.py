@@ -68,6 +68,27 @@ def pull(params: ParamsFile, refresh: RefreshOption = False) -> None:
 
 
 @app.command()
+def calibrate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that names groups of repeated runs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the calibration is written.")],
+    refresh: RefreshOption = False,
+) -> None:
+    """Learn from repeated runs how far two runs of one build lie apart."""
+    from buildcompare.run.calibrate import calibrate as learn  # late: it takes seconds to import
+
+    with _said_faults() as outcome:
+        made = learn(file, output, refresh=refresh)
+        check = made.self_check
+        print(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
+        if check:
+            print(
+                f"Self-check: {check['metrics']['called']} of {check['metrics']['rows']} metrics and "
+                f"{check['labels']['called']} of {check['labels']['rows']} labels of identical pairs called changed."
+            )
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
 def batch(
     params: Annotated[list[Path], typer.Argument(metavar="PARAMS...", help="Params files.")],
     output: Annotated[

@@ -6,22 +6,24 @@ There is no statistics here; each number comes from a file of :mod:`buildcompare
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from buildcompare import verdict
-from buildcompare.analysis.label_levels import LabelLevels, MeasureLabels
-from buildcompare.analysis.labels import CompareLabels
+from buildcompare.analysis.families import Judged, JudgeLabels, JudgeMetrics
+from buildcompare.analysis.judge import Effect, Judge, MeasureEffect, leans_worse
+from buildcompare.analysis.label_levels import LabelLevels
+from buildcompare.analysis.label_noise import LabelNoise
+from buildcompare.analysis.labels import CompareLabels, LabelDelta
 from buildcompare.analysis.levels import Level, MeasureLevel, delta_percent, mean_of_runs
 from buildcompare.analysis.ramp_up import TimeToUsers
-from buildcompare.analysis.steady_state import FindSteadyState, SteadyState
-from buildcompare.analysis.stop import FindStop, Stop
+from buildcompare.analysis.run_to_run import LabelValue, RunLevel, RunToRun
 from buildcompare.analysis.supported_users import EstimateSupportedUsers, SupportedUsers
 from buildcompare.metrics import Catalogue, Metric
-from buildcompare.params import Coordinator, Run, Test
+from buildcompare.params import Coordinator, Test
 from buildcompare.recording import Recording, Series
 from buildcompare.results import (
     BothFlags,
@@ -42,26 +44,16 @@ from buildcompare.results import (
     TestResult,
     Validity,
 )
-from buildcompare.wording import NO_ESTIMATE_WORDS
+from buildcompare.run_view import RunView, ViewRun, run_level
+from buildcompare.wording import NO_ESTIMATE_WORDS, NO_NOISE
 
 CUT_TOLERANCE_S = 60.0
 """Curves of two builds that end this close together, with no stop seen, may have been cut to one length."""
 SIDES: tuple[Side, Side] = ("base", "new")
-NO_TEST_YET = "how far two runs of one build lie apart is not known here, so no change can be told from chance"
+NOT_POSITIVE = "a level that is not above zero has no ratio to judge"
+DIGITISED = "the {} was read off a plot, where a line this noisy is hidden by the other one and biased by some percent"
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
-
-
-@dataclass(frozen=True)
-class RunView:
-    """One run as the analyses see it: the load, where it stopped, and its steady window."""
-
-    recording: Recording
-    params: Run
-    load: pd.Series | None
-    load_slug: str | None
-    users: pd.Series | None
-    stop: Stop | None
-    steady: SteadyState
+_LabelValues = Mapping[tuple[str, str, str], LabelValue]
 
 
 @dataclass(frozen=True)
@@ -70,21 +62,23 @@ class CompareTest:
 
     catalogue: Catalogue
     coordinator: Coordinator = field(default_factory=Coordinator)
+    run_to_run: RunToRun = field(default_factory=RunToRun)
+    label_noise: LabelNoise = field(default_factory=LabelNoise)
 
     def __call__(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> TestResult:
         """Analyse `recordings`, which holds one recording for each run of `test`."""
-        views = {
-            side: [self._view(test, r, p) for r, p in zip(recordings[side], test.runs(side), strict=True)]
-            for side in SIDES
-        }
+        view_run = ViewRun(self.catalogue, self.coordinator)
+        views = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
         estimates = {side: self._estimates(test, views, side) for side in SIDES}
         metrics = self._metrics(test, views)
-        supported = self._supported_users(views, estimates) if test.type == "unbounded" else None
+        supported = self._supported_users(test, estimates) if test.type == "unbounded" else None
         ramps = self._ramp_ups(views)
         runs = {
             side: [
-                self._run(test, view, estimate, ramp)
-                for view, estimate, ramp in zip(views[side], estimates[side], ramps[side], strict=True)
+                self._run(view, estimate, ramp, params.supported_users)
+                for view, estimate, ramp, params in zip(
+                    views[side], estimates[side], ramps[side], test.runs(side), strict=True
+                )
             ]
             for side in SIDES
         }
@@ -99,21 +93,10 @@ class CompareTest:
             supported_users=supported,
             ramp_up=RampUps(base=_mean_ramp(ramps["base"]), new=_mean_ramp(ramps["new"])),
             metrics=metrics,
-            labels=self._labels(views),
+            labels=self._labels(test, views),
             events=[],
             validity=validity,
         )
-
-    def _view(self, test: Test, recording: Recording, params: Run) -> RunView:
-        users = _filled(recording, self.catalogue.load)
-        slug, load = (self.catalogue.load.slug, users) if self.catalogue.load and users is not None else (None, None)
-        for proxy in self.catalogue.proxies():
-            if load is None and (load := _filled(recording, proxy)) is not None:
-                slug = proxy.slug
-        fall = self.coordinator.fastest_fall if users is not None else None
-        stop = FindStop(fastest_fall=fall)(load) if load is not None else None
-        steady = _steady(test, recording, load, stop)
-        return RunView(recording, params, load, slug, users, stop, steady)
 
     def _estimates(self, test: Test, views: Mapping[Side, list[RunView]], side: Side) -> list[SupportedUsers | None]:
         if test.type != "unbounded":
@@ -130,27 +113,47 @@ class CompareTest:
         ]
 
     def _supported_users(
-        self, views: Mapping[Side, list[RunView]], estimates: Mapping[Side, list[SupportedUsers | None]]
+        self, test: Test, estimates: Mapping[Side, list[SupportedUsers | None]]
     ) -> SupportedUsersResult:
         load = self.catalogue.load
-        reported = {s: _of_all([v.params.supported_users for v in views[s]]) for s in SIDES}
-        estimated = {s: mean_of_runs([e.estimated for e in estimates[s] if e]) for s in SIDES}
+        reports: dict[Side, list[float | None]] = {s: [run.supported_users for run in test.runs(s)] for s in SIDES}
+        curves: dict[Side, list[float | None]] = {s: [e.estimated for e in estimates[s] if e] for s in SIDES}
+        reported = {s: None if None in reports[s] else mean_of_runs(reports[s]) for s in SIDES}
+        estimated = {s: mean_of_runs(curves[s]) for s in SIDES}
         without = {s: estimated[s] is None for s in SIDES}  # a run without an estimate is left out, and said so
         at_least = {s: mean_of_runs([e.at_least for e in estimates[s] if e]) if without[s] else None for s in SIDES}
         reasons = {s: next((e.reason for e in estimates[s] if e and without[s]), None) for s in SIDES}
         if None not in reported.values():
-            best = reported
+            chosen = reports
         elif None not in estimated.values():
-            best = estimated
+            chosen = curves
         else:
-            best = {s: reported[s] if reported[s] is not None else estimated[s] for s in SIDES}
+            chosen = {s: reports[s] if reported[s] is not None else curves[s] for s in SIDES}
+        best = {s: mean_of_runs(chosen[s]) for s in SIDES}
         delta = delta_percent(best["base"], best["new"])
+        noise = self.run_to_run(load, "unbounded") if load else None
+        levels = {s: [RunLevel(float(users)) for users in chosen[s] if users is not None] for s in SIDES}
+        effect = MeasureEffect()(levels["base"], levels["new"], noise) if noise and delta is not None else None
+        band = load.margin_percent if load else None
+        judged = Judge()(effect, effect.p_value, band, "higher") if effect and band else None
+        low, high = effect.interval() if effect else (None, None)
+        if delta is None and noise and best["base"] and at_least["new"]:  # it may be more, so only the low end is known
+            bound = MeasureEffect()(levels["base"], [RunLevel(at_least["new"])], noise)
+            low = bound.interval()[0] if bound else None
         return SupportedUsersResult(
             base=best["base"],
             new=best["new"],
             delta_percent=delta,
-            band_percent=load.margin_percent if load else None,
-            status="inconclusive" if delta is not None else "not_comparable",
+            ci_low=low,
+            ci_high=high,
+            p_value=effect.p_value if effect else None,
+            leans_worse=leans_worse(effect, band, "higher") if effect and band else None,
+            detectable_percent=effect.detectable_percent if effect else None,
+            runs_to_settle=effect.runs_to_settle(band) if effect and band else None,
+            prior=effect.prior if effect else "none",
+            run_sd_percent=100.0 * effect.run_sd if effect else None,
+            band_percent=band,
+            status=judged or ("inconclusive" if delta is not None else "not_comparable"),
             reported=BothNumbers(**reported),
             estimated=BothNumbers(**estimated),
             at_least=BothNumbers(**at_least),
@@ -163,54 +166,53 @@ class CompareTest:
             for view in views[side]:
                 for series in view.recording.graphs():
                     keys.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
-        ordered = sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))
-        return [self._metric(self.catalogue.find(s.name), s, views) for _, s in ordered]
+        ordered = [series for _, series in sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))]
+        measured = [self._measured(test, series, views) for series in ordered]
+        judged = JudgeMetrics()([(each.metric, each.effect) for each in measured])
+        return [_metric_result(m, j, views) for m, j in zip(measured, judged, strict=True)]
 
-    def _metric(self, metric: Metric, series: Series, views: Mapping[Side, list[RunView]]) -> MetricResult:
-        levels = {side: [_level(view, series) for view in views[side]] for side in SIDES}
+    def _measured(self, test: Test, series: Series, views: Mapping[Side, list[RunView]]) -> _Measured:
+        metric = self.catalogue.find(series.name)
+        levels = {side: [view.level(series) for view in views[side]] for side in SIDES}
         values = {side: mean_of_runs([level.mean for level in levels[side] if level]) for side in SIDES}
-        delta = delta_percent(values["base"], values["new"])
-        reason = NO_TEST_YET if delta is not None else _why_no_delta(series, views, values)
-        windows = {side: next((v.steady.window for v in views[side] if v.steady.window), None) for side in SIDES}
-        return MetricResult(
-            name=metric.name if metric.known else series.name,
-            slug=series.metric,
-            labels=dict(series.labels),
-            unit=series.unit,
-            better=metric.better,
-            gate=metric.gate,
-            base=values["base"],
-            new=values["new"],
-            delta_percent=delta,
-            status="inconclusive" if delta is not None else "not_comparable",
-            reason=reason,
-            window=BothWindows(**windows),
-            missing_samples=BothNumbers(
-                **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}
-            ),
-        )
+        if delta_percent(values["base"], values["new"]) is None:
+            return _Measured(metric, series, levels, None, _why_no_delta(series, views, values))
+        digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
+        if metric.biased_when_digitised and digitised:
+            which = "recording of both builds" if len(digitised) == 2 else f"{digitised[0]} recording"
+            return _Measured(metric, series, levels, None, DIGITISED.format(which))
+        noise = self.run_to_run(metric, test.type)
+        if noise is None:
+            return _Measured(metric, series, levels, None, NO_NOISE)
+        known = {
+            side: [run_level(level) for level in levels[side] if level and level.mean is not None] for side in SIDES
+        }
+        effect = MeasureEffect()(known["base"], known["new"], noise)
+        return _Measured(metric, series, levels, effect, None if effect else NOT_POSITIVE)
 
-    def _labels(self, views: Mapping[Side, list[RunView]]) -> list[LabelResult]:
-        levels = {side: [MeasureLabels()(view.recording, view.steady.window) for view in views[side]] for side in SIDES}
+    def _labels(self, test: Test, views: Mapping[Side, list[RunView]]) -> list[LabelResult]:
+        levels = {side: [view.labels() for view in views[side]] for side in SIDES}
         tables = {side: [level.summaries for level in levels[side]] for side in SIDES}
         steady = all(level.steady for side in SIDES for level in levels[side])
+        deltas = CompareLabels(self.catalogue)(tables["base"], tables["new"])
+        calls = {(d.group, d.label): _calls(levels, (d.group, d.label)) for d in deltas}
+        rows = {side: [_by_label(level) for level in levels[side]] for side in SIDES}
+        effects = [self._label_effect(test, d, rows) for d in deltas]
+        judged = JudgeLabels()([((d.group, d.stat), effect) for d, effect in zip(deltas, effects, strict=True)])
         return [
-            LabelResult(
-                group=d.group,
-                label=d.label,
-                stat=d.stat,
-                base=d.base,
-                new=d.new,
-                delta_percent=d.delta_percent,
-                calls=_calls(levels, (d.group, d.label)),
-                window="steady" if steady else "whole_run",
-                status="inconclusive" if d.delta_percent is not None else "not_comparable",
-                only_in=d.only_in,
-                at_least=BothFlags(base=d.at_least[0], new=d.at_least[1]),
-                reason=d.reason or NO_TEST_YET,
-            )
-            for d in CompareLabels(self.catalogue)(tables["base"], tables["new"])
+            _label_result(d, j, calls[d.group, d.label], steady=steady) for d, j in zip(deltas, judged, strict=True)
         ]
+
+    def _label_effect(self, test: Test, delta: LabelDelta, rows: Mapping[Side, list[_LabelValues]]) -> Effect | None:
+        if delta.delta_percent is None:
+            return None
+        key = (delta.group, delta.stat, delta.label)
+        values = {side: [row[key] for row in rows[side] if key in row] for side in SIDES}
+        noise = self.label_noise(key[:2], delta.label, values["base"] + values["new"], test.type)
+        if noise is None:
+            return None
+        levels = {side: [RunLevel(value.value) for value in values[side]] for side in SIDES}
+        return MeasureEffect()(levels["base"], levels["new"], noise)
 
     def _ramp_ups(self, views: Mapping[Side, list[RunView]]) -> dict[Side, list[RampUp]]:
         plateaus = {side: [_plateau(view) for view in views[side]] for side in SIDES}
@@ -230,7 +232,7 @@ class CompareTest:
             for side in SIDES
         }
 
-    def _run(self, test: Test, view: RunView, estimate: SupportedUsers | None, ramp: RampUp) -> RunResult:
+    def _run(self, view: RunView, estimate: SupportedUsers | None, ramp: RampUp, reported: int | None) -> RunResult:
         recording = view.recording
         found = {series.metric for series in recording.graphs()}
         return RunResult(
@@ -247,47 +249,87 @@ class CompareTest:
             ramp_up=ramp,
             validity=_run_validity(view, estimate),
             estimated_supported_users=Estimate(**vars(estimate)) if estimate else None,
-            reported_supported_users=view.params.supported_users,
+            reported_supported_users=reported,
             coverage=[_coverage(view, series) for series in recording.graphs()],
             missing=[metric.slug for metric in self.catalogue.metrics if metric.slug not in found],
             notes=[note.text for note in recording.notes],
         )
 
 
-def _of_all(values: Sequence[float | None]) -> float | None:
-    """The mean over the runs, if every one of them has a value."""
-    return None if None in values else mean_of_runs(values)
+@dataclass(frozen=True)
+class _Measured:
+    """One metric of both builds: the levels of its runs, and the effect or the reason why there is none."""
+
+    metric: Metric
+    series: Series
+    levels: Mapping[Side, Sequence[Level | None]]
+    effect: Effect | None
+    reason: str | None
 
 
-def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
-    """The curve of `metric`, if it has numbers above zero in it."""
-    series = recording.total(metric.slug) if metric else None
-    curve = recording.curve(series) if series else None
-    if curve is None or not np.any(curve[np.isfinite(curve.to_numpy())] > 0):
-        return None
-    return curve
+def _metric_result(measured: _Measured, judged: Judged | None, views: Mapping[Side, list[RunView]]) -> MetricResult:
+    metric, series, levels = measured.metric, measured.series, measured.levels
+    values = {side: mean_of_runs([level.mean for level in levels[side] if level]) for side in SIDES}
+    delta = delta_percent(values["base"], values["new"])
+    windows = {side: next((v.steady.window for v in views[side] if v.steady.window), None) for side in SIDES}
+    effective = [level.n_effective for side in SIDES for level in levels[side] if level]
+    low, high = judged.effect.interval() if judged else (None, None)
+    return MetricResult(
+        name=metric.name if metric.known else series.name,
+        slug=series.metric,
+        labels=dict(series.labels),
+        unit=series.unit,
+        better=metric.better,
+        gate=metric.gate,
+        margin_percent=metric.margin_percent,
+        base=values["base"],
+        new=values["new"],
+        delta_percent=delta,
+        ci_low=low,
+        ci_high=high,
+        p_value=judged.p_value if judged else None,
+        p_adjusted=judged.p_adjusted if judged else None,
+        family=judged.family if judged else None,
+        leans_worse=judged.leans_worse if judged else None,
+        status=judged.status if judged else "inconclusive" if delta is not None else "not_comparable",
+        reason=measured.reason,
+        n_effective=min(effective) if effective else None,
+        detectable_percent=judged.effect.detectable_percent if judged else None,
+        runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent) if judged else None,
+        prior=judged.effect.prior if judged else "none",
+        window=BothWindows(**windows),
+        missing_samples=BothNumbers(
+            **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}
+        ),
+    )
 
 
-def _steady(test: Test, recording: Recording, load: pd.Series | None, stop: Stop | None) -> SteadyState:
-    find = FindSteadyState()
-    if load is None or stop is None:
-        curves = [recording.curve(series) for series in recording.graphs()]
-        filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]
-        return find.without_load(filled[0]) if filled else SteadyState(None, "none", "no samples")
-    return find.bounded(load, stop) if test.type == "bounded" else find.unbounded(stop, float(load.index[0]))
+def _label_result(delta: LabelDelta, judged: Judged | None, calls: BothNumbers | None, *, steady: bool) -> LabelResult:
+    low, high = judged.effect.interval() if judged else (None, None)
+    return LabelResult(
+        group=delta.group,
+        label=delta.label,
+        stat=delta.stat,
+        base=delta.base,
+        new=delta.new,
+        delta_percent=delta.delta_percent,
+        ci_low=low,
+        ci_high=high,
+        p_value=judged.p_value if judged else None,
+        p_adjusted=judged.p_adjusted if judged else None,
+        calls=calls,
+        window="steady" if steady else "whole_run",
+        status=judged.status if judged else "inconclusive" if delta.delta_percent is not None else "not_comparable",
+        only_in=delta.only_in,
+        at_least=BothFlags(base=delta.at_least[0], new=delta.at_least[1]),
+        reason=delta.reason or (None if judged else NO_NOISE),
+    )
 
 
 def _may_be_cut(view: RunView, base_ends: list[float]) -> bool:
     if view.recording.stop_known or view.stop is None or view.stop.shutdown:
         return False
     return any(abs(view.stop.end_s - end) <= CUT_TOLERANCE_S for end in base_ends)
-
-
-def _level(view: RunView, series: Series) -> Level | None:
-    found = view.recording.find(series.metric, series.labels)
-    if found is None or view.steady.window is None:
-        return None
-    return MeasureLevel()(view.recording.curve(found), view.steady.window)
 
 
 def _why_no_delta(series: Series, views: Mapping[Side, list[RunView]], values: Mapping[Side, float | None]) -> str:
@@ -362,6 +404,15 @@ def _coverage(view: RunView, series: Series) -> SeriesCoverage:
         finite=coverage.finite,
         longest_gap_s=float(np.diff(edges).max()),
     )
+
+
+def _by_label(levels: LabelLevels) -> _LabelValues:
+    """The values of one run by (group, statistic, label), without those that are no number."""
+    return {
+        (row.group, row.stat, row.label): LabelValue(row.value, levels.calls.get((row.group, row.label)))
+        for row in levels.summaries
+        if math.isfinite(row.value)
+    }
 
 
 def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> BothNumbers | None:

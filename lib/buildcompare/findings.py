@@ -8,13 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from buildcompare.errors import plural
-from buildcompare.results import Finding, LabelResult, RunResult, Side, TestResult
-from buildcompare.wording import NO_ESTIMATE_WORDS, change, db_name, listed, minutes
+from buildcompare.explanations import by_chance_percent
+from buildcompare.results import (
+    Finding,
+    LabelResult,
+    MetricResult,
+    RunResult,
+    Side,
+    SupportedUsersResult,
+    TestResult,
+)
+from buildcompare.verdict import LEANING
+from buildcompare.wording import (
+    NO_ESTIMATE_WORDS,
+    change,
+    db_name,
+    interval,
+    listed,
+    minutes,
+    percent,
+    quantity,
+    status_words,
+)
 
 MIN_COVERAGE = 0.98
 """Below this part of the expected samples a series' gaps are worth a sentence."""
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; beyond twice that, say so."""
+LABEL_ALPHA = 0.02
+"""Of label rows where nothing changed, at most this part is marked (analysis.families.JudgeLabels)."""
 WORTH_A_WORD_S = 300.0
 """A build that climbs five minutes later than the other is worth a sentence."""
 _SEVERITIES = ("critical", "warning", "info")
@@ -37,12 +59,13 @@ def _supported_users(test: TestResult, labels: tuple[str, str]) -> Iterator[Find
     users = test.supported_users
     if users is None:
         return
+    severity = "info"
     if users.delta_percent is not None:
         text = (
-            f"{title(test)}: {labels[1]} supports {users.new:,.0f} users against {users.base:,.0f} of {labels[0]} "
-            f"({change(users.delta_percent)}); how far two runs of one build lie apart is not known here, "
-            "so this may be chance."
+            f"{title(test)}: {labels[1]} supports {users.new:,.0f} users against {users.base:,.0f} of {labels[0]}, "
+            f"{_judged(users.delta_percent, users)}"
         )
+        severity = "critical" if users.status == "regression" else "info"
     else:
         missing: list[str] = []
         for side, label in (("base", labels[0]), ("new", labels[1])):
@@ -50,9 +73,79 @@ def _supported_users(test: TestResult, labels: tuple[str, str]) -> Iterator[Find
                 at_least = getattr(users.at_least, side)
                 words = NO_ESTIMATE_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
                 missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
-        text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})."
-    evidence = {"base": users.base, "new": users.new, "delta_percent": users.delta_percent}
-    yield _finding(test, "supported_users", "info", text, evidence)
+        text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})"
+        bound = f"; a loss of more than {percent(-users.ci_low)} can be ruled out" if users.ci_low is not None else ""
+        text += f"{bound}."
+    evidence = users.model_dump(include={"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent"})
+    yield _finding(test, "supported_users", severity, text, evidence)
+
+
+def _judged(delta: float, row: MetricResult | SupportedUsersResult) -> str:
+    """The end of a sentence about a change: how much, how sure, and what follows."""
+    margin = row.margin_percent if isinstance(row, MetricResult) else row.band_percent
+    better = row.better if isinstance(row, MetricResult) else "higher"
+    if row.ci_low is None:
+        return f"{change(delta)}: how far two runs of one build lie apart is not known here, so this may be chance."
+    words = {
+        "regression": f"more than chance and more than the {percent(margin)} that matter",
+        "improvement": f"more than chance and more than the {percent(margin)} that matter",
+        "equivalent": f"no difference beyond {percent(margin)}",
+    }
+    said = words.get(row.status)
+    if said is None:
+        chance = percent(by_chance_percent(row))
+        said = f"cannot be told from chance, which moves this by up to {chance}"
+    elif row.status != "equivalent":
+        said = f"{status_words(row.status, better)}, {said}"
+    return f"{change(delta)} (95 % interval {interval(row.ci_low, row.ci_high)}): {said}."
+
+
+def _metrics(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    """What was called, and what leans worse without being sure."""
+    for metric in test.metrics:
+        called = metric.status in ("regression", "improvement")
+        leans = metric.leans_worse is not None and metric.leans_worse < LEANING
+        if metric.delta_percent is None or not (called or leans):
+            continue
+        severity = "info"
+        if metric.status == "regression" and metric.better != "context":
+            severity = "critical" if metric.gate else "warning"
+        elif leans and not called:
+            severity = "warning" if metric.gate else "info"
+        values = f"{quantity(metric.new, metric.unit)} against {quantity(metric.base, metric.unit)}"
+        text = f"{title(test)}: {metric.name} of {labels[1]} {values}, {_judged(metric.delta_percent, metric)}"
+        keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
+        yield _finding(test, "metric", severity, text, metric.model_dump(include=keys), metric=metric.slug)
+
+
+def _blind_spots(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    """What this test could not have seen: said beside every pass."""
+    seen = [(m.detectable_percent, m.name) for m in test.metrics if m.gate and m.detectable_percent is not None]
+    if test.supported_users is not None and test.supported_users.detectable_percent is not None:
+        seen.append((test.supported_users.detectable_percent, "supported users"))
+    coarse = [f"{name} {percent(size)}" for size, name in seen]
+    if coarse:
+        text = f"{title(test)} would hardly have seen changes smaller than: {listed(coarse)}."
+        evidence = {name: size for size, name in seen}
+        yield _finding(test, "blind_spots", "info", text, evidence)
+
+
+def _labels_called(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    """How many label rows moved more than chance moves them, beside how many chance would mark."""
+    judged = [row for row in test.labels if row.p_value is not None]
+    slower = sorted((r for r in judged if r.status == "regression"), key=lambda r: -(r.delta_percent or 0.0))
+    faster = [row for row in judged if row.status == "improvement"]
+    if not slower and not faster:
+        return
+    expected = LABEL_ALPHA * len(judged)
+    worst = listed([f"{row.label} {row.stat} ({change(row.delta_percent)})" for row in slower], most=3)
+    text = (
+        f"{title(test)}: {len(slower)} of {len(judged)} label rows are slower and {len(faster)} faster by more than "
+        f"chance usually moves them; up to {expected:.0f} are marked where nothing changed"
+        + (f". Slowest: {worst}." if slower else ".")
+    )
+    evidence = {"slower": len(slower), "faster": len(faster), "judged": len(judged), "expected": expected}
+    yield _finding(test, "labels", "info", text, evidence)
 
 
 def _reported_against_estimated(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
@@ -156,16 +249,23 @@ def _named(row: LabelResult) -> str:
     return f"{row.label} ({row.group})"
 
 
-def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: Mapping[str, object]) -> Finding:
-    side = evidence.get("side")
-    identity = ".".join(str(part) for part in (test.name, kind, side) if part)
+def _finding(
+    test: TestResult,
+    kind: str,
+    severity: str,
+    text: str,
+    evidence: Mapping[str, object],
+    *,
+    metric: str | None = None,
+) -> Finding:
+    identity = ".".join(str(part) for part in (test.name, kind, metric, evidence.get("side")) if part)
     return Finding.model_validate(
         {
             "id": identity,
             "severity": severity,
             "kind": kind,
             "test": test.name,
-            "metric": None,
+            "metric": metric,
             "text": text,
             "evidence": dict(evidence),
         }
@@ -174,9 +274,12 @@ def _finding(test: TestResult, kind: str, severity: str, text: str, evidence: Ma
 
 _RULES = (
     _supported_users,
+    _metrics,
     _ramp,
     _reported_against_estimated,
     _validity,
     _coverage,
+    _labels_called,
+    _blind_spots,
 )
 _RULES_ACROSS = (_labels_in_one_build, _notes)

@@ -44,6 +44,8 @@ class Metric(_Strict):
     """Whether this is the load itself: the curve of connected users."""
     margin_percent: float = Field(default=10.0, gt=0)
     run_sd_percent: RunSd = RunSd()
+    biased_when_digitised: bool = False
+    """Whether its line is so noisy that in a plot it hides the other build's, and is then read off wrongly."""
     proxy_for: str | None = None
     query: str | None = None
     known: bool = True

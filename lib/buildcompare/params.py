@@ -18,13 +18,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from buildcompare.errors import InputError
+from buildcompare.faults import checked
 from buildcompare.strict_yaml import Document, read_yaml
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -33,8 +33,6 @@ SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
 """Names of environment variables; capitals only, so that hardly a secret can be taken for one."""
 _OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
-_SECRET_KEYS = ("auth", "headers", "headers_env")
-"""Keys below which an error never repeats what it found."""
 
 
 def _unlike(expected: str, found: str) -> PydanticCustomError:
@@ -361,12 +359,7 @@ def read_params(file: str | Path) -> Comparison:
 
 def check_params(data: Any, *, file: str | Path | None = None, document: Document | None = None) -> Comparison:
     """Check plain data, such as what papermill injected, against the model."""
-    if not isinstance(data, dict):
-        raise InputError(file=file, key=None, expected="a mapping of keys to values", found=_kind(data))
-    try:
-        return Comparison.model_validate(data)
-    except ValidationError as error:
-        raise _first_error(error.errors(), data, file, document) from None
+    return checked(Comparison, data, file=file, document=document)
 
 
 def _stem(path: Path) -> str:
@@ -374,100 +367,3 @@ def _stem(path: Path) -> str:
         return _slug(path.stem)
     except ValueError as error:
         raise InputError(file=path, key="file name", expected=str(error), found=repr(path.stem)) from None
-
-
-def _first_error(
-    errors: list[ErrorDetails], data: dict[str, Any], file: str | Path | None, document: Document | None
-) -> InputError:
-    # An unknown key explains a missing one beside it, so it is said first.
-    error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    location = tuple(part for part in error["loc"] if not (isinstance(part, str) and part.startswith("function-")))
-    location, value = _existing(location, data, missing=error["type"] == "missing")
-    line = document.lines.get(location) if document else None
-    written = document.texts.get(location) if document else None
-    key = _dotted(tuple(p for p in error["loc"] if p in location or error["type"] == "missing"))
-    if error["type"] == "missing":
-        expected, found = f"the key `{error['loc'][-1]}`", "no such key"
-        key = _dotted(location) or "top level"
-    elif error["type"] == "extra_forbidden":
-        expected, found = _known_keys(location), f"the unknown key `{location[-1]}`"
-        key = _dotted(location)
-    else:
-        expected = _expectation(error)
-        secret = any(part in _SECRET_KEYS for part in location)
-        found = error.get("ctx", {}).get("found") or (_kind(value) if secret else _found(value, written))
-        key = _dotted(location) or "top level"
-    return InputError(file=file, key=f"{key} (line {line})" if line else key, expected=expected, found=found)
-
-
-def _existing(location: tuple[Any, ...], data: Any, *, missing: bool) -> tuple[tuple[Any, ...], Any]:
-    """The longest part of `location` that exists in `data` (a single run stands where a list may)."""
-    path: list[Any] = []
-    value = data
-    for part in location[:-1] if missing else location:
-        if (isinstance(value, dict) and part in value) or (
-            isinstance(value, list) and isinstance(part, int) and part < len(value)
-        ):
-            value = value[part]
-        else:
-            continue
-        path.append(part)
-    return tuple(path), value
-
-
-def _dotted(location: tuple[Any, ...]) -> str:
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
-
-
-def _known_keys(location: tuple[Any, ...]) -> str:
-    models: dict[str, type[BaseModel]] = {
-        "": Comparison, "tests": Test, "source": Source, "coordinator": Coordinator,
-        "auth": Auth, "tls": Tls,
-    }  # fmt: skip
-    names = [part for part in location[:-1] if isinstance(part, str)]
-    model = models.get(names[-1] if names else "")
-    if names and names[-1] in ("base", "new"):
-        model = Build if names == [names[-1]] else Run
-    return "one of " + ", ".join(model.model_fields) if model else "a known key"
-
-
-def _expectation(error: ErrorDetails) -> str:
-    kind, message = error["type"], error["msg"]
-    words = {
-        "string_type": "text (put it in quotes)",
-        "int_type": "a whole number",
-        "float_type": "a number",
-        "list_type": "a list",
-        "dict_type": "keys with values",
-        "model_type": "keys with values",
-        "model_attributes_type": "keys with values",
-        "timezone_aware": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
-        "datetime_from_date_parsing": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
-        "datetime_parsing": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
-        "datetime_type": 'a time with its zone, such as "2024-12-11T10:00:00Z"',
-    }
-    if kind == "value_error":
-        return message.removeprefix("Value error, ")
-    if kind == "literal_error":
-        return "one of " + str(error.get("ctx", {}).get("expected", message))
-    return words.get(kind, message.removeprefix("Input should be ").removeprefix("Input should have "))
-
-
-def _found(value: Any, written: str | None) -> str:
-    if isinstance(value, bool) or value is None:
-        return f"{written!r}, which YAML reads as {value}" if written else f"{value}"
-    if isinstance(value, float) and written is not None and str(value) != written:
-        return f"the number {written}, which YAML reads as {value}"
-    if isinstance(value, (int, float)):
-        return f"the number {value}"
-    if isinstance(value, str):
-        return repr(value if len(value) <= 80 else value[:77] + "...")
-    return _kind(value)
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "keys with values", list: "a list", str: "text", type(None): "nothing"}
-    return names.get(type(value), f"{type(value).__name__}")

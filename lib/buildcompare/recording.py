@@ -111,6 +111,11 @@ class Recording:
         """Whether any of it was made by the simulator."""
         return any(note.kind == "simulated" for note in self.notes)
 
+    @property
+    def digitised(self) -> bool:
+        """Whether its values were read off a plot."""
+        return any(note.kind == "digitised" for note in self.notes)
+
     def graphs(self) -> tuple[Series, ...]:
         """The series that reports draw."""
         return tuple(series for series in self.series if series.role == "graph")

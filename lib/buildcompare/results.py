@@ -169,7 +169,15 @@ class SupportedUsersResult(_Model):
     new: Number
     delta_percent: Number
     ci_low: Number = None
+    """Known too where the new build supports *at least* some number: then without `delta_percent` and `ci_high`."""
     ci_high: Number = None
+    p_value: Number = None
+    leans_worse: Number = None
+    detectable_percent: Number = None
+    runs_to_settle: int | None = None
+    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    run_sd_percent: Number = None
+    """Standard deviation of a single run."""
     band_percent: Number
     status: Status
     reported: BothNumbers
@@ -187,17 +195,29 @@ class MetricResult(_Model):
     unit: str
     better: Literal["lower", "higher", "context"]
     gate: bool
+    margin_percent: float
+    """The smallest change that matters."""
     base: Number
     new: Number
     delta_percent: Number
     ci_low: Number = None
+    """95 % interval of `delta_percent`, from run-to-run variance, not adjusted for the number of metrics."""
     ci_high: Number = None
     p_value: Number = None
     p_adjusted: Number = None
+    """Benjamini and Hochberg's over `family`."""
+    family: str | None = None
+    leans_worse: Number = None
+    """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     status: Status
+    """Where neither direction is better (`better`: context), an improvement is merely more and a regression less."""
     reason: str | None
     n_effective: Number = None
+    """Independent samples that the steady window is worth, in the run that is worth least."""
     detectable_percent: Number = None
+    """The smallest rise that would have been called with a probability of 80 %, before adjustment."""
+    runs_to_settle: int | None = None
+    """Runs per build that would see a change of the size of the margin; null beyond 99 or where nothing is known."""
     prior: Literal["calibrated", "borrowed", "none"] = "none"
     window: BothWindows
     missing_samples: BothNumbers

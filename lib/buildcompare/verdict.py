@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, Validity, Verdict
 
 RULE = (
-    "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid "
-    "test; inconclusive if one of them leans worse or could not be judged; else pass"
+    "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
+    "inconclusive if one of them leans worse (beyond its margin, adjusted one-sided p below 0.1), if the supported "
+    "users cannot exclude a loss of twice their margin, or if nothing that users feel could be judged; else pass"
 )
 """Gate metrics are those that users feel: API times, supported users, errors. The others only warn."""
+LEANING = 0.1
 
 
 def of_test(
@@ -19,13 +21,21 @@ def of_test(
     """The verdict of one test."""
     if validity.status == "invalid":
         return "invalid"
-    statuses = [metric.status for metric in metrics if metric.gate]
+    gates: list[MetricResult | SupportedUsersResult] = [metric for metric in metrics if metric.gate]
     if supported_users is not None:
-        statuses.append(supported_users.status)
-    if "regression" in statuses:
+        gates.append(supported_users)
+    if any(gate.status == "regression" for gate in gates):
         return "regression"
-    judged = [status for status in statuses if status in ("equivalent", "improvement")]
-    return "pass" if statuses and len(judged) == len(statuses) else "inconclusive"
+    leaning = any(gate.leans_worse is not None and gate.leans_worse < LEANING for gate in gates)
+    judged = any(gate.p_value is not None for gate in gates)
+    if leaning or not judged or (supported_users is not None and not _excludes_a_loss(supported_users)):
+        return "inconclusive"
+    return "pass"
+
+
+def _excludes_a_loss(users: SupportedUsersResult) -> bool:
+    """Whether a loss of twice the margin lies outside the interval."""
+    return users.ci_low is not None and users.band_percent is not None and users.ci_low > -2.0 * users.band_percent
 
 
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 MISSING = "–"
+NO_NOISE = "how far two runs of one build lie apart is not known here, so no change can be told from chance"
 _SECONDS = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9))
 _BYTES = ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0))
 _LARGE = ((1e9, "billion"), (1e6, "million"))
@@ -35,10 +36,9 @@ NO_ESTIMATE_WORDS = {
 }
 """Why a curve gives no figure for the supported users."""
 VERDICT_SENTENCES = {
-    "pass": "Nothing that users feel got worse by more than these tests can show.",
+    "pass": "No metric that users feel got worse by more than these tests can show.",
     "regression": "Something that users feel got worse.",
-    "inconclusive": "Something that users feel could not be judged; nothing below claims that the builds differ or "
-    "that they do not.",
+    "inconclusive": "Something that users feel may have got worse, or could not be judged: see what would settle it.",
     "invalid": "A test is not fit to be judged.",
 }
 VERDICT_SYMBOLS = {"pass": "✓", "regression": "▲", "inconclusive": "?", "invalid": "✗"}
@@ -88,6 +88,26 @@ def change(percent: float | None) -> str:
     if text in ("+0.0", "-0.0"):
         return "0.0 %"
     return f"{text.replace('-', '−')} %"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """An interval of a change: ``+0.9 to +11.5 %``; a dash where there is none."""
+    if low is None or high is None:
+        return MISSING
+    return f"{change(low).removesuffix(' %')} to {change(high)}"
+
+
+def percent(value: float | None) -> str:
+    """A size in percent without a sign: ``5.2 %``."""
+    return MISSING if value is None else f"{significant(value, 2)} %"
+
+
+def status_words(status: str, better: str = "lower", margin: float | None = None) -> str:
+    """A status as people say it: ``no difference beyond 5 %``."""
+    if better == "context" and status in ("regression", "improvement"):
+        return "lower" if status == "regression" else "higher"
+    words = STATUS_WORDS[status]
+    return f"{words} beyond {percent(margin)}" if status == "equivalent" and margin is not None else words
 
 
 def minutes(seconds: float | None) -> str:

@@ -16,6 +16,9 @@ from importlib import metadata
 from typing import Any
 
 from buildcompare import findings, verdict
+from buildcompare.analysis.label_noise import LabelNoise
+from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue, read_catalogue
@@ -98,13 +101,17 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
         for test in params.tests:
             for side in SIDES:
                 for number, run in enumerate(test.runs(side), start=1):
-                    slot = cache.Slot(params.name or "", test.name, side, number)
-                    recordings[test.name][side].append(_recording(run, slot, params.source, catalogue, refresh=refresh))
+                    place = (params.name or "", test.name, side, number)
+                    recordings[test.name][side].append(read_run(run, params.source, catalogue, place, refresh=refresh))
                     step(f"{test.name} {side}")
     return recordings
 
 
-def _recording(run: Run, slot: cache.Slot, source: Source, catalogue: Catalogue, *, refresh: bool) -> Recording:
+def read_run(
+    run: Run, source: Source, catalogue: Catalogue, place: tuple[str, str, str, int], *, refresh: bool = False
+) -> Recording:
+    """Read one run; what is pulled for it is kept under `place`: comparison, test, build, number from 1."""
+    slot = cache.Slot(*place)
     if not run.is_pulled:
         return record(run, source, catalogue)
     request = cache.request_of(run, source, catalogue)
@@ -117,7 +124,9 @@ def _recording(run: Run, slot: cache.Slot, source: Source, catalogue: Catalogue,
 def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Workbench:
     """Compare the builds in every test and draw the findings."""
     catalogue = read_catalogue(params.metrics)
-    compare = CompareTest(catalogue, params.coordinator)
+    calibration = _calibration(params, recordings)
+    groups = calibration.calibration.repeated_runs() if calibration else []
+    compare = CompareTest(catalogue, params.coordinator, RunToRun(groups), LabelNoise(groups))
     tests = [compare(test, recordings[test.name]) for test in params.tests]
     labels = (params.base.label, params.new.label)
     results = Results(
@@ -133,6 +142,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
         action_items_title=params.action_items_title,
         grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
+        self_check=_self_check(calibration),
         findings=findings.find(tests, labels),
         provenance=Provenance(
             params_sha256=_hash(params),
@@ -142,6 +152,27 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
         ),
     )
     return Workbench(params, catalogue, recordings, results)
+
+
+def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> ClearedCalibration | None:
+    if params.calibration is None:
+        return None
+    own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
+    return cleared(read_calibration(params.calibration, params.metrics), own)
+
+
+def _self_check(calibration: ClearedCalibration | None) -> dict[str, Any] | None:
+    """What the calibration found when the pipeline was run on its identical pairs."""
+    if calibration is None:
+        return None
+    kept = calibration.calibration
+    same_method = kept.method == METHOD and kept.self_check is not None
+    return {
+        "calibration": [group.name for group in kept.groups],
+        "left_out": list(calibration.left_out),
+        "same_method": same_method,
+        **((kept.self_check or {}) if same_method else {}),
+    }
 
 
 def _this_run(params: Comparison) -> dict[str, Any]:

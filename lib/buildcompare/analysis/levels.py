@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from buildcompare.analysis.significance import StandardError
+from buildcompare.recording import FloatArray
+
 
 @dataclass(frozen=True)
 class Level:
@@ -20,11 +23,20 @@ class Level:
         In the metric's unit; None where the window holds no number.
     samples, missing
         How many samples went in, and how many were NaN, infinite or absent.
+    se
+        Standard error of `mean` within this run, autocorrelation accounted for; NaN where it is unknown.
+    n_effective
+        How many independent samples would know the mean as well; NaN where that is unknown.
+    seconds
+        What the samples cover: the window without its gaps.
     """
 
     mean: float | None
     samples: int
     missing: int
+    se: float = math.nan
+    n_effective: float = math.nan
+    seconds: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -38,11 +50,24 @@ class MeasureLevel:
         finite = values[np.isfinite(values)]
         step = float(np.median(np.diff(curve.index.to_numpy()))) if len(curve) > 1 else math.nan
         expected = round((window[1] - window[0]) / step) if step > 0 else values.size
-        return Level(
-            mean=float(finite.mean()) if finite.size else None,
-            samples=int(finite.size),
-            missing=max(expected, values.size) - int(finite.size),
-        )
+        missing = max(expected, values.size) - int(finite.size)
+        if not finite.size:
+            return Level(None, 0, missing)
+        worth = StandardError()(_on_grid(inside, step) if step > 0 else values)
+        covered = (window[1] - window[0]) * finite.size / (finite.size + missing)
+        se, n_effective = float(worth.se[0]), float(worth.n_effective[0])
+        return Level(float(finite.mean()), int(finite.size), missing, se, n_effective, covered)
+
+
+def _on_grid(curve: pd.Series, step: float) -> FloatArray:
+    """The samples at equal distances, NaN where one is missing."""
+    elapsed = curve.index.to_numpy(dtype=np.float64)
+    places = np.rint((elapsed - elapsed[0]) / step).astype(np.int64)
+    if places[-1] >= 4 * places.size + 100:  # hardly any samples: their grid says nothing, and may be endless
+        return np.full(1, np.nan)
+    grid = np.full(places[-1] + 1, np.nan)
+    grid[places] = np.where(np.isfinite(curve.to_numpy()), curve.to_numpy(), np.nan)
+    return grid
 
 
 def mean_of_runs(values: Sequence[float | None]) -> float | None:

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare import figures, findings, wording
+from buildcompare import explanations, figures, findings, wording
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
@@ -101,7 +101,7 @@ def ramp_up(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
 
 def metrics(bench: Workbench) -> Fragment:
     """Every metric over the steady windows."""
-    return _fragment("metrics", results=bench.results)
+    return _fragment("metrics", results=bench.results, prior_source=bench.catalogue.prior_source)
 
 
 def labels(bench: Workbench) -> Fragment:
@@ -146,6 +146,16 @@ def _bounded_value(value: float | None, unit: str, at_least: bool) -> str:
     return ("≥ " if at_least and value is not None else "") + wording.quantity(value, unit)
 
 
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return wording.MISSING
+    return "below 0.001" if value < 0.001 else wording.significant(value, 2)
+
+
+def _rate(count: int, of: int) -> str:
+    return f"{100.0 * count / of:.1f} %" if of else wording.MISSING
+
+
 @functools.cache
 def _templates() -> Environment:
     environment = Environment(
@@ -164,6 +174,9 @@ def _templates() -> Environment:
         test_title=findings.title,
         db_name=wording.db_name,
         bounded_value=_bounded_value,
+        percent=wording.percent,
+        p=_p_value,
+        explained=explanations.explain,
     )
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
@@ -172,6 +185,9 @@ def _templates() -> Environment:
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
         NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,
+        interval=wording.interval,
+        status_words=wording.status_words,
+        rate=_rate,
     )
     return environment
 

@@ -23,6 +23,7 @@ from buildcompare.metrics import Catalogue
 from buildcompare.params import Run
 from buildcompare.recording import FloatArray, LabelSummary, Recording, Series
 from buildcompare.recording_parquet import is_recording, read_recording
+from buildcompare.sources.digitised import digitised_note
 from buildcompare.sources.files import InputFile, check_times, read_input
 
 COLUMNS = ("timestamp", "metric", "value")
@@ -74,6 +75,7 @@ class RecordedSource:
             series=series,
             window=(float(min(start for start, _ in ends)), float(max(end for _, end in ends))),
             stop_known=False,
+            notes=digitised_note(series),
             provenance={"kind": "recorded", "files": [file.provenance]},
         )
 

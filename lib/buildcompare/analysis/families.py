@@ -1,0 +1,106 @@
+"""Which of many metrics or labels changed? Chance finds some in any long table, so they are judged as families.
+
+The families are declared before any data is seen: the metrics of one test that users feel, its other metrics, and
+each label table with one statistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from buildcompare.analysis.judge import Effect, Judge, Status, adjust, leans_worse
+from buildcompare.metrics import Metric
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One effect, judged in its family.
+
+    Attributes
+    ----------
+    p_adjusted
+        Benjamini and Hochberg's, over the family.
+    leans_worse
+        Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none.
+    """
+
+    effect: Effect
+    family: str
+    p_value: float
+    p_adjusted: float
+    status: Status
+    leans_worse: float | None
+
+
+@dataclass(frozen=True)
+class JudgeMetrics:
+    """Judge the metrics of one test in two families: what users feel (gate metrics), and the rest."""
+
+    judge: Judge = field(default_factory=Judge)
+
+    def __call__(self, effects: Sequence[tuple[Metric, Effect | None]]) -> list[Judged | None]:
+        """One judgement for each of `effects`, in their order; None where there is no effect to judge."""
+        families = ["gate" if metric.gate else "other" for metric, _ in effects]
+        adjusted = _adjusted([(family, effect) for family, (_, effect) in zip(families, effects, strict=True)])
+        judged: list[Judged | None] = []
+        for i, (metric, effect) in enumerate(effects):
+            if effect is None:
+                judged.append(None)
+                continue
+            leaning = leans_worse(effect, metric.margin_percent, metric.better)
+            factor = adjusted[i] / effect.p_value if effect.p_value > 0 else 1.0
+            judged.append(
+                Judged(
+                    effect,
+                    families[i],
+                    effect.p_value,
+                    adjusted[i],
+                    self.judge(effect, adjusted[i], metric.margin_percent, metric.better),
+                    None if leaning is None else min(leaning * factor, 1.0),
+                )
+            )
+        return judged
+
+
+@dataclass(frozen=True)
+class JudgeLabels:
+    """Judge the rows of label tables, each at its own error rate.
+
+    Nobody ships or stops a build for one row, but everybody reads the rows that are marked. So the promise is about
+    the table: of rows where nothing changed at most `alpha` are marked. The adjusted p-value stands beside it.
+    """
+
+    alpha: float = 0.02
+    margin_percent: float = 10.0
+
+    def __call__(self, effects: Sequence[tuple[Hashable, Effect | None]]) -> list[Judged | None]:
+        """One judgement for each of `effects`, given with the table that it belongs to; slower is worse."""
+        adjusted = _adjusted(effects)
+        judge = Judge(self.alpha)
+        return [
+            None
+            if effect is None
+            else Judged(
+                effect,
+                str(table),
+                effect.p_value,
+                adjusted[i],
+                judge(effect, effect.p_value, self.margin_percent, "lower"),
+                None,
+            )
+            for i, (table, effect) in enumerate(effects)
+        ]
+
+
+def _adjusted(effects: Sequence[tuple[Hashable, Effect | None]]) -> Mapping[int, float]:
+    """Adjusted p-values by position; families are the first members."""
+    families: dict[Hashable, list[int]] = {}
+    for i, (family, effect) in enumerate(effects):
+        if effect is not None:
+            families.setdefault(family, []).append(i)
+    adjusted: dict[int, float] = {}
+    for members in families.values():
+        p_values = [effect.p_value for i in members if (effect := effects[i][1]) is not None]
+        adjusted |= dict(zip(members, adjust(p_values), strict=True))
+    return adjusted

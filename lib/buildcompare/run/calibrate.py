@@ -1,0 +1,54 @@
+"""Learn how far runs of one build lie apart, and how often the comparison is wrong because of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from buildcompare.analysis.self_check import SelfCheck
+from buildcompare.calibration import (
+    METHOD,
+    Calibration,
+    KeptGroup,
+    as_json,
+    kept_run,
+    read_spec,
+    write_calibration,
+)
+from buildcompare.errors import InputError
+from buildcompare.metrics import read_catalogue
+from buildcompare.run_view import ViewRun
+from buildcompare.workbench import read_run
+
+
+def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibration:
+    """Measure every run of `spec_file` as a comparison would, check the pipeline on them, and write `output`.
+
+    Raises
+    ------
+    InputError
+        Where the file or a run cannot be read, or a run has no steady window to be measured in.
+    """
+    spec = read_spec(spec_file)
+    catalogue = read_catalogue(spec.metrics)
+    view_run = ViewRun(catalogue)
+    groups = []
+    for group in spec.groups:
+        runs = []
+        for number, run in enumerate(group.runs, start=1):
+            place = (f"calibration-{spec_file.stem}", group.name, "base", number)
+            recording = read_run(run, spec.source, catalogue, place, refresh=refresh)
+            view = view_run(recording, group.type)
+            if view.steady.window is None:
+                raise InputError(
+                    file=run.file or spec_file,
+                    key=f"groups.{group.name}.runs[{number - 1}]",
+                    expected="a run with a steady window",
+                    found=str(view.steady.reason),
+                )
+            runs.append(kept_run(recording, view_run.levels(view)))
+        groups.append(KeptGroup(name=group.name, type=group.type, runs=runs))
+    calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
+    checked = as_json(SelfCheck(catalogue.find)(calibration.repeated_runs()))
+    calibration = calibration.model_copy(update={"self_check": checked})
+    write_calibration(calibration, output)
+    return calibration

@@ -1,0 +1,112 @@
+"""One run as the analyses see it: its load, where that stopped, its steady window, and its levels there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.analysis.label_levels import LabelLevels, MeasureLabels
+from buildcompare.analysis.levels import Level, MeasureLevel
+from buildcompare.analysis.run_to_run import LabelValue, RunLevel, RunLevels, series_key
+from buildcompare.analysis.steady_state import FindSteadyState, SteadyState
+from buildcompare.analysis.stop import FindStop, Stop
+from buildcompare.metrics import Catalogue, Metric
+from buildcompare.params import Coordinator
+from buildcompare.recording import Recording, Series
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the analyses of a run share."""
+
+    recording: Recording
+    load: pd.Series | None
+    load_slug: str | None
+    users: pd.Series | None
+    stop: Stop | None
+    steady: SteadyState
+
+    def level(self, series: Series) -> Level | None:
+        """The level of the series that this run has in place of `series`; None where it has none."""
+        found = self.recording.find(series.metric, series.labels)
+        if found is None or self.steady.window is None:
+            return None
+        return MeasureLevel()(self.recording.curve(found), self.steady.window)
+
+    def labels(self) -> LabelLevels:
+        """The label table of this run."""
+        return MeasureLabels()(self.recording, self.steady.window)
+
+
+@dataclass(frozen=True)
+class ViewRun:
+    """See a run through the catalogue's load curve, or through a proxy that follows it."""
+
+    catalogue: Catalogue
+    coordinator: Coordinator = field(default_factory=Coordinator)
+
+    def __call__(self, recording: Recording, kind: Literal["bounded", "unbounded"]) -> RunView:
+        """The view of a run of a test of type `kind`."""
+        users = _filled(recording, self.catalogue.load)
+        slug, load = (self.catalogue.load.slug, users) if self.catalogue.load and users is not None else (None, None)
+        for proxy in self.catalogue.proxies():
+            if load is None and (load := _filled(recording, proxy)) is not None:
+                slug = proxy.slug
+        fall = self.coordinator.fastest_fall if users is not None else None
+        stop = FindStop(fastest_fall=fall)(load) if load is not None else None
+        return RunView(recording, load, slug, users, stop, _steady(kind, recording, load, stop))
+
+    def levels(self, view: RunView) -> RunLevels:
+        """All that a calibration learns from a run: levels of known metrics in the steady window, and labels.
+
+        Where a run has no curve of users, the curve that stands in for it gives the level of the load too: only
+        ratios between runs of one setup are learned from it.
+        """
+        metrics: dict[str, RunLevel] = {}
+        for series in view.recording.graphs():
+            level = view.level(series)
+            if self.catalogue.find(series.name).known and level is not None and level.mean is not None:
+                metrics[series_key(series.metric, series.labels)] = run_level(level)
+        load = self.catalogue.load
+        if load is not None and load.slug not in metrics and view.load_slug in metrics:
+            metrics[load.slug] = metrics[str(view.load_slug)]
+        table = view.labels()
+        labels = {
+            (row.group, row.stat, row.label): LabelValue(row.value, table.calls.get((row.group, row.label)))
+            for row in table.summaries
+            if math.isfinite(row.value) and not self._at_the_end(row.group, row.stat, row.value)
+        }
+        return RunLevels(metrics, labels)
+
+    def _at_the_end(self, group: str, stat: str, value: float) -> bool:
+        """Whether a percentile sits at the end of the histogram, where it no longer moves."""
+        top = self.catalogue.label_table(group).top_bucket
+        return stat.startswith("p") and top is not None and value >= top
+
+
+def run_level(level: Level) -> RunLevel:
+    """A level with its standard error on the log scale."""
+    mean = level.mean or 0.0
+    return RunLevel(mean, level.se / mean if mean > 0 else math.nan, level.seconds)
+
+
+def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
+    """The curve of `metric`, if it has numbers above zero in it."""
+    series = recording.total(metric.slug) if metric else None
+    curve = recording.curve(series) if series else None
+    if curve is None or not np.any(curve[np.isfinite(curve.to_numpy())] > 0):
+        return None
+    return curve
+
+
+def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None) -> SteadyState:
+    find = FindSteadyState()
+    if load is None or stop is None:
+        curves = [recording.curve(series) for series in recording.graphs()]
+        filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]
+        return find.without_load(filled[0]) if filled else SteadyState(None, "none", "no samples")
+    return find.bounded(load, stop) if kind == "bounded" else find.unbounded(stop, float(load.index[0]))
