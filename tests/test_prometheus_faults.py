@@ -18,7 +18,7 @@ import prometheus_server as world
 from buildcompare.errors import BuildcompareError, InputError, SourceError
 from buildcompare.recording import Recording
 from buildcompare.sources import prometheus_client, prometheus_session, record
-from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy  # noqa: F401  # fixtures
+from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy, servers  # noqa: F401  # fixtures
 from test_prometheus import TOKEN, bits, catalogue, run, source
 
 QUERIES = ("go_goroutines", "gappy", "odd")
@@ -207,12 +207,14 @@ def test_a_lasting_fault_is_named(
 
 def test_too_many_samples_in_the_server_s_own_words(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
     many = catalogue('{__name__=~".+"}')
-    with pytest.raises(InputError, match=r"query of graph m0: .*HTTP 422 \(execution\): .*too many samples"):
+    words = {"prometheus": "too many samples", "victoriametrics": "cannot select more than .* samples"}[prometheus.kind]
+    with pytest.raises(InputError, match=rf"query of graph m0: .*HTTP 422 .*{words}"):
         record(run(), source(prometheus.url), many)
 
 
 def test_a_query_that_does_not_parse(prometheus: Prometheus) -> None:
-    with pytest.raises(InputError, match=r"query of graph m1: .*parse error"):
+    words = {"prometheus": "parse error", "victoriametrics": "unexpected token"}[prometheus.kind]
+    with pytest.raises(InputError, match=rf"query of graph m1: .*{words}"):
         record(run(), source(prometheus.url), catalogue("go_goroutines", "sum(("))
 
 

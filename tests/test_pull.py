@@ -29,6 +29,7 @@ from prometheus_server import (  # noqa: F401  # fixtures
     needed,
     prometheus,
     proxy,
+    servers,
 )
 from support import write_params
 
