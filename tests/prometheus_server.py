@@ -185,7 +185,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
     def start(kind: str) -> Prometheus:
         if kind not in running:
-            url = stack.enter_context(START[kind](tmp_path_factory.mktemp(kind), truth.text(), LIMITS[kind]))
+            url = stack.enter_context(START[kind](tmp_path_factory.mktemp(kind), [truth.text()], LIMITS[kind]))
             running[kind] = Prometheus(url, truth, kind)
         return running[kind]
 
@@ -200,16 +200,17 @@ def prometheus(request: pytest.FixtureRequest, servers: Servers) -> Prometheus:
 
 
 @contextmanager
-def run_prometheus(folder: Path, samples: str, options: Sequence[str] = ()) -> Iterator[str]:
-    """Debian's Prometheus over `samples` (OpenMetrics) in `folder`; its address."""
+def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
+    """Debian's Prometheus over `samples` (texts of OpenMetrics) in `folder`; its address."""
     server, promtool = needed("prometheus"), needed("promtool")
-    (folder / "samples.om").write_text(samples)
     (folder / "prom.yml").write_text("global: {}\n")
     data = folder / "data"
-    subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "samples.om", data],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+    for text in samples:
+        (folder / "samples.om").write_text(text)
+        subprocess.run(
+            [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "samples.om", data],
+            check=True, capture_output=True, timeout=120,
+        )  # fmt: skip
     port = free_port()
     command = [
         server,
@@ -226,8 +227,8 @@ def run_prometheus(folder: Path, samples: str, options: Sequence[str] = ()) -> I
 
 
 @contextmanager
-def run_victoriametrics(folder: Path, samples: str, options: Sequence[str] = ()) -> Iterator[str]:
-    """VictoriaMetrics over `samples` (OpenMetrics) in `folder`; its address."""
+def run_victoriametrics(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
+    """VictoriaMetrics over `samples` (texts of OpenMetrics) in `folder`; its address."""
     port = free_port()
     command = [
         str(victoriametrics_program()),
@@ -241,8 +242,9 @@ def run_victoriametrics(folder: Path, samples: str, options: Sequence[str] = ())
     ]
     url = f"http://127.0.0.1:{port}"
     with _running(command, folder / "log", f"{url}/-/ready"):
-        for path, body in (("/api/v1/import/prometheus", samples.encode()), ("/internal/force_flush", b"")):
-            with urllib.request.urlopen(urllib.request.Request(url + path, body), timeout=120) as answer:
+        asked = [("/api/v1/import/prometheus", text) for text in samples] + [("/internal/force_flush", "")]
+        for path, body in asked:
+            with urllib.request.urlopen(urllib.request.Request(url + path, body.encode()), timeout=120) as answer:
                 assert answer.status in (200, 204)
         yield url
 

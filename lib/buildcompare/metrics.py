@@ -17,7 +17,7 @@ from buildcompare.project import resolve
 from buildcompare.strict_yaml import read_yaml
 
 Better = Literal["lower", "higher", "context"]
-Role = Literal["graph", "label", "alert", "error"]
+Role = Literal["graph", "label", "summary", "alert", "error"]
 
 
 class _Strict(BaseModel):
@@ -79,7 +79,8 @@ class LabelTable(_Strict):
     top_bucket: float | None = Field(default=None, gt=0)
     """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
     queries: dict[Literal["avg", "p99", "calls"], str] = {}
-    """One query per statistic, each with one series per value of `label`; `{window}` is the step, such as 60s."""
+    """One query per statistic, each with one series per value of `label`. `{window}` is the step of the series, such as
+    60s, and the length of the run for the one value of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +119,27 @@ class Catalogue(_Strict):
             seen.add(key)
         return self
 
-    def questions(self, *, label_step_s: float) -> tuple[Question, ...]:
-        """Everything that a server is asked about one run; points of label tables cover `label_step_s`."""
-        window = f"{round(label_step_s * 1000)}ms" if label_step_s % 1 else f"{label_step_s:.0f}s"
+    def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
+        """Everything that a server is asked about one run.
+
+        Parameters
+        ----------
+        label_step_s
+            What each point of a label table's series covers.
+        run_s
+            Length of the run: with it, averages and percentiles are asked for over the whole of it too, to be
+            evaluated at its end.
+        """
         asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
             for stat, query in table.queries.items():
                 unit = "calls/s" if stat == "calls" else table.unit
-                text = self._filled(query, window)
-                asked.append(Question(table.group, table.title, unit, "label", text, stat, table.label))
+                windows: list[tuple[Role, float]] = [("label", label_step_s)]
+                if run_s is not None and stat != "calls":
+                    windows.append(("summary", run_s))
+                for role, length_s in windows:
+                    text = self._filled(query, _duration(length_s))
+                    asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
         asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
         asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
         return tuple(asked)
@@ -174,6 +187,11 @@ class Catalogue(_Strict):
         """The description of a label table; an unknown group is named after itself."""
         known = next((table for table in self.label_tables if table.group == group), None)
         return known or LabelTable(group=group, title=group, label="label")
+
+
+def _duration(seconds: float) -> str:
+    """As PromQL writes it."""
+    return f"{seconds:.0f}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
 
 
 def slugify(name: str) -> str:
