@@ -112,6 +112,8 @@ def make_truth() -> Truth:
     truth.add("long", long_times, rng.normal(0, 1, long_times.size))
     gappy = BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S)
     kept = (gappy < BASE_START + 300) | (gappy >= BASE_START + 1_200)
+    five = (gappy <= BASE_START + 600) | (gappy > BASE_START + 900)
+    truth.add("scraped_total", gappy[five], 1e3 + 7.0 * np.arange(gappy.size)[five])
     truth.add("gappy", gappy[kept], np.arange(float(kept.sum())))
     return truth
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ from buildcompare.results import (
     RunResult,
     Runs,
     SeriesCoverage,
+    ServerResult,
     Side,
     SupportedUsersResult,
     TestResult,
@@ -251,6 +253,7 @@ class CompareTest:
             coverage=[_coverage(view, series) for series in recording.graphs()],
             missing=[metric.slug for metric in self.catalogue.metrics if metric.slug not in found],
             notes=[note.text for note in recording.notes],
+            server=_server(recording),
         )
 
 
@@ -368,6 +371,24 @@ def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> 
     """Calls of a label in the steady window, the mean over the runs of each build."""
     known = {side: mean_of_runs([level.calls.get(label) for level in levels[side]]) for side in SIDES}
     return None if known == {"base": None, "new": None} else BothNumbers(**known)
+
+
+def _server(recording: Recording) -> ServerResult | None:
+    """What the recording knows of the server that it was pulled from."""
+    known: Mapping[str, Any] = recording.provenance
+    if "server" not in known:
+        return None
+    return ServerResult(
+        **known["server"],
+        url=known["url"],
+        step_s=known["step_s"],
+        label_step_s=known["label_step_s"],
+        queries=len(known["queries"]),
+        points=sum(query["points"] for query in known["queries"]),
+        missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
+        counter_resets=known["counter_resets"],
+        warnings=known["warnings"],
+    )
 
 
 def _rfc3339(seconds: float) -> str:

@@ -17,7 +17,11 @@ from buildcompare.project import resolve
 from buildcompare.strict_yaml import read_yaml
 
 Better = Literal["lower", "higher", "context"]
-Role = Literal["graph", "label", "summary", "alert", "error"]
+Role = Literal["graph", "label", "summary", "alert", "error", "resets"]
+
+
+_COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
+"""Name and selector of a counter, where a query takes its rate."""
 
 
 class _Strict(BaseModel):
@@ -127,8 +131,8 @@ class Catalogue(_Strict):
         label_step_s
             What each point of a label table's series covers.
         run_s
-            Length of the run: with it, averages and percentiles are asked for over the whole of it too, to be
-            evaluated at its end.
+            Length of the run: with it, averages and percentiles are asked for over the whole of it too, and how
+            often counters started again, to be evaluated at its end.
         """
         asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
@@ -142,7 +146,19 @@ class Catalogue(_Strict):
                     asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
         asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
         asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
+        if run_s is not None:
+            asked += [Question(name, name, "resets", "resets", query) for name, query in self._resets(run_s).items()]
         return tuple(asked)
+
+    def _resets(self, run_s: float) -> dict[str, str]:
+        """By counter of a graph, how often it started again: of each instance the series that did so most often."""
+        found: dict[str, str] = {}
+        for metric in self.metrics:
+            for name, selector in _COUNTER.findall(self._filled(metric.query or "")):
+                if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
+                    counted = f"resets({name}{selector}[{_duration(run_s)}])"
+                    found.setdefault(name, f"sum(max({counted}) by (instance))")
+        return found
 
     def _filled(self, query: str, window: str | None = None) -> str:
         """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""

@@ -17,6 +17,8 @@ from buildcompare.sources.prometheus_answer import Answer
 from buildcompare.sources.prometheus_client import PrometheusClient, Server
 from buildcompare.sources.prometheus_ranges import Grid, grid
 
+_AT_THE_END = ("summary", "resets")
+"""Roles of questions with one answer about the whole run."""
 LabelKey = tuple[tuple[str, str], ...]
 
 
@@ -67,7 +69,7 @@ class PrometheusSource:
     def _grid(self, question: Question, window: tuple[dt.datetime, dt.datetime]) -> Grid:
         step_s = self.source.label_step_s if question.role == "label" else self.source.step_s
         start, end = window
-        return grid(end if question.role == "summary" else start, end, step_s)
+        return grid(end if question.role in _AT_THE_END else start, end, step_s)
 
     def _ask(
         self, client: PrometheusClient, questions: Sequence[Question], grids: Sequence[Grid]
@@ -120,6 +122,7 @@ class PrometheusSource:
             "step_s": self.source.step_s,
             "label_step_s": self.source.label_step_s,
             "queries": asked,
+            "counter_resets": {q.metric: int(a.series[0][2][-1]) for q, a in named if q.role == "resets" and a.series},
             "thresholds": {alert.slug: alert.threshold for alert in self.catalogue.alerts},
             "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
         }
@@ -155,7 +158,7 @@ def _joined(pieces: Sequence[Answer], url: str) -> Answer:
 
 def _series(question: Question, answer: Answer) -> list[Series]:
     """The answer's series; labels that are the same in all of them tell nothing apart (provenance keeps them)."""
-    if question.role == "summary":
+    if question.role == "summary" or question.role == "resets":
         return []
     common = _common(answer) if question.role != "label" else {}
     return [
