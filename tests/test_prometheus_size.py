@@ -157,9 +157,9 @@ def test_every_value_is_the_raw_api_s(filled: Filled, side: str) -> None:
     recording, start = filled.pulled[side], STARTS[side]
     compared = 0
     for question in filled.catalogue.questions(label_step_s=LABEL_S):
-        step = LABEL_S if question.role == "label" else STEP_S
+        step = LABEL_S if question.label else STEP_S
         rows = raw(filled.url, question.query, start, start + LENGTH_S, step)
-        rows.sort(key=lambda row: row["metric"].get(question.label, ""))
+        rows.sort(key=lambda row: sorted(row["metric"].items()))
         key = (question.role, question.metric, question.stat)
         mine = [s for s in recording.series if (s.role, s.metric, s.stat) == key]
         assert [s.name for s in mine if question.label] == [
@@ -248,14 +248,18 @@ def test_whole_runs_equal_the_peer_s_queries(filled: Filled, side: str, group: s
         np.testing.assert_allclose([mine[name] for name in names], computed[stat], rtol=1e-9)
 
 
-def test_averages_of_a_steady_window_equal_the_peer_s_query_over_it(filled: Filled) -> None:
-    """They are put together from points of a minute, weighted with their calls."""
+def test_a_steady_window_equals_the_peer_s_queries_over_it(filled: Filled) -> None:
+    """It is put together from points of a minute: averages weighted with their calls, percentiles from the buckets."""
     window = (1_800.0, 5_100.0)
     levels = MeasureLabels()(filled.pulled["base"], window)
     assert levels.steady
     for group, (metric, label, names) in TABLES.items():
-        query = f"sum(rate({metric}_sum[3300s])) by ({label}) / sum(rate({metric}_count[3300s])) by ({label})"
-        rows = instant(filled.url, query, STARTS["base"] + window[1])
-        peer = {row["metric"][label]: float(row["value"][1]) for row in rows}
-        mine = {s.label: s.value for s in levels.summaries if (s.group, s.stat) == (group, "avg")}
-        np.testing.assert_allclose([mine[name] for name in names], [peer[name] for name in names], rtol=1e-9)
+        queries = {
+            "avg": f"sum(rate({metric}_sum[3300s])) by ({label}) / sum(rate({metric}_count[3300s])) by ({label})",
+            "p99": f"histogram_quantile(0.99, sum(rate({metric}_bucket[3300s])) by (le,{label}))",
+        }
+        for stat, query in queries.items():
+            rows = instant(filled.url, query, STARTS["base"] + window[1])
+            peer = {row["metric"][label]: float(row["value"][1]) for row in rows}
+            mine = {s.label: s.value for s in levels.summaries if (s.group, s.stat) == (group, stat)}
+            np.testing.assert_allclose([mine[name] for name in names], [peer[name] for name in names], rtol=1e-9)

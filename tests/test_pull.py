@@ -205,6 +205,23 @@ def test_results_name_the_servers_and_what_they_said(elsewhere: Path, proxy: Pro
     assert results_check(bench) == []
 
 
+def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus: Prometheus) -> None:
+    """As client time-outs do: both are kept, apart by their roles."""
+    catalogue = {"metrics": [{"name": "Goroutines", "slug": "twice", "query": "sum(go_goroutines)"}],
+                 "alerts": [{"name": "A", "slug": "twice", "threshold": 1, "query": "vector(1)"}],
+                 "error_rates": [{"name": "E", "slug": "twice", "query": "vector(2)"}]}  # fmt: skip
+    (elsewhere / "c.yaml").write_text(json.dumps(catalogue))
+    asked = comparison(elsewhere, {**params(prometheus.url), "metrics": "c.yaml"})
+    workbench.read_recordings(asked)
+    bench = workbench.analyse(asked, workbench.read_recordings(asked))
+    [kept] = bench.recordings["postgresql_bounded"]["base"]
+    assert {s.role: (s.metric, s.name) for s in kept.series} == {
+        "graph": ("twice", "Goroutines"), "alert": ("twice", "A"), "error": ("twice", "E")
+    }  # fmt: skip
+    assert {s.role: float(s.values[0]) for s in kept.series if s.role != "graph"} == {"alert": 1, "error": 2}
+    assert [metric.slug for metric in bench.results.tests[0].metrics] == ["twice"]
+
+
 def results_check(bench: workbench.Workbench) -> list[str]:
     """What the published schema finds wrong with the results."""
     validator = jsonschema.Draft202012Validator(json_schema())

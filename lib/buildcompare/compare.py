@@ -194,8 +194,11 @@ class CompareTest:
 
     def _labels(self, views: Mapping[Side, list[RunView]]) -> list[LabelResult]:
         levels = {side: [MeasureLabels()(view.recording, view.steady.window) for view in views[side]] for side in SIDES}
-        tables = {side: [level.summaries for level in levels[side]] for side in SIDES}
         steady = all(level.steady for side in SIDES for level in levels[side])
+        if not steady and all(view.recording.label_summaries for side in SIDES for view in views[side]):
+            # A steady window is never held against a whole run, where all can be compared over the whole.
+            levels = {side: [MeasureLabels()(view.recording, None) for view in views[side]] for side in SIDES}
+        tables = {side: [level.summaries for level in levels[side]] for side in SIDES}
         return [
             LabelResult(
                 group=d.group,

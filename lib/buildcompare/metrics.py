@@ -17,7 +17,7 @@ from buildcompare.project import resolve
 from buildcompare.strict_yaml import read_yaml
 
 Better = Literal["lower", "higher", "context"]
-Role = Literal["graph", "label", "summary", "alert", "error", "resets"]
+Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
 
 
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
@@ -82,9 +82,9 @@ class LabelTable(_Strict):
     unit: str = "seconds"
     top_bucket: float | None = Field(default=None, gt=0)
     """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
-    queries: dict[Literal["avg", "p99", "calls"], str] = {}
-    """One query per statistic, each with one series per value of `label`. `{window}` is the step of the series, such as
-    60s, and the length of the run for the one value of the whole run."""
+    queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
+    """One query per statistic, each with one series per value of `label`; `buckets` have one per bound (`le`) too.
+    `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ class Catalogue(_Strict):
         asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
             for stat, query in table.queries.items():
-                unit = "calls/s" if stat == "calls" else table.unit
-                windows: list[tuple[Role, float]] = [("label", label_step_s)]
-                if run_s is not None and stat != "calls":
+                unit = "calls/s" if stat in ("calls", "buckets") else table.unit
+                windows: list[tuple[Role, float]] = [("bucket" if stat == "buckets" else "label", label_step_s)]
+                if run_s is not None and stat in ("avg", "p99"):
                     windows.append(("summary", run_s))
                 for role, length_s in windows:
                     text = self._filled(query, _duration(length_s))

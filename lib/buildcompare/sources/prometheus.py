@@ -19,6 +19,8 @@ from buildcompare.sources.prometheus_ranges import Grid, grid
 
 _AT_THE_END = ("summary", "resets")
 """Roles of questions with one answer about the whole run."""
+_OF_LABELS = ("label", "bucket")
+"""Roles of questions with series per label, at the coarser step."""
 LabelKey = tuple[tuple[str, str], ...]
 
 
@@ -67,7 +69,7 @@ class PrometheusSource:
         )
 
     def _grid(self, question: Question, window: tuple[dt.datetime, dt.datetime]) -> Grid:
-        step_s = self.source.label_step_s if question.role == "label" else self.source.step_s
+        step_s = self.source.label_step_s if question.role in _OF_LABELS else self.source.step_s
         start, end = window
         return grid(end if question.role in _AT_THE_END else start, end, step_s)
 
@@ -160,11 +162,11 @@ def _series(question: Question, answer: Answer) -> list[Series]:
     """The answer's series; labels that are the same in all of them tell nothing apart (provenance keeps them)."""
     if question.role == "summary" or question.role == "resets":
         return []
-    common = _common(answer) if question.role != "label" else {}
+    common = _common(answer) if question.role not in _OF_LABELS else {}
     return [
         Series(
             metric=question.metric,
-            name=labels.get(question.label, "") if question.role == "label" else question.name,
+            name=labels.get(question.label, "") if question.role in _OF_LABELS else question.name,
             unit=question.unit,
             times=times,
             values=values,
