@@ -472,6 +472,25 @@ def test_a_server_takes_every_query_of_the_catalogues(prometheus: Prometheus, na
         raw(prometheus.url, question.query, BASE_START, BASE_START + 60, 60)
 
 
+EXPORTED = {
+    "pg_stat_database": "numbackends xact_commit xact_rollback blks_read blks_hit tup_returned tup_fetched "
+    "tup_inserted tup_updated tup_deleted conflicts temp_files temp_bytes deadlocks blk_read_time blk_write_time "
+    "stats_reset",
+    "pg_stat_activity": "count max_tx_duration",
+    "pg_locks": "count",
+}
+"""By collector what postgres_exporter exports without options, read from its sources: collector/pg_stat_database.go,
+collector/pg_locks.go and, for pg_stat_activity, cmd/postgres_exporter/queries.go."""
+
+
+def test_the_postgresql_catalogue_asks_for_what_the_exporter_has() -> None:
+    exported = {f"{collector}_{name}" for collector, names in EXPORTED.items() for name in names.split()}
+    asked = [question.query for question in read_catalogue("postgresql").questions(label_step_s=60)]
+    names = {name for query in asked for name in re.findall(r"\bpg_\w+", query)}
+    assert len(names) >= 14
+    assert names <= exported
+
+
 def test_variables_and_windows_are_filled_in(mattermost: Catalogue) -> None:
     queries = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=60)}
     assert queries["rps", ""] == 'sum(rate(mattermost_http_requests_total{instance=~"app.*:8067"}[1m]))'

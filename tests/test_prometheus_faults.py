@@ -279,10 +279,13 @@ def test_a_server_s_own_time_out_in_its_own_words(kind: str, servers: world.Serv
     }[kind]
     with world.START[kind](tmp_path, [world.make_truth().text()], [option]) as url:
         proxy, stop = world.start_proxy(url)
+        gave_up: list[float] = []
+        proxy.faults = [lambda exchange: gave_up.append(time.monotonic()) if exchange.status != 200 else None]
         started = time.monotonic()
         with pytest.raises(error, match=words):
             record(run(world.LONG_START, world.LONG_START + world.LONG_S), source(proxy.url), catalogue(SLOW))
-        assert time.monotonic() - started < 1 + 2
+        assert time.monotonic() - min(gave_up) < 2  # servers look at the clock now and then, later on a busy machine
+        assert min(gave_up) - started >= 1
         stop()
     queries = [(path, body) for _, path, _, body in proxy.seen if "query_range" in path]
     assert len(queries) == len(set(queries))

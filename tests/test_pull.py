@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import urllib.request
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,20 @@ def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus
     }  # fmt: skip
     assert {s.role: float(s.values[0]) for s in kept.series if s.role != "graph"} == {"alert": 1, "error": 2}
     assert [metric.slug for metric in bench.results.tests[0].metrics] == ["twice"]
+
+
+@pytest.mark.parametrize("odd", [{}, {"server": 5}, {"server": {"kind": "x"}}, {"queries": "abc"}, {"warnings": [1]}])
+def test_a_provenance_that_others_wrote_breaks_nothing(
+    elsewhere: Path, prometheus: Prometheus, odd: dict[str, Any]
+) -> None:
+    asked = comparison(elsewhere, params(prometheus.url))
+    pulled = workbench.read_recordings(asked)
+    base = pulled["postgresql_bounded"]["base"][0]
+    odd = {**base.provenance, **odd} if odd else {}
+    pulled["postgresql_bounded"]["base"] = [replace(base, provenance=odd)]
+    runs = workbench.analyse(asked, pulled).results.tests[0].runs
+    assert runs.base[0].server is None
+    assert runs.new[0].server is not None
 
 
 def results_check(bench: workbench.Workbench) -> list[str]:

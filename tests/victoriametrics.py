@@ -77,7 +77,7 @@ def _new_enough(go: str, folder: Path) -> str:
 
 def _run(command: list[str], folder: Path) -> str:
     environment = {
-        **os.environ, "GOTOOLCHAIN": "auto", "GOFLAGS": "-mod=mod", "GOWORK": "off", "CGO_ENABLED": "0",
+        **os.environ, "GOTOOLCHAIN": "auto", "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off", "CGO_ENABLED": "0",
     }  # fmt: skip
     environment.pop("GOROOT", None)
     try:

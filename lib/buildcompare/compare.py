@@ -377,21 +377,22 @@ def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> 
 
 
 def _server(recording: Recording) -> ServerResult | None:
-    """What the recording knows of the server that it was pulled from."""
+    """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
     known: Mapping[str, Any] = recording.provenance
-    if "server" not in known:
+    try:
+        return ServerResult(
+            **known["server"],
+            url=known["url"],
+            step_s=known["step_s"],
+            label_step_s=known["label_step_s"],
+            queries=len(known["queries"]),
+            points=sum(query["points"] for query in known["queries"]),
+            missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
+            counter_resets=known["counter_resets"],
+            warnings=known["warnings"],
+        )
+    except (KeyError, TypeError, ValueError):
         return None
-    return ServerResult(
-        **known["server"],
-        url=known["url"],
-        step_s=known["step_s"],
-        label_step_s=known["label_step_s"],
-        queries=len(known["queries"]),
-        points=sum(query["points"] for query in known["queries"]),
-        missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
-        counter_resets=known["counter_resets"],
-        warnings=known["warnings"],
-    )
 
 
 def _rfc3339(seconds: float) -> str:
