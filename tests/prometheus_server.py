@@ -1,4 +1,4 @@
-"""A real Prometheus, filled with samples of known truth, and a proxy in front of it that can fail in every way."""
+"""Real servers, filled with samples of known truth, and a proxy in front of them that can fail in every way."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from victoriametrics import victoriametrics_program
 
 STEP_S = 5
 BASE_START, NEW_START = 1_733_911_200, 1_733_925_600  # 2024-12-11T10:00:00Z and 14:00:00Z
@@ -109,6 +112,8 @@ def make_truth() -> Truth:
     truth.add("long", long_times, rng.normal(0, 1, long_times.size))
     gappy = BASE_START + np.arange(0.0, LENGTH_S + 1, STEP_S)
     kept = (gappy < BASE_START + 300) | (gappy >= BASE_START + 1_200)
+    five = (gappy <= BASE_START + 600) | (gappy > BASE_START + 900)
+    truth.add("scraped_total", gappy[five], 1e3 + 7.0 * np.arange(gappy.size)[five])
     truth.add("gappy", gappy[kept], np.arange(float(kept.sum())))
     return truth
 
@@ -141,6 +146,13 @@ class Prometheus:
 
     url: str
     truth: Truth
+    kind: str
+
+    def gives(self, values: np.ndarray, written: np.ndarray) -> bool:
+        """Whether `values` are what was written: to the last bit, or to a dozen digits where a server keeps no more."""
+        if self.kind == "victoriametrics":  # docs/prometheus.md
+            return bool(np.allclose(values, written, rtol=1e-11, atol=0))
+        return np.array_equal(values, written)
 
 
 def free_port() -> int:
@@ -156,37 +168,99 @@ def needed(name: str) -> str:
     return found
 
 
+KINDS = ("prometheus", "victoriametrics")
+MAX_SAMPLES = 30_000
+"""Of one query: little enough for a test to ask for too many."""
+LIMITS = {
+    "prometheus": (f"--query.max-samples={MAX_SAMPLES}",),
+    "victoriametrics": (f"-search.maxSamplesPerQuery={MAX_SAMPLES}", "-search.maxQueryLen=1MB"),
+}
+
+
+Servers = Callable[[str], Prometheus]
+
+
 @pytest.fixture(scope="session")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Debian's Prometheus over generated samples."""
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Each kind of server that speaks Prometheus's API, over the same samples; started when asked for."""
+    truth, running = make_truth(), {}
+
+    def start(kind: str) -> Prometheus:
+        if kind not in running:
+            url = stack.enter_context(START[kind](tmp_path_factory.mktemp(kind), [truth.text()], LIMITS[kind]))
+            running[kind] = Prometheus(url, truth, kind)
+        return running[kind]
+
+    with ExitStack() as stack:
+        yield start
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def prometheus(request: pytest.FixtureRequest, servers: Servers) -> Prometheus:
+    """A server; what asks for it is tested with each kind."""
+    return servers(request.param)
+
+
+@contextmanager
+def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
+    """Debian's Prometheus over `samples` (texts of OpenMetrics) in `folder`; its address."""
     server, promtool = needed("prometheus"), needed("promtool")
-    folder = tmp_path_factory.mktemp("prometheus")
-    truth = make_truth()
-    (folder / "samples.om").write_text(truth.text())
     (folder / "prom.yml").write_text("global: {}\n")
     data = folder / "data"
-    subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "samples.om", data],
-        check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
-    port = free_port()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                server,
-                f"--config.file={folder / 'prom.yml'}",
-                f"--storage.tsdb.path={data}",
-                "--storage.tsdb.retention.time=100y",
-                "--storage.tsdb.min-block-duration=2h",
-                "--storage.tsdb.max-block-duration=2h",
-                "--query.max-samples=30000",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log, stderr=log,
+    for text in samples:
+        (folder / "samples.om").write_text(text)
+        subprocess.run(
+            [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "samples.om", data],
+            check=True, capture_output=True, timeout=120,
         )  # fmt: skip
+    port = free_port()
+    command = [
+        server,
+        f"--config.file={folder / 'prom.yml'}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        "--storage.tsdb.min-block-duration=2h",
+        "--storage.tsdb.max-block-duration=2h",
+        f"--web.listen-address=127.0.0.1:{port}",
+        *options,
+    ]
+    with _running(command, folder / "log", f"http://127.0.0.1:{port}/-/ready"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def run_victoriametrics(folder: Path, samples: Sequence[str], options: Sequence[str] = ()) -> Iterator[str]:
+    """VictoriaMetrics over `samples` (texts of OpenMetrics) in `folder`; its address."""
+    port = free_port()
+    command = [
+        str(victoriametrics_program()),
+        f"-storageDataPath={folder / 'data'}",
+        "-retentionPeriod=100y",
+        "-search.latencyOffset=0",
+        "-search.disableCache=true",
+        "-search.maxWorkersPerQuery=1",  # several add numbers up in another order each time: other last bits
+        f"-httpListenAddr=127.0.0.1:{port}",
+        *options,
+    ]
+    url = f"http://127.0.0.1:{port}"
+    with _running(command, folder / "log", f"{url}/-/ready"):
+        asked = [("/api/v1/import/prometheus", text) for text in samples] + [("/internal/force_flush", "")]
+        for path, body in asked:
+            with urllib.request.urlopen(urllib.request.Request(url + path, body.encode()), timeout=120) as answer:
+                assert answer.status in (200, 204)
+        yield url
+
+
+START = {"prometheus": run_prometheus, "victoriametrics": run_victoriametrics}
+
+
+@contextmanager
+def _running(command: list[str], log: Path, ready: str) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        _wait(f"http://127.0.0.1:{port}/-/ready", process, folder / "log")
-        yield Prometheus(f"http://127.0.0.1:{port}", truth)
+        _wait(ready, process, log)
+        yield
     finally:
         process.terminate()
         process.wait(20)

@@ -10,15 +10,17 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import prometheus_server as world
 from buildcompare.errors import BuildcompareError, InputError, SourceError
 from buildcompare.recording import Recording
 from buildcompare.sources import prometheus_client, prometheus_session, record
-from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy  # noqa: F401  # fixtures
+from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy, servers  # noqa: F401  # fixtures
 from test_prometheus import TOKEN, bits, catalogue, run, source
 
 QUERIES = ("go_goroutines", "gappy", "odd")
@@ -207,12 +209,14 @@ def test_a_lasting_fault_is_named(
 
 def test_too_many_samples_in_the_server_s_own_words(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
     many = catalogue('{__name__=~".+"}')
-    with pytest.raises(InputError, match=r"query of graph m0: .*HTTP 422 \(execution\): .*too many samples"):
+    words = {"prometheus": "too many samples", "victoriametrics": "cannot select more than .* samples"}[prometheus.kind]
+    with pytest.raises(InputError, match=rf"query of graph m0: .*HTTP 422 .*{words}"):
         record(run(), source(prometheus.url), many)
 
 
 def test_a_query_that_does_not_parse(prometheus: Prometheus) -> None:
-    with pytest.raises(InputError, match=r"query of graph m1: .*parse error"):
+    words = {"prometheus": "parse error", "victoriametrics": "unexpected token"}[prometheus.kind]
+    with pytest.raises(InputError, match=rf"query of graph m1: .*{words}"):
         record(run(), source(prometheus.url), catalogue("go_goroutines", "sum(("))
 
 
@@ -261,6 +265,71 @@ def test_what_is_missing_on_our_side(more: dict[str, Any], key: str, words: str)
         record(run(), source("http://127.0.0.1:9", **more), catalogue("go_goroutines"))
     assert caught.value.key == key
     assert words in str(caught.value)
+
+
+SLOW = " + ".join(f"quantile_over_time(0.5, long[{900 + i}s])" for i in range(300))
+"""Seconds of work in small pieces: servers look at the clock between them."""
+
+
+@pytest.mark.parametrize("kind", world.KINDS)
+def test_a_server_s_own_time_out_in_its_own_words(kind: str, servers: world.Servers, tmp_path: Path) -> None:
+    option, error, words = {
+        "prometheus": ("--query.timeout=1s", SourceError, r"HTTP 503 \(timeout\): query timed out in "),
+        "victoriametrics": ("-search.maxQueryDuration=1s", InputError, r"HTTP 422 .*timeout exceeded"),
+    }[kind]
+    with world.START[kind](tmp_path, [world.make_truth().text()], [option]) as url:
+        proxy, stop = world.start_proxy(url)
+        gave_up: list[float] = []
+        proxy.faults = [lambda exchange: gave_up.append(time.monotonic()) if exchange.status != 200 else None]
+        started = time.monotonic()
+        with pytest.raises(error, match=words):
+            record(run(world.LONG_START, world.LONG_START + world.LONG_S), source(proxy.url), catalogue(SLOW))
+        assert time.monotonic() - min(gave_up) < 2  # servers look at the clock now and then, later on a busy machine
+        assert min(gave_up) - started >= 1
+        stop()
+    queries = [(path, body) for _, path, _, body in proxy.seen if "query_range" in path]
+    assert len(queries) == len(set(queries))
+
+
+def test_a_server_that_is_slow_is_waited_for(
+    prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.faults = [stalled, None]
+    assert content(pull(proxy.url, monkeypatch, timeout_s=30)) == content(pull(prometheus.url, monkeypatch))
+    assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES)
+
+
+def test_a_counter_that_starts_again(prometheus: Prometheus) -> None:
+    """The rate goes on without a drop, and the restart is counted."""
+    counter = "mattermost_http_requests_total"
+    asked = run(world.NEW_START, world.NEW_START + world.LENGTH_S)
+    recording = record(asked, source(prometheus.url), catalogue(f"sum by (instance) (rate({counter}[1m]))"))
+    assert recording.provenance["counter_resets"] == {counter: 1}
+    for series in recording.series:
+        times = series.times[series.times >= world.NEW_START + 60]
+        every = world.NEW_START + np.arange(0.0, world.LENGTH_S + 1, world.STEP_S)
+        written = prometheus.truth.at(counter, every, **series.labels)
+        steps = np.diff(written)
+        steps[steps < 0] = written[1:][steps < 0]  # from zero again
+        risen = np.concatenate([[0.0], np.cumsum(steps)])
+        index = ((times - world.NEW_START) / world.STEP_S).astype(int)
+        expected = (risen[index] - risen[index - 12]) / 60
+        np.testing.assert_allclose(series.values[-times.size :], expected, rtol=1e-9)
+
+
+def test_a_gap_of_five_minutes(prometheus: Prometheus) -> None:
+    """The points of the gap are missing and counted, never filled in; the level around them is the same."""
+    recording = record(run(), source(prometheus.url), catalogue("rate(scraped_total[1m])"))
+    [series] = recording.series
+    apart = np.diff(series.times)
+    first = series.times[int(np.argmax(apart))] - world.BASE_START
+    assert 600 <= first <= 665  # the window of a rate goes on for a minute
+    assert apart.max() == pytest.approx(910 - first, abs=10)
+    assert np.sum(apart > world.STEP_S) == 1
+    queries: Any = recording.provenance["queries"]
+    assert queries[0]["missing_points"] == world.LENGTH_S // world.STEP_S + 1 - series.times.size >= 49
+    after = series.values[series.times > world.BASE_START + 970]
+    np.testing.assert_allclose(after, 1.4, rtol=1e-9)
 
 
 def test_warnings_of_the_server_are_kept(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 import urllib.request
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
@@ -19,16 +22,20 @@ from buildcompare import __main__ as command_line
 from buildcompare import workbench
 from buildcompare.errors import InputError
 from buildcompare.params import Comparison, read_params
+from buildcompare.report import sections
+from buildcompare.results import dumps, json_schema
 from prometheus_server import (  # noqa: F401  # fixtures
     BASE_START,
     LENGTH_S,
     NEW_START,
     Prometheus,
     Proxy,
+    Servers,
     free_port,
     needed,
     prometheus,
     proxy,
+    servers,
 )
 from support import write_params
 
@@ -141,6 +148,110 @@ def test_a_report_from_a_server_holds_no_secret(elsewhere: Path, proxy: Proxy, m
         if path.is_file() and "metrics" not in path.parts:
             assert TOKEN.encode() not in path.read_bytes(), path
     assert TOKEN not in done.output
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "words"),
+    [
+        (401, "", 3, "source.auth"),
+        (422, '{"status":"error","errorType":"execution","error":"too many samples"}', 3, "too many samples"),
+        (500, '{"status":"error","errorType":"internal","error":"boom"}', 4, "HTTP 500 (internal): boom"),
+        (503, '{"status":"error","errorType":"timeout","error":"timed out"}', 4, "HTTP 503 (timeout): timed out"),
+    ],
+)
+def test_a_failed_pull_says_why_by_its_exit_code_and_leaves_nothing(
+    elsewhere: Path, proxy: Proxy, status: int, body: str, code: int, words: str
+) -> None:
+    def fails(exchange: Any) -> None:
+        exchange.status, exchange.body = status, body.encode()
+
+    proxy.faults = [*[None] * 5, fails]  # some answers came before
+    file = write_params(elsewhere / "params/pulled.yaml", params(proxy.url))
+    done = CliRunner().invoke(command_line.app, ["pull", str(file)])
+    assert done.exit_code == code, done.output
+    assert words in done.output
+    assert not [path for path in (elsewhere / "data").rglob("*") if path.is_file()]
+
+
+def test_results_name_the_servers_and_what_they_said(elsewhere: Path, proxy: Proxy) -> None:
+    def warned(exchange: Any) -> None:
+        exchange.body = exchange.body[:-1] + b',"warnings":["<b>a store did not answer</b>"]}'
+
+    proxy.faults = [warned, None]
+    asked = comparison(elsewhere, params(proxy.url))
+    bench = workbench.analyse(asked, workbench.read_recordings(asked))
+    [base], [new] = bench.results.tests[0].runs.base, bench.results.tests[0].runs.new
+    assert base.server is not None
+    assert new.server is not None
+    assert base.server.url == proxy.url
+    assert base.server.version == new.server.version
+    assert base.server.warnings == ["<b>a store did not answer</b>"]
+    assert new.server.warnings == []
+    assert set(base.server.counter_resets.values()) == {0}
+    assert new.server.counter_resets == {
+        "mattermost_process_cpu_seconds_total": 0,
+        "mattermost_http_requests_total": 1,
+        "mattermost_db_store_time_count": 0,
+        "mattermost_api_time_count": 0,
+    }
+    kinds = {finding.kind: finding.text for finding in bench.results.findings}
+    assert "server_versions" not in kinds
+    assert kinds["counter_resets"].endswith(
+        "b restarted during the run: 1 counter began again at zero (mattermost_http_requests_total)."
+    )
+    shown = str(sections.provenance(bench).html)
+    assert f"{base.server.kind} {base.server.version} at {proxy.url}" in shown
+    assert "&lt;b&gt;a store did not answer&lt;/b&gt;" in shown
+    assert "mattermost_http_requests_total: 1" in shown
+    assert results_check(bench) == []
+
+
+def test_an_alert_and_an_error_rate_may_share_a_slug(elsewhere: Path, prometheus: Prometheus) -> None:
+    """As client time-outs do: both are kept, apart by their roles."""
+    catalogue = {"metrics": [{"name": "Goroutines", "slug": "twice", "query": "sum(go_goroutines)"}],
+                 "alerts": [{"name": "A", "slug": "twice", "threshold": 1, "query": "vector(1)"}],
+                 "error_rates": [{"name": "E", "slug": "twice", "query": "vector(2)"}]}  # fmt: skip
+    (elsewhere / "c.yaml").write_text(json.dumps(catalogue))
+    asked = comparison(elsewhere, {**params(prometheus.url), "metrics": "c.yaml"})
+    workbench.read_recordings(asked)
+    bench = workbench.analyse(asked, workbench.read_recordings(asked))
+    [kept] = bench.recordings["postgresql_bounded"]["base"]
+    assert {s.role: (s.metric, s.name) for s in kept.series} == {
+        "graph": ("twice", "Goroutines"), "alert": ("twice", "A"), "error": ("twice", "E")
+    }  # fmt: skip
+    assert {s.role: float(s.values[0]) for s in kept.series if s.role != "graph"} == {"alert": 1, "error": 2}
+    assert [metric.slug for metric in bench.results.tests[0].metrics] == ["twice"]
+
+
+@pytest.mark.parametrize("odd", [{}, {"server": 5}, {"server": {"kind": "x"}}, {"queries": "abc"}, {"warnings": [1]}])
+def test_a_provenance_that_others_wrote_breaks_nothing(
+    elsewhere: Path, prometheus: Prometheus, odd: dict[str, Any]
+) -> None:
+    asked = comparison(elsewhere, params(prometheus.url))
+    pulled = workbench.read_recordings(asked)
+    base = pulled["postgresql_bounded"]["base"][0]
+    odd = {**base.provenance, **odd} if odd else {}
+    pulled["postgresql_bounded"]["base"] = [replace(base, provenance=odd)]
+    runs = workbench.analyse(asked, pulled).results.tests[0].runs
+    assert runs.base[0].server is None
+    assert runs.new[0].server is not None
+
+
+def results_check(bench: workbench.Workbench) -> list[str]:
+    """What the published schema finds wrong with the results."""
+    validator = jsonschema.Draft202012Validator(json_schema())
+    return [error.message for error in validator.iter_errors(json.loads(dumps(bench.results)))]
+
+
+def test_builds_on_different_servers_are_a_warning(elsewhere: Path, servers: Servers) -> None:
+    asked = params(servers("prometheus").url)
+    asked["tests"][0]["new"]["url"] = servers("victoriametrics").url
+    pulled = comparison(elsewhere, asked)
+    bench = workbench.analyse(pulled, workbench.read_recordings(pulled))
+    [finding] = [finding for finding in bench.results.findings if finding.kind == "server_versions"]
+    assert finding.severity == "warning"
+    assert re.search(r"a was recorded by prometheus 2\S+, b by victoriametrics v1.130.0;", finding.text), finding.text
+    assert finding.evidence["new"] == ["victoriametrics v1.130.0"]
 
 
 def test_an_archived_folder_is_served_as_a_copy(project: Path, tmp_path: Path) -> None:

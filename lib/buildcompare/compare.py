@@ -9,6 +9,7 @@ import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from buildcompare.results import (
     RunResult,
     Runs,
     SeriesCoverage,
+    ServerResult,
     Side,
     SupportedUsersResult,
     TestResult,
@@ -192,8 +194,11 @@ class CompareTest:
 
     def _labels(self, test: Test, views: Mapping[Side, list[RunView]]) -> list[LabelResult]:
         levels = {side: [view.labels() for view in views[side]] for side in SIDES}
-        tables = {side: [level.summaries for level in levels[side]] for side in SIDES}
         steady = all(level.steady for side in SIDES for level in levels[side])
+        if not steady and all(view.recording.label_summaries for side in SIDES for view in views[side]):
+            # A steady window is never held against a whole run, where all can be compared over the whole.
+            levels = {side: [view.labels(steady=False) for view in views[side]] for side in SIDES}
+        tables = {side: [level.summaries for level in levels[side]] for side in SIDES}
         deltas = CompareLabels(self.catalogue)(tables["base"], tables["new"])
         calls = {(d.group, d.label): _calls(levels, (d.group, d.label)) for d in deltas}
         rows = {side: [_by_label(level) for level in levels[side]] for side in SIDES}
@@ -253,6 +258,7 @@ class CompareTest:
             coverage=[_coverage(view, series) for series in recording.graphs()],
             missing=[metric.slug for metric in self.catalogue.metrics if metric.slug not in found],
             notes=[note.text for note in recording.notes],
+            server=_server(recording),
         )
 
 
@@ -419,6 +425,25 @@ def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> 
     """Calls of a label in the steady window, the mean over the runs of each build."""
     known = {side: mean_of_runs([level.calls.get(label) for level in levels[side]]) for side in SIDES}
     return None if known == {"base": None, "new": None} else BothNumbers(**known)
+
+
+def _server(recording: Recording) -> ServerResult | None:
+    """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
+    known: Mapping[str, Any] = recording.provenance
+    try:
+        return ServerResult(
+            **known["server"],
+            url=known["url"],
+            step_s=known["step_s"],
+            label_step_s=known["label_step_s"],
+            queries=len(known["queries"]),
+            points=sum(query["points"] for query in known["queries"]),
+            missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
+            counter_resets=known["counter_resets"],
+            warnings=known["warnings"],
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _rfc3339(seconds: float) -> str:

@@ -218,6 +218,34 @@ def _coverage(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
                 yield _finding(test, "gaps", "warning", text, evidence)
 
 
+def _servers(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    """Servers of different kinds or versions: the same samples give different rates on them."""
+    named = {
+        side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
+        for side, runs in (("base", test.runs.base), ("new", test.runs.new))
+    }
+    if all(named.values()) and (named["base"] != named["new"] or len(named["base"]) > 1):
+        text = (
+            f"{title(test)}: {labels[0]} was recorded by {listed(named['base'])}, {labels[1]} by "
+            f"{listed(named['new'])}; servers compute rates differently, so a part of every change may be theirs."
+        )
+        yield _finding(test, "server_versions", "warning", text, named)
+
+
+def _counter_resets(test: TestResult, labels: tuple[str, str]) -> Iterator[Finding]:
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        runs: list[RunResult] = getattr(test.runs, side)
+        for i, run in enumerate(runs):
+            resets = {name: n for name, n in (run.server.counter_resets if run.server else {}).items() if n}
+            if resets:
+                who = label if len(runs) == 1 else f"run {i + 1} of {label}"
+                text = (
+                    f"{title(test)}: {who} restarted during the run: {plural(len(resets), 'counter')} began again at "
+                    f"zero ({listed(sorted(resets))})."
+                )
+                yield _finding(test, "counter_resets", "warning", text, {"side": side, "run": i + 1, "resets": resets})
+
+
 def _labels_in_one_build(tests: Sequence[TestResult], labels: tuple[str, str]) -> Iterator[Finding]:
     """One sentence for each build; the tests that agree on its labels are named together."""
     sides: tuple[tuple[Side, str], ...] = (("base", labels[0]), ("new", labels[1]))
@@ -279,6 +307,8 @@ _RULES = (
     _reported_against_estimated,
     _validity,
     _coverage,
+    _servers,
+    _counter_resets,
     _labels_called,
     _blind_spots,
 )

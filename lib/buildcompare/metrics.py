@@ -17,7 +17,11 @@ from buildcompare.project import resolve
 from buildcompare.strict_yaml import read_yaml
 
 Better = Literal["lower", "higher", "context"]
-Role = Literal["graph", "label", "alert", "error"]
+Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
+
+
+_COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
+"""Name and selector of a counter, where a query takes its rate."""
 
 
 class _Strict(BaseModel):
@@ -80,8 +84,9 @@ class LabelTable(_Strict):
     unit: str = "seconds"
     top_bucket: float | None = Field(default=None, gt=0)
     """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
-    queries: dict[Literal["avg", "p99", "calls"], str] = {}
-    """One query per statistic, each with one series per value of `label`; `{window}` is the step, such as 60s."""
+    queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
+    """One query per statistic, each with one series per value of `label`; `buckets` have one per bound (`le`) too.
+    `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +125,42 @@ class Catalogue(_Strict):
             seen.add(key)
         return self
 
-    def questions(self, *, label_step_s: float) -> tuple[Question, ...]:
-        """Everything that a server is asked about one run; points of label tables cover `label_step_s`."""
-        window = f"{round(label_step_s * 1000)}ms" if label_step_s % 1 else f"{label_step_s:.0f}s"
+    def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
+        """Everything that a server is asked about one run.
+
+        Parameters
+        ----------
+        label_step_s
+            What each point of a label table's series covers.
+        run_s
+            Length of the run: with it, averages and percentiles are asked for over the whole of it too, and how
+            often counters started again, to be evaluated at its end.
+        """
         asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
             for stat, query in table.queries.items():
-                unit = "calls/s" if stat == "calls" else table.unit
-                text = self._filled(query, window)
-                asked.append(Question(table.group, table.title, unit, "label", text, stat, table.label))
+                unit = "calls/s" if stat in ("calls", "buckets") else table.unit
+                windows: list[tuple[Role, float]] = [("bucket" if stat == "buckets" else "label", label_step_s)]
+                if run_s is not None and stat in ("avg", "p99"):
+                    windows.append(("summary", run_s))
+                for role, length_s in windows:
+                    text = self._filled(query, _duration(length_s))
+                    asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
         asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
         asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
+        if run_s is not None:
+            asked += [Question(name, name, "resets", "resets", query) for name, query in self._resets(run_s).items()]
         return tuple(asked)
+
+    def _resets(self, run_s: float) -> dict[str, str]:
+        """By counter of a graph, how often it started again: of each instance the series that did so most often."""
+        found: dict[str, str] = {}
+        for metric in self.metrics:
+            for name, selector in _COUNTER.findall(self._filled(metric.query or "")):
+                if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
+                    counted = f"resets({name}{selector}[{_duration(run_s)}])"
+                    found.setdefault(name, f"sum(max({counted}) by (instance))")
+        return found
 
     def _filled(self, query: str, window: str | None = None) -> str:
         """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""
@@ -176,6 +205,11 @@ class Catalogue(_Strict):
         """The description of a label table; an unknown group is named after itself."""
         known = next((table for table in self.label_tables if table.group == group), None)
         return known or LabelTable(group=group, title=group, label="label")
+
+
+def _duration(seconds: float) -> str:
+    """As PromQL writes it."""
+    return f"{seconds:.0f}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
 
 
 def slugify(name: str) -> str:

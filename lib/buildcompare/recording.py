@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
-Role = Literal["graph", "label", "alert", "error"]
+Role = Literal["graph", "label", "bucket", "alert", "error"]
+"""What a series is for; `bucket`: observations per second of one label at or below the bound in its label `le`."""
 NoteKind = Literal["simulated", "digitised", "source"]
 
 

@@ -129,6 +129,24 @@ class Validity(_Model):
     reasons: list[str] = Field(default_factory=list)
 
 
+class ServerResult(_Model):
+    """The server that a run was pulled from, and what it had to say."""
+
+    kind: str
+    version: str
+    url: str
+    step_s: float
+    label_step_s: float
+    queries: int
+    points: int
+    missing_points: int
+    """Of the graphs: points on the grid of the window without a value."""
+    counter_resets: dict[str, int] = Field(default_factory=dict)
+    """By counter that a graph takes the rate of, how often it started again inside the window."""
+    warnings: list[str] = Field(default_factory=list)
+    """In the server's own words."""
+
+
 class RunResult(_Model):
     """One run of one build."""
 
@@ -153,6 +171,8 @@ class RunResult(_Model):
     missing: list[str]
     """Slugs that the catalogue has and this run lacks."""
     notes: list[str]
+    server: ServerResult | None = None
+    """Null where the run was read from files."""
 
 
 class Runs(_Model):

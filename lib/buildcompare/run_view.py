@@ -37,9 +37,9 @@ class RunView:
             return None
         return MeasureLevel()(self.recording.curve(found), self.steady.window)
 
-    def labels(self) -> LabelLevels:
-        """The label table of this run."""
-        return MeasureLabels()(self.recording, self.steady.window)
+    def labels(self, *, steady: bool = True) -> LabelLevels:
+        """The label table of this run, of its steady window where it can be had or else of the whole run."""
+        return MeasureLabels()(self.recording, self.steady.window if steady else None)
 
 
 @dataclass(frozen=True)

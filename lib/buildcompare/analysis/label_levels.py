@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
+from buildcompare.analysis.histogram import HistogramQuantile
 from buildcompare.recording import LabelSummary, Recording, Series
+
+Buckets = dict[float, float]
+"""Observations at or below each bound."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class MeasureLabels:
     """From series per label over the steady window where there are any, else the source's own summaries.
 
     An average is weighted with the calls of each point, which makes it the average over the window. A percentile
-    cannot be put together from percentiles: its value is the median of the points' percentiles.
+    cannot be put together from percentiles: it comes from the buckets of all points, as the server's own over the whole
+    window would, and only where there are none it is the median of the points' percentiles.
     """
 
     def __call__(self, recording: Recording, window: tuple[float, float] | None) -> LabelLevels:
@@ -43,6 +49,7 @@ class MeasureLabels:
         if not series or window is None:
             return LabelLevels(recording.label_summaries)
         inside = {(s.metric, s.name, s.stat): self._inside(recording, s, window) for s in series}
+        buckets = self._buckets(recording, window)
         summaries, calls = [], {}
         for (group, label, stat), values in inside.items():
             rate = inside.get((group, label, "calls"))
@@ -50,13 +57,35 @@ class MeasureLabels:
                 finite = values[np.isfinite(values.to_numpy())]
                 calls[group, label] = float(finite.mean()) * (window[1] - window[0]) if finite.size else 0.0
             else:
-                value = _weighted_mean(values, rate) if stat == "avg" else _median(values)
+                value = (
+                    _weighted_mean(values, rate) if stat == "avg" else _percentile(stat, values, buckets[group, label])
+                )
                 summaries.append(LabelSummary(group, label, stat, value))
         return LabelLevels(tuple(summaries), calls, steady=True)
 
     def _inside(self, recording: Recording, series: Series, window: tuple[float, float]) -> pd.Series:
         curve = recording.curve(series)
         return curve[(curve.index > window[0]) & (curve.index <= window[1])]
+
+    def _buckets(self, recording: Recording, window: tuple[float, float]) -> defaultdict[tuple[str, str], Buckets]:
+        """By group and label: what was counted in the window at or below each bound."""
+        found: defaultdict[tuple[str, str], Buckets] = defaultdict(dict)
+        start, end = (recording.window[0] + edge for edge in window)
+        for series in recording.series:
+            if series.role == "bucket" and "le" in series.labels:
+                values = series.values[(series.times > start) & (series.times <= end)]
+                counts = found[series.metric, series.name]
+                bound = float(series.labels["le"])
+                counts[bound] = counts.get(bound, 0.0) + float(values[np.isfinite(values)].sum())
+        return found
+
+
+def _percentile(stat: str, values: pd.Series, buckets: Buckets) -> float:
+    """The percentile that `stat` names (``p99``) from the buckets, or else from the points' own."""
+    if not buckets:
+        return _median(values)
+    bounds = np.array(sorted(buckets))
+    return HistogramQuantile(float(stat[1:]) / 100.0)(bounds, np.array([buckets[bound] for bound in bounds]))
 
 
 def _weighted_mean(values: pd.Series, rate: pd.Series | None) -> float:

@@ -12,11 +12,15 @@ import numpy as np
 from buildcompare.errors import InputError, SourceError
 from buildcompare.metrics import Catalogue, Question
 from buildcompare.params import Run, Source
-from buildcompare.recording import FloatArray, Note, Recording, Series
+from buildcompare.recording import FloatArray, LabelSummary, Note, Recording, Series
 from buildcompare.sources.prometheus_answer import Answer
 from buildcompare.sources.prometheus_client import PrometheusClient, Server
 from buildcompare.sources.prometheus_ranges import Grid, grid
 
+_AT_THE_END = ("summary", "resets")
+"""Roles of questions with one answer about the whole run."""
+_OF_LABELS = ("label", "bucket")
+"""Roles of questions with series per label, at the coarser step."""
 LabelKey = tuple[tuple[str, str], ...]
 
 
@@ -40,7 +44,8 @@ class PrometheusSource:
         url = run.url or self.source.url
         if url is None or run.window is None:
             raise InputError(file=None, key="source", expected="`url`, and `start` and `end` in the run", found="none")
-        questions = self.catalogue.questions(label_step_s=self.source.label_step_s)
+        run_s = (run.window[1] - run.window[0]).total_seconds()
+        questions = self.catalogue.questions(label_step_s=self.source.label_step_s, run_s=run_s)
         if not questions:
             raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
         grids = [self._grid(question, run.window) for question in questions]
@@ -56,6 +61,7 @@ class PrometheusSource:
         named = list(zip(questions, answers, strict=True))
         return Recording(
             series=tuple(series for question, answer in named for series in _series(question, answer)),
+            label_summaries=tuple(each for question, answer in named for each in _summaries(question, answer)),
             window=(run.window[0].timestamp(), run.window[1].timestamp()),
             stop_known=True,
             notes=self._notes(url),
@@ -63,8 +69,9 @@ class PrometheusSource:
         )
 
     def _grid(self, question: Question, window: tuple[dt.datetime, dt.datetime]) -> Grid:
-        step_s = self.source.label_step_s if question.role == "label" else self.source.step_s
-        return grid(*window, step_s)
+        step_s = self.source.label_step_s if question.role in _OF_LABELS else self.source.step_s
+        start, end = window
+        return grid(end if question.role in _AT_THE_END else start, end, step_s)
 
     def _ask(
         self, client: PrometheusClient, questions: Sequence[Question], grids: Sequence[Grid]
@@ -117,6 +124,7 @@ class PrometheusSource:
             "step_s": self.source.step_s,
             "label_step_s": self.source.label_step_s,
             "queries": asked,
+            "counter_resets": {q.metric: int(a.series[0][2][-1]) for q, a in named if q.role == "resets" and a.series},
             "thresholds": {alert.slug: alert.threshold for alert in self.catalogue.alerts},
             "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
         }
@@ -152,11 +160,13 @@ def _joined(pieces: Sequence[Answer], url: str) -> Answer:
 
 def _series(question: Question, answer: Answer) -> list[Series]:
     """The answer's series; labels that are the same in all of them tell nothing apart (provenance keeps them)."""
-    common = _common(answer) if question.role != "label" else {}
+    if question.role == "summary" or question.role == "resets":
+        return []
+    common = _common(answer) if question.role not in _OF_LABELS else {}
     return [
         Series(
             metric=question.metric,
-            name=labels.get(question.label, "") if question.role == "label" else question.name,
+            name=labels.get(question.label, "") if question.role in _OF_LABELS else question.name,
             unit=question.unit,
             times=times,
             values=values,
@@ -165,6 +175,16 @@ def _series(question: Question, answer: Answer) -> list[Series]:
             stat=question.stat,
         )
         for labels, times, values in answer.series
+    ]
+
+
+def _summaries(question: Question, answer: Answer) -> list[LabelSummary]:
+    """One value per label over the whole run."""
+    if question.role != "summary":
+        return []
+    return [
+        LabelSummary(question.metric, labels.get(question.label, ""), question.stat, float(values[-1]))
+        for labels, _, values in answer.series
     ]
 
 
