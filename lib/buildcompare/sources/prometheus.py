@@ -143,7 +143,9 @@ def _joined(pieces: Sequence[Answer], url: str) -> Answer:
             parts.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
     for key in sorted(parts):
-        times, values = (np.concatenate(arrays) for arrays in zip(*parts[key], strict=True))
+        times, values = parts[key][0]
+        if len(parts[key]) > 1:
+            times, values = (np.concatenate(arrays) for arrays in zip(*parts[key], strict=True))
         if times.size > 1 and not np.all(np.diff(times) > 0):
             raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
         series.append((dict(key), times, values))

@@ -1,4 +1,4 @@
-"""What does an answer of the query API hold? From its bytes to arrays, quickly and to the last bit."""
+"""What does an answer of the query API hold? From its bytes to arrays, as they arrive and to the last bit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
 
 from buildcompare.recording import FloatArray
 
 _VALUES = b'"values":[['
 """Cannot occur inside of a JSON string: its quotes would be escaped."""
-_NUMERIC = b"0123456789+-.eEInfNa,"
-_PUNCTUATION = b'[]"'
+_END = b"]]"
+_BATCH = 1 << 22
+"""Bytes that are parsed at a time: enough for the cost of a call not to count, and little beside the arrays."""
+_ROWS = bytes.maketrans(b"]", b"\n")
+_NUMBERS = {
+    "read_options": pc.ReadOptions(use_threads=False, column_names=["", "time", "value"], block_size=1 << 30),
+    "parse_options": pc.ParseOptions(quote_char=False, ignore_empty_lines=False),
+    "convert_options": pc.ConvertOptions(
+        column_types={"": pa.null(), "time": pa.float64(), "value": pa.float64()},
+        null_values=[""],
+        strings_can_be_null=False,
+    ),
+}
+"""Rounds correctly, as float() does, and knows NaN and +Inf; other threads run meanwhile."""
+
+Pairs = tuple[FloatArray, FloatArray]
 
 
 class BrokenAnswerError(Exception):
     """Bytes that are no whole answer; the message says what they are instead."""
+
+
+class RefusedAnswerError(Exception):
+    """A whole answer that reports an error: its type and its words."""
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(f"{kind}: {words}")
+        self.kind, self.words = kind, words
 
 
 @dataclass(frozen=True)
@@ -27,28 +51,80 @@ class Answer:
     """The series of one query, each with its labels, and what the server had to say about it."""
 
     series: tuple[tuple[Mapping[str, str], FloatArray, FloatArray], ...]
-    """Labels, times in seconds, values."""
+    """Labels, times in seconds, values; the arrays may be shared and are read only."""
     warnings: tuple[str, ...] = ()
 
 
-def read_answer(body: bytes | bytearray) -> Answer:
-    """Read a range answer: numbers by numpy, all that stands around them by the JSON parser.
+class AnswerReader:
+    """Reads a range answer piece by piece: numbers by pyarrow, all that stands around them by the JSON parser.
 
-    Raises
-    ------
-    BrokenAnswerError
-        Where `body` is not a whole answer.
+    The text of numbers is dropped as soon as they are read, so that a large answer is never held twice.
     """
-    head, *pieces = bytes(body).split(_VALUES)
-    skeleton, numbers = [head], []
-    for i, piece in enumerate(pieces):
-        end = piece.find(b"]]")
-        pairs = None if end < 0 else _pairs(piece[:end])
-        if pairs is None:
-            return read_answer_plainly(body)
-        numbers.append(pairs)
-        skeleton += [b'"values":', str(i).encode(), piece[end + 2 :]]
-    return _answer(_json(b"".join(skeleton)), numbers)
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._skeleton: list[bytes] = []
+        self._numbers: list[Pairs] = []
+        self._times: FloatArray = np.empty(0)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes.
+
+        Raises
+        ------
+        BrokenAnswerError
+            Where they cannot belong to an answer.
+        """
+        self._waiting += chunk
+        if len(self._waiting) >= _BATCH:
+            end = self._waiting.rfind(_END) + len(_END)
+            if end >= len(_END):  # outside of numbers: within them there is no such end, nor in what begins them
+                batch = bytes(memoryview(self._waiting)[:end])
+                del self._waiting[:end]
+                self._take(batch)
+
+    def finish(self) -> Answer:
+        """The answer, once all of it was fed.
+
+        Raises
+        ------
+        BrokenAnswerError
+            Where it is not whole.
+        RefusedAnswerError
+            Where it is a whole answer that reports an error.
+        """
+        self._take(bytes(self._waiting))
+        self._waiting.clear()
+        return _answer(_json(b"".join(self._skeleton)), self._numbers)
+
+    def _take(self, batch: bytes) -> None:
+        head, *pieces = batch.split(_VALUES)
+        self._skeleton.append(head)
+        texts: list[bytes] = []
+        for piece in pieces:
+            end = piece.find(_END)
+            if end < 0:
+                self._skeleton += [_VALUES, piece]
+                continue
+            self._skeleton += [b'"values":', str(len(self._numbers) + len(texts)).encode(), piece[end + len(_END) :]]
+            texts.append(piece[:end])
+        if texts:
+            found = _pairs(texts)
+            self._numbers += [self._shared(pairs) for pairs in (found or [_pairs_of_json(text) for text in texts])]
+
+    def _shared(self, pairs: Pairs) -> Pairs:
+        """The same pairs; where the times are those of the series before, they are kept once."""
+        times, values = pairs
+        if not np.array_equal(times, self._times):
+            self._times = times.copy()
+        return self._times, values
+
+
+def read_answer(body: bytes | bytearray) -> Answer:
+    """Read a range answer that is there as a whole; raises as :meth:`AnswerReader.finish` does."""
+    reader = AnswerReader()
+    reader.feed(bytes(body))
+    return reader.finish()
 
 
 def read_answer_plainly(body: bytes | bytearray) -> Answer:
@@ -56,19 +132,29 @@ def read_answer_plainly(body: bytes | bytearray) -> Answer:
     return _answer(_json(bytes(body)), None)
 
 
-def _pairs(text: bytes) -> FloatArray | None:
-    """``1,"2"],[3,"4"`` as an array of shape (n, 2), or None where it is not of this form."""
-    plain = text.translate(None, _PUNCTUATION)
-    if plain.translate(None, _NUMERIC):
-        return None
-    count = text.count(b"],[") + 1
-    if text.count(b'"') != 2 * count or plain.count(b",") != 2 * count - 1:
+def _pairs(texts: list[bytes]) -> list[Pairs] | None:
+    """Of each text ``1,"2"],[3,"4"`` its times and values, or None where one is not of this form."""
+    counts = [text.count(b"[") + 1 for text in texts]
+    rows = sum(counts)
+    text = b"],[".join(texts)
+    if text.count(b"]") != rows - 1 or text.count(b'"') != 2 * rows:
         return None
     try:
-        numbers = np.fromstring(plain, dtype=np.float64, sep=",")
-    except (ValueError, DeprecationWarning):
+        table = pc.read_csv(pa.BufferReader(b"," + text.translate(_ROWS, b'["')), **_NUMBERS)
+    except pa.ArrowInvalid:
         return None
-    return numbers.reshape(count, 2) if numbers.size == 2 * count else None
+    times, values = table.column("time"), table.column("value")
+    if table.num_rows != rows or times.null_count or values.null_count:
+        return None
+    ends = np.cumsum(counts)[:-1]
+    return list(zip(np.split(times.to_numpy(), ends), np.split(values.to_numpy(), ends), strict=True))
+
+
+def _pairs_of_json(text: bytes) -> Pairs:
+    try:
+        return _pairs_plainly(json.loads(b"[[" + text + b"]]"))
+    except (ValueError, TypeError) as error:
+        raise BrokenAnswerError(f"JSON that is damaged ({type(error).__name__})") from None
 
 
 def _json(text: bytes) -> dict[str, Any]:
@@ -86,7 +172,9 @@ def _json(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _answer(data: dict[str, Any], numbers: list[FloatArray] | None) -> Answer:
+def _answer(data: dict[str, Any], numbers: list[Pairs] | None) -> Answer:
+    if data.get("status") == "error":
+        raise RefusedAnswerError(one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", ""))))
     notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
     found = []
     try:
@@ -99,14 +187,15 @@ def _answer(data: dict[str, Any], numbers: list[FloatArray] | None) -> Answer:
                 continue
             values = row["values"]
             pairs = _pairs_plainly(values) if numbers is None or isinstance(values, list) else numbers[values]
-            found.append((labels, np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])))
+            found.append((labels, *pairs))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise BrokenAnswerError(f"JSON of another form ({type(error).__name__})") from None
     return Answer(tuple(found), tuple(dict.fromkeys(one_line(str(note)) for note in notes)))
 
 
-def _pairs_plainly(values: list[Any]) -> FloatArray:
-    return np.array([(float(time), float(value)) for time, value in values], dtype=np.float64).reshape(-1, 2)
+def _pairs_plainly(values: list[Any]) -> Pairs:
+    pairs = np.array([(float(time), float(value)) for time, value in values], dtype=np.float64).reshape(-1, 2)
+    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 
 
 def one_line(text: str, limit: int = 300) -> str:
