@@ -26,7 +26,7 @@ LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
 GRACE_S = 5.0
 """How much longer than the server's own time-out we wait, so that its words reach us."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
             return body
 
     def _send(self, method: str, path: str, parameters: dict[str, str]) -> requests.Response:
-        return self._session.request(
+        response: requests.Response = self._session.request(
             method,
             self.url + path,
             params=parameters,
@@ -145,6 +145,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
             timeout=self._timeout,
             stream=True,
         )
+        return response
 
     def _read(self, response: requests.Response) -> bytes:
         return b"".join(self._chunks(response))
