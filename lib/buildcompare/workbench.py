@@ -17,7 +17,7 @@ from typing import Any
 
 from buildcompare import findings, verdict
 from buildcompare.compare import SIDES, CompareTest
-from buildcompare.errors import InputError
+from buildcompare.errors import InputError, SourceError
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
 from buildcompare.progress import pull_progress
@@ -95,11 +95,18 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     catalogue = read_catalogue(params.metrics)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
     with pull_progress(params) as step:
-        for test in params.tests:
+        for i, test in enumerate(params.tests):
             for side in SIDES:
                 for number, run in enumerate(test.runs(side), start=1):
                     slot = cache.Slot(params.name or "", test.name, side, number)
-                    recordings[test.name][side].append(_recording(run, slot, params.source, catalogue, refresh=refresh))
+                    try:
+                        found = _recording(run, slot, params.source, catalogue, refresh=refresh)
+                    except (InputError, SourceError) as error:
+                        if not run.is_pulled:
+                            raise  # it names a file
+                        place = f"tests[{i}].{side}[{number - 1}] ({test.name}, {side}, run {number})"
+                        raise error.within(place) from None
+                    recordings[test.name][side].append(found)
                     step(f"{test.name} {side}")
     return recordings
 

@@ -124,16 +124,16 @@ class PrometheusSource:
 
 
 def _named(client: PrometheusClient, question: Question, piece: Grid) -> Answer:
-    """One answer; where the query is at fault, say which of the catalogue's it is."""
+    """One answer; where the query is at fault, or fails, say which of the catalogue's it is."""
+    name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
     try:
         return client.query_range(question.query, piece)
     except InputError as error:
         if error.key != "query":
             raise
-        name = " ".join(part for part in (question.metric, question.stat) if part)
-        raise InputError(
-            file=None, key=f"query of {question.role} {name}", expected=error.expected, found=error.found
-        ) from None
+        raise InputError(file=None, key=name, expected=error.expected, found=error.found) from None
+    except SourceError as error:
+        raise error.within(name) from None
 
 
 def _joined(pieces: Sequence[Answer], url: str) -> Answer:
