@@ -85,10 +85,7 @@ def far_away(url: str, delay_s: float) -> Iterator[str]:
                 client.close()
                 return
             onward = socket.create_connection((host, int(port)))
-            for one in (client, onward):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=_forward, args=(client, onward, delay_s), daemon=True).start()
-            threading.Thread(target=_forward, args=(onward, client, 0.0), daemon=True).start()
+            threading.Thread(target=_connect, args=(client, onward, delay_s), daemon=True).start()
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
@@ -100,6 +97,17 @@ def far_away(url: str, delay_s: float) -> Iterator[str]:
             pass  # wakes the thread that accepts
         thread.join(5)
         listener.close()
+
+
+def _connect(client: socket.socket, onward: socket.socket, delay_s: float) -> None:
+    """Pass bytes both ways until both have ended."""
+    with client, onward:
+        for one in (client, onward):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        back = threading.Thread(target=_forward, args=(onward, client, 0.0), daemon=True)
+        back.start()
+        _forward(client, onward, delay_s)
+        back.join()
 
 
 def _forward(source: socket.socket, target: socket.socket, delay_s: float) -> None:

@@ -100,14 +100,14 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
                 for number, run in enumerate(test.runs(side), start=1):
                     slot = cache.Slot(params.name or "", test.name, side, number)
                     try:
-                        found = _recording(run, slot, params.source, catalogue, refresh=refresh)
+                        with step(f"{test.name}, {side}, run {number}"):
+                            found = _recording(run, slot, params.source, catalogue, refresh=refresh)
                     except (InputError, SourceError) as error:
                         if not run.is_pulled:
                             raise  # it names a file
                         place = f"tests[{i}].{side}[{number - 1}] ({test.name}, {side}, run {number})"
                         raise error.within(place) from None
                     recordings[test.name][side].append(found)
-                    step(f"{test.name} {side}")
     return recordings
 
 
