@@ -35,3 +35,4 @@ def pull_progress(params: Comparison) -> Iterator[Callable[[str], AbstractContex
 
         yield step
         progress.update(task, description="recordings")
+        progress.refresh()  # in a notebook rich leaves the last but one state standing
