@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare import workbench
-from buildcompare.errors import InputError
+from buildcompare.errors import BuildcompareError, InputError, SourceError
 from buildcompare.params import Comparison, read_params
 from buildcompare.report import sections
 from buildcompare.results import dumps, json_schema
@@ -118,6 +118,36 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
     found = workbench.read_recordings(asked)["postgresql_bounded"]
     assert queries(proxy) == one_run
     assert [s.values.tobytes() for s in found["base"][0].series] == [s.values.tobytes() for s in whole.series]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        (400, {"errorType": "bad_data", "error": "parse error"}, InputError, "a query that the server can answer at"),
+        (500, {"errorType": "internal", "error": "boom"}, SourceError, "expected an answer, found HTTP 500"),
+    ],
+)
+def test_a_fault_names_the_test_the_build_the_run_and_the_query(
+    elsewhere: Path, proxy: Proxy, status: int, body: dict[str, str], error: type[BuildcompareError], words: str
+) -> None:
+    def fails(exchange: Any) -> None:
+        if "go_goroutines" in exchange.handler.path:
+            exchange.status, exchange.body = status, json.dumps({"status": "error", **body}).encode()
+
+    two = params(proxy.url)
+    two["tests"].insert(0, {**two["tests"][0], "name": "earlier"})
+    new = two["tests"][1]["new"]
+    two["tests"][1]["new"] = [new, {**new, "end": at(NEW_START + LENGTH_S - 60)}]
+    pulled = queries(proxy)
+    workbench.read_recordings(comparison(elsewhere, {**two, "tests": two["tests"][:1]}))
+    one_run = (queries(proxy) - pulled) // 2
+    proxy.faults = [*[None] * (2 * one_run), fails]  # the second run of the second test's new build
+    with pytest.raises(error) as caught:
+        workbench.read_recordings(comparison(elsewhere, two))
+    place = "tests[1].new[1] (postgresql_bounded, new, run 2): query of graph goroutines-in-use: "
+    assert str(caught.value).startswith(place)
+    assert words in str(caught.value)
+    assert proxy.url in str(caught.value)
 
 
 def test_what_was_not_pulled_is_not_replaced(elsewhere: Path, prometheus: Prometheus, project: Path) -> None:

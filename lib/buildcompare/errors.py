@@ -30,6 +30,11 @@ class InputError(BuildcompareError):
         where = ": ".join(part for part in (self.file, key) if part)
         super().__init__(f"{where or 'input'}: expected {expected}, found {found}")
 
+    def within(self, place: str) -> InputError:
+        """The same fault, and where in the comparison it was met."""
+        key = ": ".join(part for part in (place, self.key) if part)
+        return InputError(file=self.file, key=key, expected=self.expected, found=self.found)
+
 
 class SourceError(BuildcompareError):
     """A server failed, through no fault of the user's input (exit code 4).
@@ -40,13 +45,22 @@ class SourceError(BuildcompareError):
         The server's address, without credentials.
     expected, found
         What would have been right, and what there was: the server's own words, a line at most.
+    key
+        Where in the comparison it was met: which run's which query.
     """
 
-    def __init__(self, *, url: str, expected: str, found: str) -> None:
+    def __init__(self, *, url: str, expected: str, found: str, key: str | None = None) -> None:
         self.url = url
         self.expected = expected
         self.found = found
-        super().__init__(f"{url}: expected {expected}, found {found}")
+        self.key = key
+        where = ": ".join(part for part in (key, url) if part)
+        super().__init__(f"{where}: expected {expected}, found {found}")
+
+    def within(self, place: str) -> SourceError:
+        """The same fault, and where in the comparison it was met."""
+        key = ": ".join(part for part in (place, self.key) if part)
+        return SourceError(url=self.url, expected=self.expected, found=self.found, key=key)
 
 
 class ExecutionError(BuildcompareError):

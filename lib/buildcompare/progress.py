@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from buildcompare.params import Comparison
 from buildcompare.project import OUTPUT_VARIABLE
 
 
 @contextlib.contextmanager
-def pull_progress(params: Comparison) -> Iterator[Callable[[str], None]]:
-    """A function to call after each run, with words for it."""
+def pull_progress(params: Comparison) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """A context to read each run in, made with words for it: they are seen while it lasts."""
     runs = [run for test in params.tests for side in ("base", "new") for run in test.runs(side)]
     if OUTPUT_VARIABLE in os.environ or not any(run.is_pulled for run in runs):
-        yield lambda words: None
+        yield lambda words: contextlib.nullcontext()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -26,7 +27,12 @@ def pull_progress(params: Comparison) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=console, disable=not watched) as progress:
         task = progress.add_task("recordings", total=len(runs))
 
-        def step(words: str) -> None:
-            progress.update(task, advance=1, description=words)
+        @contextlib.contextmanager
+        def step(words: str) -> Iterator[None]:
+            progress.update(task, description=words)
+            yield
+            progress.advance(task)
 
         yield step
+        progress.update(task, description="recordings")
+        progress.refresh()  # in a notebook rich leaves the last but one state standing

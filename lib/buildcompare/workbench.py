@@ -20,7 +20,7 @@ from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
-from buildcompare.errors import InputError
+from buildcompare.errors import InputError, SourceError
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
 from buildcompare.progress import pull_progress
@@ -98,12 +98,19 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     catalogue = read_catalogue(params.metrics)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
     with pull_progress(params) as step:
-        for test in params.tests:
+        for i, test in enumerate(params.tests):
             for side in SIDES:
                 for number, run in enumerate(test.runs(side), start=1):
                     place = (params.name or "", test.name, side, number)
-                    recordings[test.name][side].append(read_run(run, params.source, catalogue, place, refresh=refresh))
-                    step(f"{test.name} {side}")
+                    try:
+                        with step(f"{test.name}, {side}, run {number}"):
+                            found = read_run(run, params.source, catalogue, place, refresh=refresh)
+                    except (InputError, SourceError) as error:
+                        if not run.is_pulled:
+                            raise  # it names a file
+                        key = f"tests[{i}].{side}[{number - 1}] ({test.name}, {side}, run {number})"
+                        raise error.within(key) from None
+                    recordings[test.name][side].append(found)
     return recordings
 
 

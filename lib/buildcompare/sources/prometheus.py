@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +51,7 @@ class PrometheusSource:
             raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
         grids = [self._grid(question, run.window) for question in questions]
         with PrometheusClient(self.source, url) as client:
-            server = client.server()
-            pieces = self._ask(client, questions, grids)
+            server, pieces = self._ask(client, questions, grids)
         answers = [_joined(parts, url) for parts in pieces]
         if not any(answer.series for answer, q in zip(answers, questions, strict=True) if q.role in ("graph", "label")):
             found = f"none for any of {len(questions)} queries between {run.window[0].isoformat()} and "
@@ -75,14 +75,15 @@ class PrometheusSource:
 
     def _ask(
         self, client: PrometheusClient, questions: Sequence[Question], grids: Sequence[Grid]
-    ) -> list[list[Answer]]:
-        """Every piece of every question, several at a time; the first lasting fault ends it."""
+    ) -> tuple[Server, list[list[Answer]]]:
+        """Who answers, and every piece of every question, several at a time; the first lasting fault ends it."""
         with ThreadPoolExecutor(self.source.threads, thread_name_prefix="pull") as pool:
+            server = pool.submit(client.server)
             asked = [
                 [pool.submit(_named, client, question, piece) for piece in grid.pieces()]
                 for question, grid in zip(questions, grids, strict=True)
             ]
-            futures: list[Future[Answer]] = [future for pieces in asked for future in pieces]
+            futures: list[Future[Any]] = [server, *(future for pieces in asked for future in pieces)]
             try:
                 done, _ = wait(futures, return_when=FIRST_EXCEPTION)
                 for future in futures:
@@ -92,7 +93,7 @@ class PrometheusSource:
                 client.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-            return [[future.result() for future in pieces] for pieces in asked]
+            return server.result(), [[future.result() for future in pieces] for pieces in asked]
 
     def _notes(self, url: str) -> tuple[Note, ...]:
         if self.source.tls is None or self.source.tls.verify:
@@ -131,16 +132,16 @@ class PrometheusSource:
 
 
 def _named(client: PrometheusClient, question: Question, piece: Grid) -> Answer:
-    """One answer; where the query is at fault, say which of the catalogue's it is."""
+    """One answer; where the query is at fault, or fails, say which of the catalogue's it is."""
+    name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
     try:
         return client.query_range(question.query, piece)
     except InputError as error:
         if error.key != "query":
             raise
-        name = " ".join(part for part in (question.metric, question.stat) if part)
-        raise InputError(
-            file=None, key=f"query of {question.role} {name}", expected=error.expected, found=error.found
-        ) from None
+        raise InputError(file=None, key=name, expected=error.expected, found=error.found) from None
+    except SourceError as error:
+        raise error.within(name) from None
 
 
 def _joined(pieces: Sequence[Answer], url: str) -> Answer:
@@ -150,10 +151,14 @@ def _joined(pieces: Sequence[Answer], url: str) -> Answer:
         for labels, times, values in piece.series:
             parts.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
+    checked: FloatArray | None = None
     for key in sorted(parts):
-        times, values = (np.concatenate(arrays) for arrays in zip(*parts[key], strict=True))
-        if times.size > 1 and not np.all(np.diff(times) > 0):
+        times, values = parts[key][0]
+        if len(parts[key]) > 1:
+            times, values = (np.concatenate(arrays) for arrays in zip(*parts[key], strict=True))
+        if times is not checked and times.size > 1 and not np.all(np.diff(times) > 0):
             raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
+        checked = times
         series.append((dict(key), times, values))
     return Answer(tuple(series), tuple(dict.fromkeys(w for piece in pieces for w in piece.warnings)))
 

@@ -1,4 +1,4 @@
-"""What does an answer of the query API hold? From its bytes to arrays, quickly and to the last bit."""
+"""What does an answer of the query API hold? From its bytes to arrays, as they arrive and to the last bit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from buildcompare.recording import FloatArray
 
 _VALUES = b'"values":[['
 """Cannot occur inside of a JSON string: its quotes would be escaped."""
-_NUMERIC = b"0123456789+-.eEInfNa,"
-_PUNCTUATION = b'[]"'
+_END = b'"]]'
+_BATCH = 1 << 18
+"""Bytes that are parsed at a time: enough for the cost of a call not to count, and little beside the arrays."""
+
+Pairs = tuple[FloatArray, FloatArray]
 
 
 class BrokenAnswerError(Exception):
     """Bytes that are no whole answer; the message says what they are instead."""
+
+
+class RefusedAnswerError(Exception):
+    """A whole answer that reports an error: its type and its words."""
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(f"{kind}: {words}")
+        self.kind, self.words = kind, words
 
 
 @dataclass(frozen=True)
@@ -27,28 +40,79 @@ class Answer:
     """The series of one query, each with its labels, and what the server had to say about it."""
 
     series: tuple[tuple[Mapping[str, str], FloatArray, FloatArray], ...]
-    """Labels, times in seconds, values."""
+    """Labels, times in seconds, values; the arrays may be shared and are read only."""
     warnings: tuple[str, ...] = ()
 
 
-def read_answer(body: bytes | bytearray) -> Answer:
-    """Read a range answer: numbers by numpy, all that stands around them by the JSON parser.
+class AnswerReader:
+    """Reads a range answer as it arrives: numbers by pyarrow, all that stands around them by the JSON parser.
 
-    Raises
-    ------
-    BrokenAnswerError
-        Where `body` is not a whole answer.
+    The text of numbers is dropped as soon as they are read, so that a large answer is never held twice.
     """
-    head, *pieces = bytes(body).split(_VALUES)
-    skeleton, numbers = [head], []
-    for i, piece in enumerate(pieces):
-        end = piece.find(b"]]")
-        pairs = None if end < 0 else _pairs(piece[:end])
-        if pairs is None:
-            return read_answer_plainly(body)
-        numbers.append(pairs)
-        skeleton += [b'"values":', str(i).encode(), piece[end + 2 :]]
-    return _answer(_json(b"".join(skeleton)), numbers)
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._skeleton: list[bytes] = []
+        self._numbers: list[Pairs] = []
+        self._times: FloatArray = np.empty(0)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes.
+
+        Raises
+        ------
+        BrokenAnswerError
+            Where they cannot belong to an answer.
+        """
+        self._waiting += chunk
+        if len(self._waiting) >= _BATCH:
+            end = self._waiting.rfind(_END) + len(_END)
+            if end >= len(_END):  # outside of numbers: neither within them nor in what begins them is such an end
+                batch = bytes(memoryview(self._waiting)[:end])
+                del self._waiting[:end]
+                self._take(batch)
+
+    def finish(self) -> Answer:
+        """The answer, once all of it was fed.
+
+        Raises
+        ------
+        BrokenAnswerError
+            Where it is not whole.
+        RefusedAnswerError
+            Where it is a whole answer that reports an error.
+        """
+        self._take(bytes(self._waiting))
+        self._waiting.clear()
+        return _answer(_json(b"".join(self._skeleton)), self._numbers)
+
+    def _take(self, batch: bytes) -> None:
+        head, *pieces = batch.split(_VALUES)
+        self._skeleton.append(head)
+        texts: list[bytes] = []
+        for piece in pieces:
+            end = piece.find(_END)
+            if end < 0:
+                self._skeleton += [_VALUES, piece]
+                continue
+            end += len(_END)
+            self._skeleton += [b'"values":', str(len(self._numbers) + len(texts)).encode(), piece[end:]]
+            texts.append(piece[: end - 2])
+        if texts:
+            self._numbers += [self._shared(*pairs) for pairs in _pairs(texts)]
+
+    def _shared(self, times: FloatArray, values: FloatArray) -> Pairs:
+        """The same; where the times are those of the series before, they are kept once."""
+        if not np.array_equal(times, self._times):
+            self._times = times.copy()
+        return self._times, values
+
+
+def read_answer(body: bytes | bytearray) -> Answer:
+    """Read a range answer that is there as a whole; raises as :meth:`AnswerReader.finish` does."""
+    reader = AnswerReader()
+    reader.feed(bytes(body))
+    return reader.finish()
 
 
 def read_answer_plainly(body: bytes | bytearray) -> Answer:
@@ -56,19 +120,54 @@ def read_answer_plainly(body: bytes | bytearray) -> Answer:
     return _answer(_json(bytes(body)), None)
 
 
-def _pairs(text: bytes) -> FloatArray | None:
-    """``1,"2"],[3,"4"`` as an array of shape (n, 2), or None where it is not of this form."""
-    plain = text.translate(None, _PUNCTUATION)
-    if plain.translate(None, _NUMERIC):
+def _pairs(texts: list[bytes]) -> list[Pairs]:
+    """Of each text ``1,"2"],[3,"4"`` its times and values."""
+    text = b"],[".join(texts)
+    columns = _columns(text)
+    if columns is None:  # not as servers write it
+        return [_pairs_of_json(each) for each in texts]
+    times, values, starts = columns
+    if len(texts) == 1:
+        return [(times, values)]
+    ends = np.searchsorted(starts, np.cumsum([len(each) + 3 for each in texts[:-1]]))
+    return list(zip(np.split(times, ends), np.split(values, ends), strict=True))
+
+
+def _columns(text: bytes) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int32]] | None:
+    """Times, values and where each pair starts; None unless all of `text` has the form ``1,"2"],[3,"4"``."""
+    characters = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(characters == ord('"')).astype(np.int32)
+    opening, closing = quotes[0::2], quotes[1::2]
+    if opening.size != closing.size or closing[-1] != len(text) - 1 or (characters[opening - 1] != ord(",")).any():
         return None
-    count = text.count(b"],[") + 1
-    if text.count(b'"') != 2 * count or plain.count(b",") != 2 * count - 1:
-        return None
+    for i, character in enumerate(b"],[", start=1):
+        if (characters[closing[:-1] + i] != character).any():
+            return None
+    starts = np.concatenate([np.zeros(1, np.int32), closing[:-1] + np.int32(4)])
     try:
-        numbers = np.fromstring(plain, dtype=np.float64, sep=",")
-    except (ValueError, DeprecationWarning):
+        return _floats(text, starts, opening - 1), _floats(text, opening + 1, closing), starts
+    except pa.ArrowInvalid:
         return None
-    return numbers.reshape(count, 2) if numbers.size == 2 * count else None
+
+
+def _floats(text: bytes, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> FloatArray:
+    """The numbers at these places of `text`, rounded correctly as float() does; NaN and +Inf are known.
+
+    pyarrow parses an array of strings many times faster than anything else here does, and lets other threads run. Its
+    strings lie one behind the other, so every second of them is what stands between two numbers.
+    """
+    offsets = np.stack([starts, ends], axis=1).ravel()
+    between = pa.StringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(text))
+    numbers = between.take(pa.array(np.arange(0, offsets.size, 2, dtype=np.int32)))
+    found: FloatArray = numbers.cast(pa.float64()).to_numpy()
+    return found
+
+
+def _pairs_of_json(text: bytes) -> Pairs:
+    try:
+        return _pairs_plainly(json.loads(b"[[" + text + b"]]"))
+    except (ValueError, TypeError) as error:
+        raise BrokenAnswerError(f"JSON that is damaged ({type(error).__name__})") from None
 
 
 def _json(text: bytes) -> dict[str, Any]:
@@ -86,7 +185,9 @@ def _json(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _answer(data: dict[str, Any], numbers: list[FloatArray] | None) -> Answer:
+def _answer(data: dict[str, Any], numbers: list[Pairs] | None) -> Answer:
+    if data.get("status") == "error":
+        raise RefusedAnswerError(one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", ""))))
     notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
     found = []
     try:
@@ -99,14 +200,15 @@ def _answer(data: dict[str, Any], numbers: list[FloatArray] | None) -> Answer:
                 continue
             values = row["values"]
             pairs = _pairs_plainly(values) if numbers is None or isinstance(values, list) else numbers[values]
-            found.append((labels, np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])))
+            found.append((labels, *pairs))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise BrokenAnswerError(f"JSON of another form ({type(error).__name__})") from None
     return Answer(tuple(found), tuple(dict.fromkeys(one_line(str(note)) for note in notes)))
 
 
-def _pairs_plainly(values: list[Any]) -> FloatArray:
-    return np.array([(float(time), float(value)) for time, value in values], dtype=np.float64).reshape(-1, 2)
+def _pairs_plainly(values: list[Any]) -> Pairs:
+    pairs = np.array([(float(time), float(value)) for time, value in values], dtype=np.float64).reshape(-1, 2)
+    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 
 
 def one_line(text: str, limit: int = 300) -> str:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import requests
 from prometheus_api_client import PrometheusConnect
@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, ReadTimeoutError
 from buildcompare.errors import InputError, SourceError
 from buildcompare.params import Source
 from buildcompare.sources import prometheus_session
-from buildcompare.sources.prometheus_answer import Answer, BrokenAnswerError, one_line, read_answer
+from buildcompare.sources.prometheus_answer import Answer, AnswerReader, BrokenAnswerError, RefusedAnswerError, one_line
 from buildcompare.sources.prometheus_ranges import Grid
 
 MAX_BYTES = 1_000_000_000
@@ -26,7 +26,7 @@ LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
 GRACE_S = 5.0
 """How much longer than the server's own time-out we wait, so that its words reach us."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 
 T = TypeVar("T")
 
@@ -72,10 +72,10 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         InputError, SourceError
             Where it cannot be reached, does not let us in, or is not ready.
         """
-        ready = self._repeated(lambda: self._exchange("GET", "/-/ready", {}, ready=True))
+        ready = self._repeated(lambda: self._ask_plainly("/-/ready"))
         said = ready.decode("utf-8", "replace")
         try:
-            data = json.loads(self._repeated(lambda: self._exchange("GET", "/api/v1/status/buildinfo", {}, ready=True)))
+            data = json.loads(self._repeated(lambda: self._ask_plainly("/api/v1/status/buildinfo")))
             build = data["data"] if isinstance(data["data"], dict) else {}
         except (ValueError, KeyError, TypeError):
             build = {}
@@ -87,7 +87,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         return Server("prometheus" if "prometheus" in said.casefold() else "unknown", version)
 
     def _victoria_version(self) -> str:
-        metrics = self._repeated(lambda: self._exchange("GET", "/metrics", {}, ready=True))
+        metrics = self._repeated(lambda: self._ask_plainly("/metrics"))
         found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', metrics)
         return found[1].decode("utf-8", "replace")[:60] if found else ""
 
@@ -107,11 +107,10 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         method = "POST" if len(query) >= LONG_QUERY else "GET"
 
         def ask() -> Answer:
-            body = self._exchange(method, "/api/v1/query_range", parameters)
-            try:
-                return read_answer(body)
-            except BrokenAnswerError as error:
-                raise _PassingError(str(error)) from None
+            with self._named_faults(), self._send(method, "/api/v1/query_range", parameters) as response:
+                if response.status_code != 200 or _kind(response) != "application/json":
+                    self._check(response, self._read(response))
+                return self._parsed(response)
 
         return self._repeated(ask)
 
@@ -126,9 +125,18 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
                 break
         raise self._failed("a whole answer", f"{last}, {prometheus_session.REPEATS + 1} times")
 
-    def _exchange(self, method: str, path: str, parameters: dict[str, str], *, ready: bool = False) -> bytearray:
-        """One request and its whole answer; `ready` takes any body, and none from a server without the path."""
-        with self._named_faults(), self._session.request(
+    def _ask_plainly(self, path: str) -> bytes:
+        """A body of any type; none from a server without the path."""
+        with self._named_faults(), self._send("GET", path, {}) as response:
+            body = self._read(response)
+            if response.status_code in (400, 404, 405):
+                return b""
+            if response.status_code != 200:
+                self._check(response, body)
+            return body
+
+    def _send(self, method: str, path: str, parameters: dict[str, str]) -> requests.Response:
+        response: requests.Response = self._session.request(
             method,
             self.url + path,
             params=parameters,
@@ -136,21 +144,31 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
             cert=self._session.cert,
             timeout=self._timeout,
             stream=True,
-        ) as response:  # fmt: skip
-            body = self._read(response)
-            if ready and response.status_code in (400, 404, 405):
-                return bytearray()
-            self._check(response, body, any_type=ready)
-            return body
+        )
+        return response
 
-    def _read(self, response: requests.Response) -> bytearray:
-        body = bytearray()
+    def _read(self, response: requests.Response) -> bytes:
+        return b"".join(self._chunks(response))
+
+    def _parsed(self, response: requests.Response) -> Answer:
+        reader = AnswerReader()
+        try:
+            for chunk in self._chunks(response):
+                reader.feed(chunk)
+            return reader.finish()
+        except BrokenAnswerError as error:
+            raise _PassingError(str(error)) from None
+        except RefusedAnswerError as error:
+            raise self._complaint(response, (error.kind, error.words), b"") from None
+
+    def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+        total = 0
         for chunk in response.iter_content(_CHUNK):
-            body += chunk
-            if len(body) > MAX_BYTES:
+            total += len(chunk)
+            if total > MAX_BYTES:
                 expected = f"an answer of at most {MAX_BYTES // 1_000_000:,} MB"
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
-        return body
+            yield chunk
 
     @contextmanager
     def _named_faults(self) -> Iterator[None]:
@@ -178,30 +196,30 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
             raise self._failed("an answer", self._cause(error)) from None
 
-    def _check(self, response: requests.Response, body: bytearray, *, any_type: bool) -> None:
-        status = response.status_code
-        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().casefold()
-        failure = _failure(body) if kind == "application/json" else None
-        if status == 200 and (any_type or (kind == "application/json" and failure is None)):
-            return
+    def _check(self, response: requests.Response, body: bytes) -> NoReturn:
+        raise self._complaint(response, _failure(body) if _kind(response) == "application/json" else None, body)
+
+    def _complaint(self, response: requests.Response, failure: tuple[str, str] | None, body: bytes) -> Exception:
+        """What an answer that is none means: whose fault it is, and in whose words."""
+        status, kind = response.status_code, _kind(response)
         code = f"HTTP {status}" + (f" ({failure[0]})" if failure else "")
         words = self._secrets.hide(one_line(f"{code}: {failure[1] if failure else _plain(body, kind, response)}"))
         if status == 200 and failure is None:
             found = f"an answer of the type {one_line(kind, 60) or 'none'}"
-            raise self._refused("source.url", "the query API (JSON)", found)
+            return self._refused("source.url", "the query API (JSON)", found)
         if 300 <= status < 400:
-            raise self._refused("source.url", "the query API itself", f"a redirect ({code})")
+            return self._refused("source.url", "the query API itself", f"a redirect ({code})")
         if status in (401, 403, 407):
-            raise self._refused("source.auth", "to be let in", words)
+            return self._refused("source.auth", "to be let in", words)
         if status == 404:
-            raise self._refused("source.url", "the query API", words)
+            return self._refused("source.url", "the query API", words)
         if failure is not None and failure[0] in ("bad_data", "execution") and status in (200, 400, 422):
-            raise self._refused("query", "a query that the server can answer", words)
+            return self._refused("query", "a query that the server can answer", words)
         if status in (400, 413, 414, 422):
-            raise self._refused("query", "a query that the server accepts", words)
+            return self._refused("query", "a query that the server accepts", words)
         if status == 503 and failure is None:
-            raise _PassingError(words)
-        raise self._failed("an answer", words)
+            return _PassingError(words)
+        return self._failed("an answer", words)
 
     def _refused(self, key: str, expected: str, found: str) -> InputError:
         return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=found)
@@ -237,7 +255,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         waiting += [each for each in inner if isinstance(each, BaseException)]
 
 
-def _failure(body: bytearray) -> tuple[str, str] | None:
+def _kind(response: requests.Response) -> str:
+    """The type of a body, without its parameters."""
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().casefold()
+
+
+def _failure(body: bytes) -> tuple[str, str] | None:
     """Type and words of an error that the query API itself reports."""
     if not body.lstrip().startswith(b"{") or b'"error' not in body[:4096]:
         return None
@@ -250,7 +273,7 @@ def _failure(body: bytearray) -> tuple[str, str] | None:
     return one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", "")))
 
 
-def _plain(body: bytearray, kind: str, response: requests.Response) -> str:
+def _plain(body: bytes, kind: str, response: requests.Response) -> str:
     """What a body that is no JSON says: a page of HTML says nothing that fits in a line."""
     text = bytes(body[:2000]).decode("utf-8", "replace")
     return one_line(text) if text.strip() and kind in ("text/plain", "application/json") else str(response.reason)

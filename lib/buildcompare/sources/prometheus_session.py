@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -57,6 +58,17 @@ class Session(requests.Session):
     requests would put them into the address, which a long query does not fit into, and would take our
     headers along to wherever a redirect points.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._environment: dict[object, dict[str, Any]] = {}
+
+    def merge_environment_settings(self, url: str, *settings: Any) -> dict[str, Any]:
+        """What the environment says about proxies and certificates, read once: it costs as much as a small answer."""
+        key = (urlsplit(url)[:2], *map(repr, settings))
+        if key not in self._environment:
+            self._environment[key] = super().merge_environment_settings(url, *settings)
+        return dict(self._environment[key])
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send one request."""

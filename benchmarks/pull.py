@@ -1,0 +1,242 @@
+"""How fast is a pull, beside plain curl on the same queries? Run as ``python benchmarks/pull.py``.
+
+Debian's Prometheus is filled with generated samples, and every case is pulled five times, each time right after the
+same queries by one curl process without gzip, one after the other on one connection: evaluation and transfer, the
+practical bound. What is printed is the median of the five ratios; seconds differ between machines, ratios less so.
+
+(a) 40 small queries, as a catalogue asks them (one series of 1,081 points each); target: at most 1.0
+(b) one query of 200 series, 1,081 points each; target: at most 1.5
+(c) one query of 5,000 series, 1,081 points each; target: at most 2.0, in less than 1 GB
+(d) the queries of (a) over a way that adds 30 ms to each round trip: our threads beside one; target: at least 4.0
+
+A pull is the whole of `PrometheusSource.record`: session, who the server is, answers, series, provenance. It runs in
+a process of its own, which has imported what it needs before the clock starts; the memory is that process's peak.
+The exit code is 1 where a target is missed. The cases take about two minutes, a gigabyte of disk and two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime as dt
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from prometheus_process import far_away, filled_prometheus
+
+START, STEP_S, POINTS = 1_733_911_200, 5, 1_081
+LOOKBACK_S = 120
+"""Samples before the window, so that rate() has an answer at its first point."""
+SERVICES, INSTANCES, SOME, MANY = 40, 2, 200, 5_000
+REPEATS = 5
+DELAY_S = 0.03
+SMALL = [f'sum(rate(calls_total{{service="s{i}"}}[1m]))' for i in range(SERVICES)]
+CASES = {"a": SMALL, "b": ["some"], "c": ["many"]}
+
+
+@dataclass(frozen=True)
+class Pull:
+    """One measured pull."""
+
+    seconds: float
+    megabytes: float
+    points: int
+
+
+# ---- What is measured: a process of its own -------------------------------------------------------------------------
+
+
+def pull(url: str, queries: list[str], threads: int | None) -> None:
+    """Say that everything is imported, wait for a line, pull, and print what it took."""
+    import resource
+
+    from buildcompare.metrics import Catalogue
+    from buildcompare.params import Run, Source
+    from buildcompare.sources.prometheus import PrometheusSource
+
+    named = [{"name": query, "slug": f"m{i}", "query": query} for i, query in enumerate(queries)]
+    catalogue = Catalogue.model_validate({"metrics": named})
+    settings = {"kind": "prometheus", "url": url, "step_s": STEP_S, **({"threads": threads} if threads else {})}
+    source = PrometheusSource(Source.model_validate(settings), catalogue)
+    start = dt.datetime.fromtimestamp(START, dt.UTC)
+    run = Run(start=start, end=start + dt.timedelta(seconds=(POINTS - 1) * STEP_S))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    started = time.perf_counter()
+    recording = source.record(run)
+    seconds = time.perf_counter() - started
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    points = sum(series.values.size for series in recording.series)
+    print(json.dumps({"seconds": seconds, "megabytes": megabytes, "points": points}), flush=True)
+
+
+@contextlib.contextmanager
+def waiting(url: str, case: str, threads: int | None = None) -> Iterator[Callable[[], Pull]]:
+    """A process that will pull `case` when the yielded function is called."""
+    command = [
+        sys.executable,
+        __file__,
+        "--pull",
+        case,
+        "--url",
+        url,
+        *(["--threads", str(threads)] if threads else []),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to, back = process.stdin, process.stdout
+        assert back.readline() == "ready\n"
+
+        def go() -> Pull:
+            to.write("go\n")
+            to.flush()
+            found = Pull(**json.loads(back.readline()))
+            expected = len(CASES[case]) * POINTS * {"a": 1, "b": SOME, "c": MANY}[case]
+            assert found.points == expected, f"{found.points} points instead of {expected}"
+            return found
+
+        yield go
+
+
+# ---- The reference --------------------------------------------------------------------------------------------------
+
+
+def curl(url: str, queries: list[str]) -> float:
+    """Seconds of one curl process for all `queries`, its start included."""
+    end = START + (POINTS - 1) * STEP_S
+    lines = ["silent", "show-error", "fail"]
+    for query in queries:
+        asked = urllib.parse.urlencode({"query": query, "start": START, "end": end, "step": STEP_S})
+        lines += [f'url = "{url}/api/v1/query_range?{asked}"', 'output = "/dev/null"']
+    started = time.perf_counter()
+    subprocess.run(["curl", "--config", "-"], input="\n".join(lines), text=True, check=True, timeout=300)
+    return time.perf_counter() - started
+
+
+# ---- Samples --------------------------------------------------------------------------------------------------------
+
+
+def write_samples(file: Path) -> None:
+    """Counters for (a), and values of full length, as averages have them, for (b) and (c)."""
+    draw = random.Random(4)
+    times = range(START - LOOKBACK_S, START + POINTS * STEP_S, STEP_S)
+    with file.open("w") as out:
+        out.write("# TYPE calls counter\n")
+        for i in range(SERVICES * INSTANCES):
+            labels, total = f'service="s{i % SERVICES}",instance="i{i // SERVICES}"', 0
+            for at in times:
+                total += draw.randrange(400, 600)
+                out.write(f"calls_total{{{labels}}} {total} {at}\n")
+        for name, count in (("many", MANY), ("some", SOME)):
+            out.write(f"# TYPE {name} gauge\n")
+            for i in range(count):
+                head = f'{name}{{handler="h{i}"}} '
+                out.write("".join([f"{head}{draw.random()!r} {at}\n" for at in times]))
+        out.write("# EOF\n")
+
+
+# ---- Cases ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    case: str
+    figure: str
+    found: float
+    target: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.found >= self.target if self.at_least else self.found <= self.target
+
+
+def beside_curl(url: str, case: str, target: float) -> Iterator[Row]:
+    """The ratio to curl, in pairs; both have been asked for once before, so that the server's caches are warm."""
+    curl(url, CASES[case])
+    ratios, seconds, peaks = [], [], []
+    for _ in range(REPEATS):
+        with waiting(url, case) as go:
+            reference = curl(url, CASES[case])
+            found = go()
+        ratios.append(found.seconds / reference)
+        seconds.append((reference, found.seconds))
+        peaks.append(found.megabytes)
+    shown = ", ".join(f"{ours:.3f}/{its:.3f}" for its, ours in seconds)
+    yield Row(case, f"times curl ({shown} s)", statistics.median(ratios), target)
+    if case == "c":
+        yield Row(case, "MB at its peak", max(peaks), 1_000)
+
+
+def beside_one_thread(url: str, target: float) -> Iterator[Row]:
+    """How much faster our threads are than one, over a long way."""
+    ratios, seconds = [], []
+    with far_away(url, DELAY_S) as there:
+        for _ in range(REPEATS):
+            with waiting(there, "a", threads=1) as alone, waiting(there, "a") as together:
+                pair = (alone().seconds, together().seconds)
+            ratios.append(pair[0] / pair[1])
+            seconds.append(pair)
+    shown = ", ".join(f"{one:.3f}/{ours:.3f}" for one, ours in seconds)
+    yield Row("d", f"times faster than one thread ({shown} s)", statistics.median(ratios), target, at_least=True)
+
+
+def main(cases: str) -> int:
+    """Print the table."""
+    missing = [name for name in ("prometheus", "promtool", "curl") if shutil.which(name) is None]
+    if missing:
+        print(f"benchmarks/pull.py: expected the program {missing[0]} on the PATH, found none", file=sys.stderr)
+        return 3
+    missed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_samples(folder / "samples.om")
+        with filled_prometheus(folder, folder / "samples.om") as url:
+            (folder / "samples.om").unlink()
+            measured: dict[str, Callable[[], Iterator[Row]]] = {
+                "a": lambda: beside_curl(url, "a", 1.0),
+                "b": lambda: beside_curl(url, "b", 1.5),
+                "c": lambda: beside_curl(url, "c", 2.0),
+                "d": lambda: beside_one_thread(url, 4.0),
+            }
+            for case in cases:
+                for row in measured[case]():
+                    missed += not row.met
+                    bound = f"{'at least' if row.at_least else 'at most'} {row.target:,g}"
+                    print(
+                        f"({row.case}) {row.found:8.2f}  {bound:<15} {'met   ' if row.met else 'MISSED'}  {row.figure}"
+                    )
+    return 1 if missed else 0
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="?", default="abcd", help="which of them, such as ab")
+    parser.add_argument("--pull", choices=sorted(CASES), help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()
+    if given.pull:
+        pull(given.url, CASES[given.pull], given.threads)
+    else:
+        sys.exit(main(given.cases))
