@@ -282,8 +282,15 @@ def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
     level = MeasureLevel()(curve(values), (-5.0, 20.0))
-    assert (level.mean, level.samples, level.missing) == (3.0, 3, 2)
-    assert MeasureLevel()(curve(values * math.nan), (0.0, 20.0)).mean is None
+    assert (level.value, level.mean, level.samples, level.missing) == (3.0, 3.0, 3, 2)
+    assert MeasureLevel()(curve(values * math.nan), (0.0, 20.0)).value is None
+
+
+def test_the_level_of_times_is_their_geometric_mean() -> None:
+    level = MeasureLevel(geometric=True)(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0))
+    assert level.value == pytest.approx(0.02)
+    assert level.mean == pytest.approx(0.07 / 3)
+    assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))

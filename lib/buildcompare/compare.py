@@ -176,7 +176,7 @@ class CompareTest:
     def _measured(self, test: Test, series: Series, views: Mapping[Side, list[RunView]]) -> _Measured:
         metric = self.catalogue.find(series.name)
         levels = {side: [view.level(series) for view in views[side]] for side in SIDES}
-        values = {side: mean_of_runs([level.mean for level in levels[side] if level]) for side in SIDES}
+        values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
         if delta_percent(values["base"], values["new"]) is None:
             return _Measured(metric, series, levels, None, _why_no_delta(series, views, values))
         digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
@@ -187,7 +187,7 @@ class CompareTest:
         if noise is None:
             return _Measured(metric, series, levels, None, NO_NOISE)
         known = {
-            side: [run_level(level) for level in levels[side] if level and level.mean is not None] for side in SIDES
+            side: [run_level(level) for level in levels[side] if level and level.value is not None] for side in SIDES
         }
         effect = MeasureEffect()(known["base"], known["new"], noise)
         return _Measured(metric, series, levels, effect, None if effect else NOT_POSITIVE)
@@ -275,7 +275,7 @@ class _Measured:
 
 def _metric_result(measured: _Measured, judged: Judged | None, views: Mapping[Side, list[RunView]]) -> MetricResult:
     metric, series, levels = measured.metric, measured.series, measured.levels
-    values = {side: mean_of_runs([level.mean for level in levels[side] if level]) for side in SIDES}
+    values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
     delta = delta_percent(values["base"], values["new"])
     windows = {side: next((v.steady.window for v in views[side] if v.steady.window), None) for side in SIDES}
     effective = [level.n_effective for side in SIDES for level in levels[side] if level]
@@ -290,6 +290,7 @@ def _metric_result(measured: _Measured, judged: Judged | None, views: Mapping[Si
         margin_percent=metric.margin_percent,
         base=values["base"],
         new=values["new"],
+        mean=BothNumbers(**{s: mean_of_runs([level.mean for level in levels[s] if level]) for s in SIDES}),
         delta_percent=delta,
         ci_low=low,
         ci_high=high,
@@ -354,7 +355,7 @@ def _why_no_delta(series: Series, views: Mapping[Side, list[RunView]], values: M
 def _plateau(view: RunView) -> float | None:
     if view.users is None or view.steady.window is None:
         return None
-    return MeasureLevel()(view.users, view.steady.window).mean
+    return MeasureLevel()(view.users, view.steady.window).value
 
 
 def _mean_ramp(ramps: list[RampUp]) -> RampUp:

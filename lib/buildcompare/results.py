@@ -218,14 +218,17 @@ class MetricResult(_Model):
     margin_percent: float
     """The smallest change that matters."""
     base: Number
+    """Level over the steady window: the mean, for times the geometric mean."""
     new: Number
+    mean: BothNumbers
+    """The arithmetic means of the same samples."""
     delta_percent: Number
     ci_low: Number = None
     """95 % interval of `delta_percent`, from run-to-run variance, not adjusted for the number of metrics."""
     ci_high: Number = None
     p_value: Number = None
     p_adjusted: Number = None
-    """Benjamini and Hochberg's over `family`."""
+    """Holm's over `family`."""
     family: str | None = None
     leans_worse: Number = None
     """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""

@@ -18,6 +18,9 @@ from buildcompare.metrics import Catalogue, Metric
 from buildcompare.params import Coordinator
 from buildcompare.recording import Recording, Series
 
+TIMES = "seconds"
+"""Unit of metrics that are compared by their geometric mean."""
+
 
 @dataclass(frozen=True)
 class RunView:
@@ -35,7 +38,7 @@ class RunView:
         found = self.recording.find(series.metric, series.labels)
         if found is None or self.steady.window is None:
             return None
-        return MeasureLevel()(self.recording.curve(found), self.steady.window)
+        return MeasureLevel(geometric=found.unit == TIMES)(self.recording.curve(found), self.steady.window)
 
     def labels(self, *, steady: bool = True) -> LabelLevels:
         """The label table of this run, of its steady window where it can be had or else of the whole run."""
@@ -69,7 +72,7 @@ class ViewRun:
         metrics: dict[str, RunLevel] = {}
         for series in view.recording.graphs():
             level = view.level(series)
-            if self.catalogue.find(series.name).known and level is not None and level.mean is not None:
+            if self.catalogue.find(series.name).known and level is not None and level.value is not None:
                 metrics[series_key(series.metric, series.labels)] = run_level(level)
         load = self.catalogue.load
         if load is not None and load.slug not in metrics and view.load_slug in metrics:
@@ -89,9 +92,8 @@ class ViewRun:
 
 
 def run_level(level: Level) -> RunLevel:
-    """A level with its standard error on the log scale."""
-    mean = level.mean or 0.0
-    return RunLevel(mean, level.se / mean if mean > 0 else math.nan, level.seconds)
+    """A level as a calibration and a judgement take it."""
+    return RunLevel(level.value or 0.0, level.se_log, level.seconds)
 
 
 def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:

@@ -6,10 +6,17 @@ each label table with one statistic.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from buildcompare.analysis.judge import Effect, Judge, Status, adjust, leans_worse
+from buildcompare.analysis.judge import (
+    Effect,
+    Judge,
+    Status,
+    adjust_discoveries,
+    adjust_familywise,
+    leans_worse,
+)
 from buildcompare.metrics import Metric
 
 
@@ -20,7 +27,7 @@ class Judged:
     Attributes
     ----------
     p_adjusted
-        Benjamini and Hochberg's, over the family.
+        Over the family: Holm's for metrics, Benjamini and Hochberg's for labels.
     leans_worse
         Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none.
     """
@@ -42,7 +49,8 @@ class JudgeMetrics:
     def __call__(self, effects: Sequence[tuple[Metric, Effect | None]]) -> list[Judged | None]:
         """One judgement for each of `effects`, in their order; None where there is no effect to judge."""
         families = ["gate" if metric.gate else "other" for metric, _ in effects]
-        adjusted = _adjusted([(family, effect) for family, (_, effect) in zip(families, effects, strict=True)])
+        rows = [(family, effect) for family, (_, effect) in zip(families, effects, strict=True)]
+        adjusted = _adjusted(rows, adjust_familywise)
         judged: list[Judged | None] = []
         for i, (metric, effect) in enumerate(effects):
             if effect is None:
@@ -76,7 +84,7 @@ class JudgeLabels:
 
     def __call__(self, effects: Sequence[tuple[Hashable, Effect | None]]) -> list[Judged | None]:
         """One judgement for each of `effects`, given with the table that it belongs to; slower is worse."""
-        adjusted = _adjusted(effects)
+        adjusted = _adjusted(effects, adjust_discoveries)
         judge = Judge(self.alpha)
         return [
             None
@@ -93,7 +101,9 @@ class JudgeLabels:
         ]
 
 
-def _adjusted(effects: Sequence[tuple[Hashable, Effect | None]]) -> Mapping[int, float]:
+def _adjusted(
+    effects: Sequence[tuple[Hashable, Effect | None]], adjust: Callable[[Sequence[float]], list[float]]
+) -> Mapping[int, float]:
     """Adjusted p-values by position; families are the first members."""
     families: dict[Hashable, list[int]] = {}
     for i, (family, effect) in enumerate(effects):

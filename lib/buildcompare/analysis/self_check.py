@@ -93,7 +93,8 @@ class SelfCheck:
         for group in groups:
             noise = RunToRun([each for each in groups if each is not group])
             for first, second in itertools.combinations(group.runs, 2):
-                keys = sorted({*first.metrics} & {*second.metrics})
+                shared = sorted({*first.metrics} & {*second.metrics})
+                keys = [key for key in shared if not self.find(slug_of(key)).load]  # the load is set, not judged
                 metrics = [self.find(slug_of(key)) for key in keys]
                 known = [_calibrated(noise(metric, group.type)) for metric in metrics]
                 pair = _Pair(metrics, known, [first.metrics[k] for k in keys], [second.metrics[k] for k in keys])

@@ -1,0 +1,216 @@
+"""How often is a comparison wrong, and what does it find? On simulated runs, and on real runs of unchanged builds.
+
+    python benchmarks/accuracy.py [REPETITIONS]
+
+Simulated series are AR(1), 1,080 samples of 5 s. Settings were chosen with other seeds (see the git log); the real
+tables judge each configuration by the others only, but the pipeline's choices (two families, pooling, tails) were made
+with these runs at hand, so they are no figures from unseen data. The real runs are found through BUILDCOMPARE_REAL.
+
+The peer is mattermost-load-test-ng's `ltctl report compare`: it calls every row changed whose rounded difference is
+not zero. Beside it stands the rule that people read it with, a fixed size of change of plain means. Its threshold is
+set, knowing the answer, to the false-alarm rate that buildcompare has on the same rows. A third line gives that rule
+the geometric means of times that buildcompare uses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.signal import lfilter
+
+from buildcompare.analysis.judge import MeasureEffect
+from buildcompare.analysis.label_noise import label_pairs
+from buildcompare.analysis.run_to_run import RepeatedRuns, RunLevel, RunLevels, RunToRun
+from buildcompare.analysis.self_check import INJECTED, Row, SelfCheck
+from buildcompare.analysis.significance import StandardError, WithinPair
+from buildcompare.errors import InputError
+from buildcompare.metrics import Metric, read_catalogue
+from buildcompare.params import Run
+from buildcompare.project import root
+from buildcompare.run_view import ViewRun
+from buildcompare.sources.ltctl import LtctlSource
+
+SAMPLES = 1080
+SMALL = ("v1-1.1", "v2-L110", "v2-L222")
+"""The smallest machines, whose runs differ by 11 to 26 %: reported apart."""
+FIVE = ("cpu-utilization", "heap-in-use", "stack-in-use", "goroutines-in-use", "rps")
+METRIC = Metric(name="simulated", slug="simulated", better="lower", margin_percent=0.001)
+
+
+def main(repetitions: int = 4000) -> None:
+    """Print every table."""
+    within_runs(repetitions)
+    between_runs(repetitions)
+    real = Path(os.environ.get("BUILDCOMPARE_REAL") or root().parent / "shared" / "real").resolve()
+    if not real.is_dir():
+        print("\nNo real runs: BUILDCOMPARE_REAL names no folder.")
+        return
+    groups, means = real_groups(real)
+    identical_pairs("configurations of useful size", [g for g in groups if g.name not in SMALL], means)
+    identical_pairs("with the smallest machines", groups, means, only=SMALL)
+
+
+# ---- Simulated ------------------------------------------------------------------------------------------------------
+
+
+def ar1(rng: np.random.Generator, runs: int, phi: float) -> np.ndarray:
+    """Series of unit standard deviation, shape (runs, SAMPLES), past their transient."""
+    lead = 500
+    noise = rng.normal(size=(runs, SAMPLES + lead))
+    series = lfilter([math.sqrt(1.0 - phi**2)], [1.0, -phi], noise, axis=1)
+    return np.asarray(series[:, lead:])
+
+
+def within_runs(repetitions: int) -> None:
+    """No variance between runs: size and power of the test within one pair."""
+    print("Within one pair, no run-to-run variance: called at a nominal 5 %")
+    print(f"{'phi':>6} {'size %':>8} {'power at 0.5 sd %':>18}")
+    for phi in (0.0, 0.5, 0.9, 0.97):
+        rng = np.random.default_rng(int(phi * 100) + 77_000)
+        base, same, moved = (ar1(rng, repetitions, phi) for _ in range(3))
+        size = np.mean(WithinPair()(base, same) < 0.05)
+        power = np.mean(WithinPair()(base, moved + 0.5) < 0.05)
+        print(f"{phi:6.2f} {100 * size:8.1f} {100 * power:18.1f}")
+
+
+def between_runs(repetitions: int) -> None:
+    """Variance between runs, learned from ten pairs of runs."""
+    print("\nCalibrated by 10 pairs of runs, phi 0.9: at a nominal 5 %")
+    print(f"{'run sd':>6} {'size %':>8} {'power at 3.3 sd %':>18} {'interval holds the truth %':>27}")
+    for run_sd in (0.3, 1.0, 3.0):
+        rng = np.random.default_rng(int(run_sd * 10) + 88_000)
+        called, found, held = 0, 0, 0
+        for _ in range(repetitions):
+            levels = _run_levels(rng, 22, run_sd)
+            pairs = [RepeatedRuns(str(i), "bounded", levels[i : i + 2]) for i in range(0, 20, 2)]
+            noise = RunToRun(pairs)(METRIC, "bounded")
+            base, new = (run.metrics["simulated"] for run in levels[20:])
+            assert noise is not None
+            s_within = math.sqrt((1 + 0.9) / (1 - 0.9) / SAMPLES)
+            truth = 3.3 * math.sqrt(2.0) * math.hypot(run_sd, s_within) / LEVEL
+            null = MeasureEffect()([base], [new], noise)
+            moved = MeasureEffect()([base], [RunLevel(new.level * (1 + truth), new.se_log, new.seconds)], noise)
+            assert null is not None
+            assert moved is not None
+            called += null.p_value < 0.05
+            found += moved.p_value < 0.05
+            low, high = moved.interval()
+            held += low <= 100.0 * truth <= high
+        rates = [100.0 * count / repetitions for count in (called, found, held)]
+        print(f"{run_sd:6.1f} {rates[0]:8.1f} {rates[1]:18.1f} {rates[2]:27.1f}")
+
+
+LEVEL = 1000.0
+"""Level of the simulated metric, in standard deviations within a run: relative effects stay small."""
+
+
+def _run_levels(rng: np.random.Generator, runs: int, run_sd: float) -> list[RunLevels]:
+    series = LEVEL + run_sd * rng.normal(size=(runs, 1)) + ar1(rng, runs, 0.9)
+    worth = StandardError()(series)
+    return [
+        RunLevels({"simulated": RunLevel(float(mean), float(se / mean), 5.0 * SAMPLES)})
+        for mean, se in zip(worth.mean, worth.se, strict=True)
+    ]
+
+
+# ---- Real runs of unchanged builds ----------------------------------------------------------------------------------
+
+
+Means = dict[int, dict[str, float]]
+"""Arithmetic means of a run's metrics, by the identity of its levels."""
+
+
+def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
+    """The published ceiling tests: runs of each configuration, as a calibration learns them, and their plain means."""
+    catalogue = read_catalogue("mattermost")
+    view_run, source = ViewRun(catalogue), LtctlSource(catalogue)
+    table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
+    groups: list[RepeatedRuns] = []
+    means: Means = {}
+    for (suite, config), rows in table.groupby(["suite", "config"]):
+        runs = []
+        for row in rows.itertuples():
+            try:
+                recording = source.record(Run(report=str(real / "ceiling" / str(row.file))))
+            except InputError:
+                continue  # one file is empty, as published
+            view = view_run(recording, row.test_type)
+            runs.append(view_run.levels(view))
+            levels = {series.metric: view.level(series) for series in recording.graphs()}
+            means[id(runs[-1])] = {slug: level.mean for slug, level in levels.items() if level and level.mean}
+        if len(runs) > 1:
+            groups.append(RepeatedRuns(f"{suite}-{config}", rows.test_type.iloc[0], runs))
+    return groups, means
+
+
+def identical_pairs(
+    title: str, groups: Sequence[RepeatedRuns], means: Means, only: Sequence[str] | None = None
+) -> None:
+    """False alarms and detection on pairs between which nothing changed, beside the peer's rule."""
+    check = SelfCheck(read_catalogue("mattermost").find)
+    pairs = [rows for group, rows in check.metric_pairs(groups) if only is None or group.name in only]
+    metrics = [row for rows in pairs for row in rows]
+    labels = [row for group, row in check.label_rows(groups) if only is None or group.name in only]
+    changes = [
+        b.value / a.value for group in groups if only is None or group.name in only for _, _, a, b in label_pairs(group)
+    ]
+    milliseconds = [_peer_calls(group) for group in groups if only is None or group.name in only]
+    print(f"\nReal identical pairs, {title}: {len(pairs)} pairs")
+    reports = sum(any(row.called for row in rows) for rows in pairs)
+    print(f"  single-test reports with a called metric: {reports} of {len(pairs)} ({_rate(reports, len(pairs))})")
+    same = [math.exp(row.judged.effect.log_ratio) for row in metrics]
+    for name, rows, rules in (
+        ("metrics", metrics, {"plain means": plain, "the same levels": same}),
+        ("label rows", labels, {"the tables' values": changes}),
+    ):
+        alarms = sum(row.called for row in rows)
+        covering = sum(low <= 0 <= high for low, high in (row.judged.effect.interval() for row in rows))
+        print(f"  {name}: called {alarms} of {len(rows)} ({_rate(alarms, len(rows))}), ", end="")
+        print(f"95 % intervals that hold zero {_rate(covering, len(rows))}")
+        print(f"    {'one run scaled by':<44}" + "".join(f"{f'+{p:g} %':>9}" for p in INJECTED))
+        found = [_rate(sum(row.found[p] for row in rows), len(rows)) for p in INJECTED]
+        print(f"    {'buildcompare finds':<44}" + "".join(f"{each:>9}" for each in found))
+        for what, ratios in rules.items():
+            threshold = _threshold(ratios, alarms / len(rows))
+            peer = [_rate(sum(r * (1 + p / 100) - 1 > threshold for r in ratios), len(ratios)) for p in INJECTED]
+            rule = f"{100 * threshold:.1f} % of {what} finds"
+            print(f"    {rule:<44}" + "".join(f"{each:>9}" for each in peer))
+    listed, of = (sum(each) for each in zip(*milliseconds, strict=True))
+    print(f"  the peer's own rule lists {listed} of {of} label rows as changed ({_rate(listed, of)})")
+    five = [row for row in metrics if row.key in FIVE]
+    print(f"  +20 % on {', '.join(FIVE)}: found in {_rate(sum(row.found[20.0] for row in five), len(five))}")
+    for key, rows in _by_key(metrics):
+        cells = "".join(f"{_rate(sum(row.found[p] for row in rows), len(rows)):>9}" for p in INJECTED)
+        print(f"    {key:<30} called {_rate(sum(row.called for row in rows), len(rows)):>6}{cells}")
+
+
+def _threshold(ratios: Sequence[float], rate: float) -> float:
+    """The size of change that calls the same part of unchanged rows."""
+    sizes = np.sort(np.abs(np.asarray(ratios) - 1.0))
+    return float(sizes[max(math.ceil((1.0 - rate) * len(sizes)) - 1, 0)])
+
+
+def _peer_calls(group: RepeatedRuns) -> tuple[int, int]:
+    """Rows of label tables whose difference is not zero once both are whole milliseconds; and all rows."""
+    differing = [round(1e3 * a.value) != round(1e3 * b.value) for _, _, a, b in label_pairs(group)]
+    return sum(differing), len(differing)
+
+
+def _by_key(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for key, each in itertools.groupby(sorted(rows, key=lambda row: row.key), key=lambda row: row.key):
+        yield key, list(each)
+
+
+def _rate(count: int, of: int) -> str:
+    return f"{100.0 * count / of:.1f} %" if of else "none"
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))
