@@ -158,10 +158,15 @@ def identical_pairs(
     pairs = [rows for group, rows in check.metric_pairs(groups) if only is None or group.name in only]
     metrics = [row for rows in pairs for row in rows]
     labels = [row for group, row in check.label_rows(groups) if only is None or group.name in only]
-    changes = [
-        b.value / a.value for group in groups if only is None or group.name in only for _, _, a, b in label_pairs(group)
+    shown = [group for group in groups if only is None or group.name in only]
+    changes = [b.value / a.value for group in shown for _, _, a, b in label_pairs(group)]
+    runs = [pair for group in shown for pair in itertools.combinations(group.runs, 2)]
+    plain = [
+        means[id(second)][row.key] / means[id(first)][row.key]
+        for (first, second), rows in zip(runs, pairs, strict=True)
+        for row in rows
     ]
-    milliseconds = [_peer_calls(group) for group in groups if only is None or group.name in only]
+    milliseconds = [_peer_calls(group) for group in shown]
     print(f"\nReal identical pairs, {title}: {len(pairs)} pairs")
     reports = sum(any(row.called for row in rows) for rows in pairs)
     print(f"  single-test reports with a called metric: {reports} of {len(pairs)} ({_rate(reports, len(pairs))})")
