@@ -68,19 +68,21 @@ class StandardError:
             mean = np.where(known, values, 0.0).sum(axis=1) / count
             centred = np.where(known, values - mean[:, None], 0.0)
             squares = np.einsum("ij,ij->i", centred, centred)
-            rho = _lagged(centred, 1) / np.einsum("ij,ij->i", centred[:, :-1], centred[:, :-1])
+            both = known[:, 1:] & known[:, :-1]
+            earlier = np.where(both, centred[:, :-1], 0.0)
+            rho = _lagged(centred, 1) / np.einsum("ij,ij->i", earlier, earlier)
             rho = np.clip(np.nan_to_num(rho), -self.strongest, self.strongest)
-            residuals = (centred[:, 1:] - rho[:, None] * centred[:, :-1]) * (known[:, 1:] & known[:, :-1])
-            long_run = self._kernel_sum(residuals, count) / (1.0 - rho) ** 2 / _bias(rho, count)
+            residuals = np.where(both, centred[:, 1:] - rho[:, None] * centred[:, :-1], 0.0)
+            innovations = self._kernel_sum(residuals, np.maximum(both.sum(axis=1).astype(np.float64), 1.0))
+            long_run = innovations / (1.0 - rho) ** 2 / _bias(rho, count)
             variance = squares / count
             enough = count >= self.fewest
             se = np.where(enough, np.sqrt(long_run / count), np.nan)
             n_effective = np.where(long_run > 0, np.minimum(count * variance / long_run, count), count)
         return mean, se, np.where(enough, n_effective, np.nan)
 
-    def _kernel_sum(self, residuals: FloatArray, count: FloatArray) -> FloatArray:
+    def _kernel_sum(self, residuals: FloatArray, pairs: FloatArray) -> FloatArray:
         """Long-run variance of `residuals`: Bartlett-weighted autocovariances up to the automatic bandwidth."""
-        pairs = np.maximum(count - 1.0, 1.0)
         variance = np.einsum("ij,ij->i", residuals, residuals) / pairs
         r = np.clip(np.nan_to_num(_lagged(residuals, 1) / (variance * pairs)), -self.strongest, self.strongest)
         alpha = 4.0 * r**2 / ((1.0 - r) ** 2 * (1.0 + r) ** 2)

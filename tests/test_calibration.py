@@ -1,0 +1,165 @@
+"""Repeated runs teach how far runs lie apart, and never judge themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from buildcompare.__main__ import app
+from buildcompare.calibration import read_calibration
+from buildcompare.errors import InputError
+from buildcompare.params import check_params
+from buildcompare.workbench import analyse, read_recordings
+from support import users_curve, write_csv, write_params
+
+
+def run_files(folder: Path, groups: int, runs: int, *, sd: float = 0.02, seed: int = 1) -> list[dict[str, Any]]:
+    """Groups of repeated bounded runs whose levels scatter by `sd`."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for group in range(groups):
+        files = []
+        for run in range(runs):
+            users = users_curve(1000.0, ramp_s=300.0, hold_s=2400.0)
+            level = 0.01 * (1 + 0.2 * group) * np.exp(rng.normal(0, sd))
+            curves = {
+                "number-of-connected-devices": users,
+                "avg-api-times": level * np.exp(0.05 * rng.normal(size=users.size)),
+                "cpu-utilization": 50 * np.exp(rng.normal(0, sd)) + rng.normal(0, 0.5, users.size),
+            }
+            file = write_csv(folder / f"g{group}-r{run}.csv", curves)
+            labels = folder / f"g{group}-r{run}.labels.csv"
+            rows = [f"api,l{i},avg,{(0.001 + 0.01 * i) * np.exp(rng.normal(0, sd)):.9f}" for i in range(30)]
+            labels.write_text("group,label,stat,value\n" + "\n".join(rows) + "\n")
+            files.append({"recording": str(file), "labels": str(labels)})
+        made.append({"name": f"g{group}", "type": "bounded", "runs": files})
+    return made
+
+
+def spec_file(folder: Path, groups: list[dict[str, Any]], **more: Any) -> Path:
+    return write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups, **more})
+
+
+def calibrate(spec: Path, output: Path) -> Any:
+    return CliRunner().invoke(app, ["calibrate", str(spec), "--output", str(output)], catch_exceptions=False)
+
+
+def comparison(base: dict[str, Any], new: dict[str, Any], calibration: Path) -> Any:
+    params = check_params(
+        {
+            "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
+            "tests": [{"name": "t", "type": "bounded", "base": base, "new": new}], "calibration": str(calibration),
+        }
+    )  # fmt: skip
+    return analyse(params, read_recordings(params)).results
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("calibration")
+    groups = run_files(folder, 6, 3)
+    output = folder / "data" / "calibration.json"
+    made = calibrate(spec_file(folder, groups[:5]), output)
+    assert made.exit_code == 0, made.output
+    assert "15 runs in 5 groups" in made.output
+    return output, groups
+
+
+def test_a_calibration_names_its_runs_and_holds_their_levels(learned: tuple[Path, list[dict[str, Any]]]) -> None:
+    file, groups = learned
+    kept = json.loads(file.read_text("utf-8"))
+    assert [group["name"] for group in kept["groups"]] == ["g0", "g1", "g2", "g3", "g4"]
+    run = kept["groups"][0]["runs"][0]
+    assert run["inputs"] == [groups[0]["runs"][0]["recording"], groups[0]["runs"][0]["labels"]]
+    assert len(run["ids"][0]) == 64
+    assert run["metrics"]["avg-api-times"][0] == pytest.approx(0.01, rel=0.1)
+    assert len(run["labels"]["api"]["avg"]) == 30
+    assert not list(file.parent.glob("*.part"))
+
+
+def test_a_comparison_is_judged_by_it(learned: tuple[Path, list[dict[str, Any]]]) -> None:
+    file, groups = learned
+    results = comparison(groups[5]["runs"][0], groups[5]["runs"][1], file)
+    metric = next(row for row in results.tests[0].metrics if row.slug == "avg-api-times")
+    assert metric.prior == "calibrated"
+    assert metric.ci_low < metric.delta_percent < metric.ci_high
+    assert metric.ci_high - metric.ci_low == pytest.approx(4 * 100 * 0.02 * 2**0.5, rel=0.6)
+    assert {row.status for row in results.tests[0].labels} & {"equivalent", "inconclusive"}
+    assert all(row.p_value is not None for row in results.tests[0].labels)
+    assert results.self_check["pairs"] == 15
+    assert results.self_check["left_out"] == []
+    assert results.self_check["metrics"]["found"]["50"] == results.self_check["metrics"]["rows"] == 30
+
+
+def test_no_run_is_judged_by_itself(learned: tuple[Path, list[dict[str, Any]]]) -> None:
+    file, groups = learned
+    results = comparison(groups[2]["runs"][0], groups[5]["runs"][1], file)
+    assert results.self_check["left_out"] == ["g2"]
+    assert results.self_check["calibration"] == ["g0", "g1", "g3", "g4"]
+
+
+def test_a_self_check_of_another_method_is_not_shown(
+    learned: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    file, groups = learned
+    other = tmp_path / "old.json"
+    other.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "method": 0}), "utf-8")
+    check = comparison(groups[5]["runs"][0], groups[5]["runs"][1], other).self_check
+    assert check["same_method"] is False
+    assert "metrics" not in check
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "expected", "found"),
+    [
+        ({"groups": []}, "groups", "at least 1", "a list"),
+        ({"group": []}, "group (line 1)", "one of metrics, source, groups", "unknown key"),
+        ({"groups": "twice"}, "groups", "different `name`", "'g0' twice"),
+        ({"groups": "single"}, "groups[0].runs", "at least 2", "a list"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, Any], key: str, expected: str, found: str) -> None:
+    groups = run_files(tmp_path, 1, 2)
+    wrong = {"twice": groups * 2, "single": [{**groups[0], "runs": groups[0]["runs"][:1]}]}
+    spec = spec_file(tmp_path, groups)
+    text = {**yaml.safe_load(spec.read_text("utf-8")), **change}
+    if isinstance(change.get("groups"), str):
+        text["groups"] = wrong[change["groups"]]
+    spec.write_text(yaml.safe_dump(text), "utf-8")
+    output = tmp_path / "out.json"
+    result = calibrate(spec, output)
+    assert result.exit_code == 3
+    for part in (str(spec), key, expected, found):
+        assert part in result.output
+    assert not output.exists()
+
+
+def test_a_run_without_a_steady_window_teaches_nothing(tmp_path: Path) -> None:
+    groups = run_files(tmp_path, 1, 2)
+    file = write_csv(tmp_path / "short.csv", {"number-of-connected-devices": users_curve(9.0, ramp_s=60, hold_s=60)})
+    groups[0]["runs"][1] = {"recording": str(file)}
+    result = calibrate(spec_file(tmp_path, groups), tmp_path / "out.json")
+    assert result.exit_code == 3
+    assert "groups.g0.runs[1]: expected a run with a steady window" in result.output
+    assert "short.csv" in result.output
+
+
+@pytest.mark.parametrize("contents", ["", "[]", "{}", '{"schema_version": 2}', "[" * 100_000, '{"groups": 1e999}'])
+def test_what_is_no_calibration_is_refused(tmp_path: Path, contents: str) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(contents, "utf-8")
+    with pytest.raises(InputError, match="that `python -m buildcompare calibrate` made"):
+        read_calibration(str(file), "mattermost")
+
+
+def test_a_calibration_is_of_one_catalogue(learned: tuple[Path, list[dict[str, Any]]]) -> None:
+    with pytest.raises(InputError, match="for the catalogue postgresql, found one for mattermost"):
+        read_calibration(str(learned[0]), "postgresql")
+    with pytest.raises(InputError, match="no such file"):
+        read_calibration("nowhere.json", "mattermost")
