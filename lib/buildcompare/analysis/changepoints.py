@@ -1,0 +1,250 @@
+"""Where does the level of a series change? The exact optimum for any penalty, fast enough for every metric.
+
+Optimal partitioning (Jackson et al. 2005): among all segmentations the one with the smallest sum of squares around
+the segments' means plus `penalty` per change. What a penalty should be is asked in `change_penalty`.
+
+Why no library: skchange's FPOP takes 0.02 s for 100,000 points, but 5 CPU seconds of imports (numba, scikit-learn), five
+times what all events of a comparison may cost; ruptures' KernelCPD (C, linear kernel) takes 5.9 s for the same points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from buildcompare.recording import FloatArray
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """The best segmentation of a series.
+
+    Attributes
+    ----------
+    changes
+        First sample of every segment but the first, increasing.
+    cost
+        Sum of squares around the segments' means, in the series' unit squared (without the penalties).
+    """
+
+    changes: tuple[int, ...]
+    cost: float
+
+    def edges(self, size: int) -> tuple[tuple[int, int], ...]:
+        """Half-open ranges of the segments of a series of `size` samples."""
+        return tuple(zip((0, *self.changes), (*self.changes, size), strict=True))
+
+
+@dataclass(frozen=True)
+class FindChanges:
+    """Exact search for changes of the mean.
+
+    With S the cumulated sums, the optimal cost of the first t samples (less their sum of squares) is ``G(t) = min over
+    r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``. The recursion runs over blocks of samples, for a whole block
+    at a time in numpy, and gives up nothing for it:
+
+    - a change and its successor in one block need a contrast in the block that beats the penalty; where a bound over
+      all pairs of the block excludes that, no pair is tried;
+    - among starts r whose own last change lies before all of them, G is concave in (r, S_r), so only the corners
+      of their convex hull can ever be the best start of a segment (the functional pruning of FPOP, Maidstone et al.
+      2017, in the geometry of Pishchagina et al. 2024);
+    - a start that loses by the penalty now loses for ever (PELT, Killick et al. 2012).
+    """
+
+    block: int = 192
+    """Samples per block: changes the speed, never the result."""
+
+    def __call__(self, values: FloatArray, penalty: float) -> Segmentation:
+        """Segment `values`, shape (n,), all finite; `penalty` > 0, in their unit squared.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, or `penalty` is not positive.
+        """
+        series = np.asarray(values, dtype=np.float64)
+        if series.ndim != 1 or not np.isfinite(series).all():
+            raise ValueError(f"values: expected finite numbers of shape (n,), found shape {series.shape} or NaN")
+        if not penalty > 0:
+            raise ValueError(f"penalty: expected a number above 0, found {penalty}")
+        if series.size < 2:
+            return Segmentation((), 0.0)
+        centred = series - series.mean()
+        last = _last_changes(np.concatenate([[0.0], np.cumsum(centred)]), float(penalty), self.block)
+        changes = []
+        at = int(last[series.size])
+        while at > 0:
+            changes.append(at)
+            at = int(last[at])
+        found = tuple(reversed(changes))
+        return Segmentation(found, _cost(centred, found))
+
+
+def no_change_penalty(values: FloatArray, find: FindChanges | None = None) -> float:
+    """The smallest penalty at which a series shows no change: the largest gain per change that it offers.
+
+    Of a run in which nothing happened this is what a penalty must exceed (`change_penalty.CalibratedPenalty`).
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if series.size < 2:
+        return 0.0
+    find = find or FindChanges()
+    unsplit = _cost(series - series.mean(), ())
+    penalty = float(split_gains(series).max())
+    while penalty > unsplit * 1e-12:
+        found = find(series, penalty * (1.0 + 1e-9))
+        gain = (unsplit - found.cost) / len(found.changes) if found.changes else penalty
+        if gain <= penalty * (1.0 + 1e-9):
+            return penalty
+        penalty = gain
+    return 0.0
+
+
+def split_gains(values: FloatArray) -> FloatArray:
+    """How much the sum of squares falls by splitting a series before sample 1, 2, ..., n - 1; shape (n - 1,)."""
+    size = values.size
+    sums = np.cumsum(values - values.mean())[:-1]
+    left = np.arange(1, size)
+    return np.asarray(sums**2 * (size / (left * (size - left))), dtype=np.float64)
+
+
+def _cost(values: FloatArray, changes: tuple[int, ...]) -> float:
+    starts = np.array((0, *changes))
+    counts = np.diff(np.append(starts, values.size))
+    means = np.add.reduceat(values, starts) / counts
+    return float(((values - np.repeat(means, counts)) ** 2).sum())
+
+
+# ---- The recursion --------------------------------------------------------------------------------------------------
+
+
+def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
+    """For every number of samples t, the last change in their best segmentation; `sums` from S_0 = 0 on."""
+    size = sums.size - 1
+    best = np.empty(size + 1)
+    best[0] = -penalty
+    last = np.zeros(size + 1, dtype=np.int64)
+    contrasts, corners = _block_contrasts(sums, block), _block_corners(sums, block)
+    starts: IntArray = np.zeros(1, dtype=np.int64)
+    group, full = 0, 64  # starts after `group` have their last change at or before it
+    for number, begin in enumerate(range(0, size, block)):
+        end = min(begin + block, size)
+        ends = np.arange(begin + 1, end + 1)
+        gaps = sums[ends] - sums[starts][:, None]
+        costs = (best[starts] + penalty)[:, None] - gaps * gaps / (ends - starts[:, None])
+        choice = costs.argmin(axis=0)
+        best[ends], last[ends] = costs[choice, np.arange(ends.size)], starts[choice]
+        if _may_change_within(sums[ends], best[ends], penalty, contrasts[number]):
+            _change_within(sums[ends], best, last, ends, penalty)
+        latest = int(last[ends].max())
+        fresh = corners[number] if latest <= begin else ends
+        if latest > group:
+            group = max(latest, begin)
+        starts = np.concatenate([starts, fresh])
+        lost = best[starts[:-1]] - (sums[end] - sums[starts[:-1]]) ** 2 / (end - starts[:-1]) >= best[end]
+        starts = np.concatenate([starts[:-1][~lost], starts[-1:]])
+        if starts.size > full:
+            together = starts > group
+            starts = np.concatenate([starts[~together], _corners(starts[together], sums)])
+            full = 2 * starts.size + 32
+    return last
+
+
+def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contrast: float) -> bool:
+    """Whether a change and its successor may both lie in a block, given the largest contrast of any of its pairs."""
+    mean = (sums[-1] - sums[0]) / max(sums.size - 1, 1)
+    offset = best + 2.0 * mean * sums - mean**2 * np.arange(sums.size)
+    fall = float((offset - np.minimum.accumulate(offset)).max())
+    return contrast > (penalty - fall) * (1.0 - 1e-9)
+
+
+def _change_within(sums: FloatArray, best: FloatArray, last: IntArray, ends: IntArray, penalty: float) -> None:
+    """Let segments start in the block itself: one more change in each round, until nothing gains."""
+    size = ends.size
+    gaps = sums - sums[:, None]
+    lags = np.arange(size) - np.arange(size)[:, None]
+    costs = np.where(lags > 0, penalty - gaps * gaps / np.maximum(lags, 1), np.inf)
+    current = best[ends]
+    while True:
+        total = costs + current[:, None]
+        choice = total.argmin(axis=0)
+        trial = total[choice, np.arange(size)]
+        better = trial < current
+        if not better.any():
+            break
+        current = np.where(better, trial, current)
+        last[ends[better]] = ends[choice[better]]
+    best[ends] = current
+
+
+def _block_contrasts(sums: FloatArray, block: int) -> FloatArray:
+    """For every block, a bound on ``(S_t - S_s)**2 / (t - s)`` over its pairs, with sums around the block's mean."""
+    size = sums.size - 1
+    count = -(-size // block)
+    table = np.full((count, block), np.nan)
+    table.ravel()[:size] = sums[1:]
+    lengths = np.full(count, block)
+    lengths[-1] = size - (count - 1) * block
+    means = (table[np.arange(count), lengths - 1] - table[:, 0]) / np.maximum(lengths - 1, 1)
+    table -= table[:, :1] + means[:, None] * np.arange(block)
+    table.ravel()[size:] = 0.0  # the last block goes on along its mean: at most larger contrasts
+    bound = np.zeros(count)
+    highest = lowest = table
+    width, lag = 1, 1
+    while lag < block:
+        for first in (lag,) if lag == 1 else (lag, lag + width):  # lags first ... first + width - 1
+            early = table[:, : block - first]
+            rise = (highest[:, first : first + early.shape[1]] - early[:, : highest.shape[1] - first]).max(axis=1)
+            fall = (early[:, : lowest.shape[1] - first] - lowest[:, first : first + early.shape[1]]).max(axis=1)
+            np.maximum(bound, np.maximum(rise, fall) ** 2 / first, out=bound)
+            if first + width >= block:
+                break
+        if lag > 1:
+            highest, lowest = _wider(highest, width, np.maximum), _wider(lowest, width, np.minimum)
+            width *= 2
+        lag *= 2
+    return bound
+
+
+def _wider(extremes: FloatArray, width: int, extreme: np.ufunc) -> FloatArray:
+    """From extremes over `width` samples from each on to those over twice as many (fewer at a block's end)."""
+    wider = extremes.copy()
+    extreme(extremes[:, :-width], extremes[:, width:], out=wider[:, :-width])
+    return wider
+
+
+def _block_corners(sums: FloatArray, block: int) -> list[IntArray]:
+    """For every block, those of its points (t, S_t) that may be corners of their convex hull."""
+    size = sums.size - 1
+    points = np.arange(1, size + 1)
+    fixed = np.zeros(size + 1, dtype=bool)
+    fixed[1::block] = fixed[block::block] = fixed[size] = True
+    found = _corners(points, sums, fixed)
+    return np.split(found, np.searchsorted(found, np.arange(block, size, block), side="right"))
+
+
+def _corners(points: IntArray, sums: FloatArray, fixed: npt.NDArray[np.bool_] | None = None) -> IntArray:
+    """Those of some points (t, S_t), t increasing, that may be corners of the convex hull between fixed ones.
+
+    A point that lies on or under the chord of its neighbours is no upper corner, whatever becomes of the
+    neighbours: so all such points go at once, in a few rounds.
+    """
+    kept = []
+    for sign in (1.0, -1.0):
+        left = points
+        while left.size > 2:
+            heights = sign * sums[left]
+            slopes = np.diff(heights) / np.diff(left)
+            stay = np.ones(left.size, dtype=bool)
+            stay[1:-1] = slopes[:-1] > slopes[1:]
+            if fixed is not None:
+                stay |= fixed[left]
+            if stay.all():
+                break
+            left = left[stay]
+        kept.append(left)
+    return np.union1d(*kept)
