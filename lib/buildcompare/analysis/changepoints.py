@@ -55,7 +55,7 @@ class FindChanges:
     - a start that loses by the penalty now loses for ever (PELT, Killick et al. 2012).
     """
 
-    block: int = 192
+    block: int = 256
     """Samples per block: changes the speed, never the result."""
 
     def __call__(self, values: FloatArray, penalty: float) -> Segmentation:
@@ -129,29 +129,54 @@ def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
     best[0] = -penalty
     last = np.zeros(size + 1, dtype=np.int64)
     contrasts, corners = _block_contrasts(sums, block), _block_corners(sums, block)
+    times, rows = np.arange(size + 1.0), np.arange(block)
     starts: IntArray = np.zeros(1, dtype=np.int64)
-    group, full = 0, 64  # starts after `group` have their last change at or before it
+    group, full = 0, _MANY  # starts after `group` have their last change at or before it
     for number, begin in enumerate(range(0, size, block)):
         end = min(begin + block, size)
         ends = np.arange(begin + 1, end + 1)
-        gaps = sums[ends] - sums[starts][:, None]
-        costs = (best[starts] + penalty)[:, None] - gaps * gaps / (ends - starts[:, None])
-        choice = costs.argmin(axis=0)
-        best[ends], last[ends] = costs[choice, np.arange(ends.size)], starts[choice]
+        near = _in_question(starts, ends, sums, best, int(last[begin]))
+        gains = sums[ends, None] - sums[near]
+        gains *= gains
+        gains /= times[ends, None] - times[near]
+        gains -= best[near]
+        choice = gains.argmax(axis=1)
+        best[ends], last[ends] = penalty - gains[rows[: ends.size], choice], near[choice]
         if _may_change_within(sums[ends], best[ends], penalty, contrasts[number]):
             _change_within(sums[ends], best, last, ends, penalty)
         latest = int(last[ends].max())
-        fresh = corners[number] if latest <= begin else ends
         if latest > group:
             group = max(latest, begin)
-        starts = np.concatenate([starts, fresh])
-        lost = best[starts[:-1]] - (sums[end] - sums[starts[:-1]]) ** 2 / (end - starts[:-1]) >= best[end]
-        starts = np.concatenate([starts[:-1][~lost], starts[-1:]])
+        starts = np.concatenate([starts, corners[number] if latest <= begin else ends])
         if starts.size > full:
-            together = starts > group
-            starts = np.concatenate([starts[~together], _corners(starts[together], sums)])
-            full = 2 * starts.size + 32
+            held = starts[:-1]
+            held = held[best[held] - (sums[end] - sums[held]) ** 2 / (end - held) < best[end]]
+            together = held > group
+            starts = np.concatenate([held[~together], _corners(np.append(held[together], end), sums)])
+            full = starts.size + _MANY
     return last
+
+
+_MANY = 200
+"""Starts to collect before those that can no longer win are sorted out: changes the speed, never the result."""
+
+
+def _in_question(starts: IntArray, ends: IntArray, sums: FloatArray, best: FloatArray, change: int) -> IntArray:
+    """Those starts that can be the best for one of `ends`, by a bound on what each can gain over the block.
+
+    Around any mean m the recursion keeps its form, with ``S_t - m t`` and ``G(t) + 2 m S_t - m**2 t`` in place of S and
+    G. With the mean of the segment that is open at the block's begin the bound excludes nearly all.
+    """
+    begin = int(ends[0]) - 1
+    mean = (sums[begin] - sums[change]) / max(begin - change, 1)
+    inside = sums[ends] - mean * ends
+    at = sums[starts]
+    around = at - mean * starts
+    offset = best[starts] + mean * (at + around)
+    reach = np.maximum(inside.max() - around, around - inside.min())
+    bound = reach * reach / (ends[0] - starts) - offset
+    least = offset.min()
+    return starts[bound >= -least - 1e-9 * (1.0 + abs(least))]
 
 
 def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contrast: float) -> bool:
@@ -164,20 +189,21 @@ def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contr
 
 def _change_within(sums: FloatArray, best: FloatArray, last: IntArray, ends: IntArray, penalty: float) -> None:
     """Let segments start in the block itself: one more change in each round, until nothing gains."""
-    size = ends.size
-    gaps = sums - sums[:, None]
-    lags = np.arange(size) - np.arange(size)[:, None]
-    costs = np.where(lags > 0, penalty - gaps * gaps / np.maximum(lags, 1), np.inf)
+    rows = np.arange(ends.size)
     current = best[ends]
-    while True:
-        total = costs + current[:, None]
-        choice = total.argmin(axis=0)
-        trial = total[choice, np.arange(size)]
+    moved = rows
+    while moved.size:
+        gains = sums[:, None] - sums[moved]
+        gains *= gains
+        gains /= np.maximum(rows[:, None] - moved, 1)
+        gains -= current[moved]
+        gains[rows[:, None] <= moved] = -np.inf
+        choice = gains.argmax(axis=1)
+        trial = penalty - gains[rows, choice]
         better = trial < current
-        if not better.any():
-            break
-        current = np.where(better, trial, current)
-        last[ends[better]] = ends[choice[better]]
+        current[better] = trial[better]
+        last[ends[better]] = ends[moved[choice[better]]]
+        moved = rows[better]
     best[ends] = current
 
 
