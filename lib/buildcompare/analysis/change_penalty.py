@@ -152,6 +152,10 @@ class DetectChanges:
     calibration: CalibratedPenalty | None = None
     shortest: int = 12
     """Shorter series have no changes: there is nothing to estimate their noise from."""
+    outlying: float = 6.0
+    """Samples this many robust standard deviations from the median are left out of the first look at the noise."""
+    calm: float = 0.6
+    """Unless less than this part of the samples remains: then nothing is the usual level."""
     rounds: int = 5
     find: FindChanges = field(default_factory=FindChanges)
 
@@ -166,7 +170,7 @@ class DetectChanges:
         found = Segmentation((), 0.0)
         if values.size < self.shortest:
             return DetectedChanges(found, math.inf, estimate_noise(values, ()), self.calibration is not None)
-        noise, penalty = best_split_noise(values), math.inf
+        noise, penalty = self.first_noise(values), math.inf
         for _ in range(self.rounds):
             trial = self.penalty(noise, values.size, resolution)
             trial = max(trial, float(np.abs(values).max()) ** 2 * 1e-20, 1e-300)
@@ -179,6 +183,19 @@ class DetectChanges:
             if same or len(found.changes) > values.size // self.shortest:
                 break
         return DetectedChanges(found, penalty, noise, self.calibration is not None)
+
+    def first_noise(self, values: FloatArray) -> Noise:
+        """Noise before any change is known: around the best split, or of what is left without outlying stretches.
+
+        A high spike leaves so much around any single split that it would hide itself.
+        """
+        noise = best_split_noise(values)
+        away = np.abs(values - np.median(values))
+        calm = away <= self.outlying * 1.4826 * np.median(away)
+        if calm.all() or calm.sum() < max(self.calm * values.size, self.shortest):
+            return noise
+        rest = best_split_noise(values[calm])
+        return min(noise, rest, key=lambda each: each.long_run_variance)
 
     def penalty(self, noise: Noise, size: int, resolution: float = 0.0) -> float:
         """What a change must gain in a series of `size` samples with this noise."""

@@ -3,8 +3,8 @@
 Optimal partitioning (Jackson et al. 2005): among all segmentations the one with the smallest sum of squares around
 the segments' means plus `penalty` per change. What a penalty should be is asked in `change_penalty`.
 
-Why no library: skchange's FPOP takes 0.02 s for 100,000 points, but 5 CPU seconds of imports (numba, scikit-learn), five
-times what all events of a comparison may cost; ruptures' KernelCPD (C, linear kernel) takes 5.9 s for the same points.
+Why no library: skchange's FPOP takes 0.02 s for 100,000 points, but 5 CPU seconds of imports (numba, scikit-learn),
+five times what all events of a comparison may cost; ruptures' KernelCPD (C, linear kernel) takes 5.9 s for as many.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ def _in_question(starts: IntArray, ends: IntArray, sums: FloatArray, best: Float
     reach = np.maximum(inside.max() - around, around - inside.min())
     bound = reach * reach / (ends[0] - starts) - offset
     least = offset.min()
-    return starts[bound >= -least - 1e-9 * (1.0 + abs(least))]
+    near: IntArray = starts[bound >= -least - 1e-9 * (1.0 + abs(least))]
+    return near
 
 
 def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contrast: float) -> bool:
