@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.analysis.change_penalty import DetectChanges, Noise
 from buildcompare.analysis.changepoints import split_gains
+from buildcompare.analysis.spikes import FindSpikes
 from buildcompare.recording import FloatArray
 
 Kind = Literal["level", "spike", "drop"]
@@ -103,6 +105,7 @@ class FindEvents:
     gradual_s: float = 300.0
     """Changes of one direction that follow each other this closely are one."""
     detect: DetectChanges = field(default_factory=DetectChanges)
+    spikes: FindSpikes = field(default_factory=FindSpikes)
 
     def __call__(
         self, curve: pd.Series, window: tuple[float, float], *, smallest_percent: float = 0.0, resolution: float = 0.0
@@ -122,10 +125,17 @@ class FindEvents:
             return RunEvents((), times, averages)
         logs = bool((averages > 0).all())
         values = np.log(averages) if logs else averages
-        found = self.detect(values, resolution=resolution / float(np.median(averages)) if logs else resolution)
-        run = _Run(inside, times, averages, values, found.noise, logs, self.sampling_s)
-        edges = list(found.segmentation.edges(times.size))
-        events = [event for event in self._events(run, edges) if _large_enough(event, smallest_percent)]
+        rounding = resolution / abs(float(np.median(averages))) if logs else resolution
+        spikes = self.spikes(values, resolution=rounding)
+        calm = np.ones(times.size, dtype=bool)
+        for start, end in spikes:
+            calm[start:end] = False
+        found = self.detect(values[calm], resolution=rounding)
+        whole = _Run(inside, times, averages, values, found.noise, logs, self.sampling_s)
+        rest = _Run(inside, times[calm], averages[calm], values[calm], found.noise, logs, self.sampling_s)
+        slow = self._events(rest, list(found.segmentation.edges(rest.times.size)))
+        events = _joined([whole.spike(*each, self.spikes.half_width, calm) for each in spikes], slow, 2 * whole.width_s)
+        events = [event for event in events if _large_enough(event, smallest_percent)]
         return RunEvents(tuple(events), times, averages)
 
     def _sample(self, inside: pd.Series, start: float) -> tuple[FloatArray, FloatArray]:
@@ -138,7 +148,7 @@ class FindEvents:
         counts = np.bincount(bins)
         full = counts >= max(self.coverage * width / step, 1.0)
         sums = np.bincount(bins, weights=values)
-        middles: FloatArray = start + (np.flatnonzero(full) + 0.5) * width
+        middles = np.asarray(start + (np.flatnonzero(full) + 0.5) * width, dtype=np.float64)
         return middles, sums[full] / counts[full]
 
     def _events(self, run: _Run, edges: list[tuple[int, int]]) -> list[MetricEvent]:
@@ -190,6 +200,24 @@ class FindEvents:
         return end
 
 
+def _joined(spikes: list[MetricEvent], slow: list[MetricEvent], gap_s: float) -> list[MetricEvent]:
+    """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
+    events = []
+    for spike in spikes:
+        part = [
+            other
+            for other in slow
+            if other.kind == spike.kind
+            and other.span_s[0] <= spike.span_s[1] + gap_s
+            and other.span_s[1] >= spike.span_s[0] - gap_s
+        ]
+        slow = [other for other in slow if other not in part]
+        spans = [each.span_s for each in (spike, *part)]
+        top = max((spike, *part), key=lambda each: abs(each.size))
+        events.append(replace(top, span_s=(min(a for a, _ in spans), max(b for _, b in spans))))
+    return sorted([*events, *slow], key=lambda each: each.at_s)
+
+
 def _large_enough(event: MetricEvent, smallest_percent: float) -> bool:
     return event.size_percent is None or abs(event.size_percent) >= smallest_percent
 
@@ -209,19 +237,28 @@ class _Run:
     def length_s(self, start: int, end: int) -> float:
         return float(self.times[end - 1] - self.times[start]) + self.width_s
 
+    def spike(self, start: int, end: int, half_width: int, calm: npt.NDArray[np.bool_]) -> MetricEvent:
+        """A spike or drop of the samples from `start` to `end`, from the calm samples around it."""
+        first, last = max(start - half_width, 0), min(end + half_width, self.times.size)
+        beside = np.flatnonzero(calm[first:last]) + first
+        return self._top((start, end), beside, (first, last))
+
     def excursion(self, before: tuple[int, int], away: tuple[int, int], after: tuple[int, int]) -> MetricEvent:
         """A spike or drop of `away`, from its top or bottom to the level of the segments around."""
-        around = np.concatenate([self.averages[slice(*before)], self.averages[slice(*after)]])
-        level = float(around.mean())
-        up = self.averages[slice(*away)].mean() > level
+        beside = np.concatenate([np.arange(*before), np.arange(*after)])
+        return self._top(away, beside, (before[0], after[1]))
+
+    def _top(self, away: tuple[int, int], beside: npt.NDArray[np.int64], around: tuple[int, int]) -> MetricEvent:
+        level = float(self.averages[beside].mean())
+        up = float(self.averages[slice(*away)].mean()) > level
         extreme = np.argmax if up else np.argmin
         top = away[0] + int(extreme(self.averages[slice(*away)]))
-        variance = self.noise.sd**2 + self.noise.mean_variance(around.size)
-        fine = self._fine(self.times[top] - self.width_s / 2, self.times[top] + self.width_s / 2)
+        variance = self.noise.sd**2 + self.noise.mean_variance(beside.size)
+        fine = self._fine(self._start_s(top), self._start_s(top) + self.width_s)
         at = float(fine.index[int(extreme(fine.to_numpy()))])
         size = float(self.averages[top]) - level
         span = self._start_s(away[0]), self._start_s(away[1] - 1) + self.width_s
-        return self._event("spike" if up else "drop", at, span, size, level, variance, (before[0], after[1]))
+        return self._event("spike" if up else "drop", at, span, size, level, variance, around)
 
     def shift(self, before: tuple[int, int], after: list[tuple[int, int]]) -> MetricEvent:
         """A change of the level from `before` to the last of the segments `after`; the others lead there."""

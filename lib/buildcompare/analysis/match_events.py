@@ -1,0 +1,123 @@
+"""Which events happened in one build only, which belong together, and which are worth a warning?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy.stats import norm
+
+from buildcompare.analysis.events import MetricEvent, RunEvents
+
+Build = Literal["base", "new"]
+
+
+@dataclass(frozen=True)
+class PlacedEvent:
+    """An event of one metric of one build, and what the rest of the test says about it.
+
+    Attributes
+    ----------
+    matched
+        Whether the other build shows it too.
+    group
+        The same number for events of one build that happened together; numbered by time, from 1.
+    warning
+        Whether it is in one build only and surely larger than the metric's margin.
+    """
+
+    metric: str
+    build: Build
+    event: MetricEvent
+    matched: bool
+    group: int
+    warning: bool
+
+
+@dataclass(frozen=True)
+class MatchEvents:
+    """Pair the events of two runs of one test, group them, and pick those worth a warning.
+
+    What belongs to the test (the ramp's end, a job at a fixed time) is in both builds at about the same elapsed time:
+    it is no finding. A warning needs an event that the other build does not show, and whose size is beyond the
+    metric's margin even at the near end of its interval, with an error of 5 % for all series of the test together.
+    """
+
+    together_s: float = 180.0
+    """Events that start within this time are one: averages of one minute and a rate's own minute, on both sides."""
+    alike: float = 0.5
+    """An event of the other build counts as the same with at least this part of the size."""
+    error: float = 0.05
+
+    def __call__(
+        self, base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
+    ) -> tuple[PlacedEvent, ...]:
+        """Place the events of each metric (by slug); `margins` in percent. In the order of build and time.
+
+        A metric without a margin never warns. An event of a metric that the other build lacks is unmatched.
+        """
+        z = self._z(len(base) + len(new))
+        sides: tuple[tuple[Build, Mapping[str, RunEvents], Mapping[str, RunEvents]], ...] = (
+            ("base", base, new),
+            ("new", new, base),
+        )
+        placed: list[PlacedEvent] = []
+        for build, mine, other in sides:
+            found = [(slug, event) for slug, run in mine.items() for event in run.events]
+            for matched in (False, True):
+                part = [each for each in found if self._matched(*each, mine, other) is matched]
+                first, group = float("-inf"), max((each.group for each in placed), default=0)
+                for slug, event in sorted(part, key=lambda each: _start_s(each[1])):
+                    if _start_s(event) > first + self.together_s:
+                        first, group = _start_s(event), group + 1
+                    large = slug in margins and event.at_least_percent(z) >= margins[slug]
+                    placed.append(PlacedEvent(slug, build, event, matched, group, large and not matched))
+        return _numbered_by_time(placed)
+
+    def _z(self, series: int) -> float:
+        """Standard errors of an interval that holds for `series` series at once (Sidak 1967)."""
+        return float(norm.ppf(0.5 + 0.5 * (1.0 - self.error) ** (1.0 / max(series, 1))))
+
+    def _matched(
+        self, slug: str, event: MetricEvent, mine: Mapping[str, RunEvents], other: Mapping[str, RunEvents]
+    ) -> bool:
+        if slug not in other:
+            return False
+        if any(self._same(event, each) for each in other[slug].events):
+            return True
+        own, there = _contrast(event, mine[slug]), _contrast(event, other[slug])
+        return own != 0.0 and there / own >= self.alike
+
+    def _same(self, one: MetricEvent, other: MetricEvent) -> bool:
+        small, large = sorted((abs(one.size), abs(other.size)))
+        near = (
+            one.span_s[0] - self.together_s <= other.at_s <= one.span_s[1] + self.together_s
+            or other.span_s[0] - self.together_s <= one.at_s <= other.span_s[1] + self.together_s
+        )
+        return one.kind == other.kind and one.size * other.size > 0 and near and small >= self.alike * large
+
+
+def _contrast(event: MetricEvent, run: RunEvents) -> float:
+    """What an event changed, as means over the same times in any run; NaN where one of them has no numbers."""
+    first, last = event.around_s
+    if event.kind == "level":
+        return run.mean(event.at_s, last) - run.mean(first, event.at_s)
+    start, end = event.span_s
+    outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < start) | (run.times_s >= end))
+    around = run.averages[outside]
+    return run.mean(start, end) - float(around.mean()) if around.size else float("nan")
+
+
+def _start_s(event: MetricEvent) -> float:
+    return event.at_s if event.kind == "level" else event.span_s[0]
+
+
+def _numbered_by_time(placed: list[PlacedEvent]) -> tuple[PlacedEvent, ...]:
+    starts: dict[int, tuple[str, float]] = {}
+    for each in placed:
+        start = (each.build, _start_s(each.event))
+        starts[each.group] = min(starts.get(each.group, start), start)
+    numbers = {group: i for i, group in enumerate(sorted(starts, key=lambda g: (starts[g][1], starts[g][0], g)), 1)}
+    ordered = sorted(placed, key=lambda each: (each.build, _start_s(each.event), each.metric))
+    return tuple(PlacedEvent(e.metric, e.build, e.event, e.matched, numbers[e.group], e.warning) for e in ordered)
