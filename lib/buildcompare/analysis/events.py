@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -31,13 +31,13 @@ class MetricEvent:
     ----------
     kind
         ``level``: the metric changed and did not come back within `FindEvents.longest_excursion_s` (or the window);
-        ``spike`` and ``drop``: it rose or fell and came back.
+        ``spike`` and ``drop``: it rose or fell and came back, or began too late to tell (`FindEvents.lasting_s`).
     at_s
         Elapsed seconds of the change, or of the spike's top.
     span_s
         From when to when: the excursion, or the 95 % interval of a level's change.
     size
-        In the metric's unit: level after less level before, or the top less the level around.
+        In the metric's unit: level after less level before, or the mean of a minute at the top less the level around.
     size_percent
         The same in percent of `before`; None where that is zero or negative.
     ci
@@ -104,6 +104,10 @@ class FindEvents:
     """An excursion is over where no more than this part of its height is left."""
     gradual_s: float = 300.0
     """Changes of one direction that follow each other this closely are one."""
+    lasting_s: float = 300.0
+    """What began later than this before the window's end is no level yet: it may be coming back."""
+    joined: int = 2
+    """A spike and a slower excursion of the same direction are one with at most this many averages between them."""
     detect: DetectChanges = field(default_factory=DetectChanges)
     spikes: FindSpikes = field(default_factory=FindSpikes)
 
@@ -134,7 +138,7 @@ class FindEvents:
         whole = _Run(inside, times, averages, values, found.noise, logs, self.sampling_s)
         rest = _Run(inside, times[calm], averages[calm], values[calm], found.noise, logs, self.sampling_s)
         slow = self._events(rest, list(found.segmentation.edges(rest.times.size)))
-        events = _joined([whole.spike(*each, self.spikes.half_width, calm) for each in spikes], slow, 2 * whole.width_s)
+        events = self._joined(whole, spikes, slow)
         events = [event for event in events if _large_enough(event, smallest_percent)]
         return RunEvents(tuple(events), times, averages)
 
@@ -161,9 +165,27 @@ class FindEvents:
                 at = back + 1
                 continue
             end = self._rise_end(run, edges, levels, at)
-            events.append(run.shift(edges[at - 1], edges[at : end + 1]))
+            open_end = end + 1 == len(edges) and run.length_s(edges[at][0], edges[end][1]) < self.lasting_s
+            events.append(run.shift(edges[at - 1], edges[at : end + 1], lasting=not open_end))
             at = end + 1
         return events
+
+    def _joined(self, run: _Run, spikes: tuple[tuple[int, int], ...], slow: list[MetricEvent]) -> list[MetricEvent]:
+        """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
+        calm = np.ones(run.times.size, dtype=bool)
+        ranges = []
+        for start, end in spikes:
+            kind = run.spike((start, end), self.spikes.half_width, calm).kind
+            whole = (start, end)
+            for other in [each for each in slow if each.kind == kind]:
+                a, b = run.samples(other.span_s)
+                if a <= whole[1] + self.joined and b >= whole[0] - self.joined:
+                    whole = min(a, whole[0]), max(b, whole[1])
+                    slow = [each for each in slow if each is not other]
+            ranges.append(whole)
+            calm[slice(*whole)] = False
+        events = [run.spike(each, self.spikes.half_width, calm) for each in ranges]
+        return sorted([*events, *slow], key=lambda each: each.at_s)
 
     def _excursion_end(self, run: _Run, edges: list[tuple[int, int]], levels: list[float], at: int) -> int | None:
         """The first segment from `at` on that is back at the level before it; None where there is none in time."""
@@ -200,24 +222,6 @@ class FindEvents:
         return end
 
 
-def _joined(spikes: list[MetricEvent], slow: list[MetricEvent], gap_s: float) -> list[MetricEvent]:
-    """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
-    events = []
-    for spike in spikes:
-        part = [
-            other
-            for other in slow
-            if other.kind == spike.kind
-            and other.span_s[0] <= spike.span_s[1] + gap_s
-            and other.span_s[1] >= spike.span_s[0] - gap_s
-        ]
-        slow = [other for other in slow if other not in part]
-        spans = [each.span_s for each in (spike, *part)]
-        top = max((spike, *part), key=lambda each: abs(each.size))
-        events.append(replace(top, span_s=(min(a for a, _ in spans), max(b for _, b in spans))))
-    return sorted([*events, *slow], key=lambda each: each.at_s)
-
-
 def _large_enough(event: MetricEvent, smallest_percent: float) -> bool:
     return event.size_percent is None or abs(event.size_percent) >= smallest_percent
 
@@ -237,11 +241,17 @@ class _Run:
     def length_s(self, start: int, end: int) -> float:
         return float(self.times[end - 1] - self.times[start]) + self.width_s
 
-    def spike(self, start: int, end: int, half_width: int, calm: npt.NDArray[np.bool_]) -> MetricEvent:
-        """A spike or drop of the samples from `start` to `end`, from the calm samples around it."""
-        first, last = max(start - half_width, 0), min(end + half_width, self.times.size)
-        beside = np.flatnonzero(calm[first:last]) + first
-        return self._top((start, end), beside, (first, last))
+    def samples(self, span_s: tuple[float, float]) -> tuple[int, int]:
+        """The averages of a stretch of time."""
+        start, end = np.searchsorted(self.times, span_s)
+        return int(start), int(end)
+
+    def spike(self, away: tuple[int, int], half_width: int, calm: npt.NDArray[np.bool_]) -> MetricEvent:
+        """A spike or drop of the samples `away`, from the calm samples on both sides."""
+        first, last = max(away[0] - half_width, 0), min(away[1] + half_width, self.times.size)
+        outside = calm[first:last].copy()
+        outside[away[0] - first : away[1] - first] = False
+        return self._top(away, np.flatnonzero(outside) + first, (first, last))
 
     def excursion(self, before: tuple[int, int], away: tuple[int, int], after: tuple[int, int]) -> MetricEvent:
         """A spike or drop of `away`, from its top or bottom to the level of the segments around."""
@@ -256,20 +266,23 @@ class _Run:
         variance = self.noise.sd**2 + self.noise.mean_variance(beside.size)
         fine = self._fine(self._start_s(top), self._start_s(top) + self.width_s)
         at = float(fine.index[int(extreme(fine.to_numpy()))])
-        size = float(self.averages[top]) - level
+        size = float(self._fine(at - self.width_s / 2, at + self.width_s / 2).mean()) - level
         span = self._start_s(away[0]), self._start_s(away[1] - 1) + self.width_s
         return self._event("spike" if up else "drop", at, span, size, level, variance, around)
 
-    def shift(self, before: tuple[int, int], after: list[tuple[int, int]]) -> MetricEvent:
+    def shift(self, before: tuple[int, int], after: list[tuple[int, int]], *, lasting: bool) -> MetricEvent:
         """A change of the level from `before` to the last of the segments `after`; the others lead there."""
         last = after[-1]
         level = float(self.averages[slice(*before)].mean())
         size = float(self.averages[slice(*last)].mean()) - level
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
-        first = (before, after[0])
-        early, _ = self._when(*first)
+        at, around = self._at(before, after[0]), (before[0], last[1])
+        if not lasting:
+            span = at, self._start_s(last[1] - 1) + self.width_s
+            return self._event("spike" if size > 0 else "drop", at, span, size, level, variance, around)
+        early, _ = self._when(before, after[0])
         _, late = self._when(after[-2] if len(after) > 1 else before, last)
-        return self._event("level", self._at(*first), (early, late), size, level, variance, (before[0], last[1]))
+        return self._event("level", at, (early, late), size, level, variance, around)
 
     def _event(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +12,7 @@ from scipy.stats import norm
 from buildcompare.analysis.events import MetricEvent, RunEvents
 
 Build = Literal["base", "new"]
+Group = list[tuple[str, MetricEvent]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,9 @@ class MatchEvents:
 
     What belongs to the test (the ramp's end, a job at a fixed time) is in both builds at about the same elapsed time:
     it is no finding. A warning needs an event that the other build does not show, and whose size is beyond the
-    metric's margin even at the near end of its interval, with an error of 5 % for all series of the test together.
+    metric's margin even at the near end of its interval, with an error of 5 % for all series of the test together. A
+    spike or drop must be witnessed by another metric, or be out of all proportion: one minute of one metric alone is
+    what identical runs show every day.
     """
 
     together_s: float = 180.0
@@ -49,31 +53,50 @@ class MatchEvents:
     alike: float = 0.5
     """An event of the other build counts as the same with at least this part of the size."""
     error: float = 0.05
+    lone: float = 6.0
+    """Margins that a spike or drop must exceed to warn where no other metric moves with it. Identical runs have such
+    lone excursions of up to 6 margins (p99 store times, +60 %) in Mattermost's published ceiling tests."""
 
     def __call__(
         self, base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
     ) -> tuple[PlacedEvent, ...]:
-        """Place the events of each metric (by slug); `margins` in percent. In the order of build and time.
+        """Place the events of each metric (by slug); `margins` in percent. In the order of groups and time.
 
         A metric without a margin never warns. An event of a metric that the other build lacks is unmatched.
         """
-        z = self._z(len(base) + len(new))
         sides: tuple[tuple[Build, Mapping[str, RunEvents], Mapping[str, RunEvents]], ...] = (
             ("base", base, new),
             ("new", new, base),
         )
-        placed: list[PlacedEvent] = []
+        groups: list[tuple[Build, bool, Group]] = []
         for build, mine, other in sides:
             found = [(slug, event) for slug, run in mine.items() for event in run.events]
             for matched in (False, True):
                 part = [each for each in found if self._matched(*each, mine, other) is matched]
-                first, group = float("-inf"), max((each.group for each in placed), default=0)
-                for slug, event in sorted(part, key=lambda each: _start_s(each[1])):
-                    if _start_s(event) > first + self.together_s:
-                        first, group = _start_s(event), group + 1
-                    large = slug in margins and event.at_least_percent(z) >= margins[slug]
-                    placed.append(PlacedEvent(slug, build, event, matched, group, large and not matched))
-        return _numbered_by_time(placed)
+                groups.extend((build, matched, group) for group in self._grouped(part))
+        surely = functools.partial(self._warns, margins=margins, z=self._z(len(base) + len(new)))
+        groups.sort(key=lambda group: (_start_s(group[2][0][1]), group[0]))
+        return tuple(
+            PlacedEvent(
+                slug, build, event, matched, number, not matched and self._warns(slug, event, group, margins, z)
+            )
+            for number, (build, matched, group) in enumerate(groups, 1)
+            for slug, event in group
+        )
+
+    def _grouped(self, events: Group) -> list[Group]:
+        groups: list[Group] = []
+        for slug, event in sorted(events, key=lambda each: (_start_s(each[1]), each[0])):
+            if not groups or _start_s(event) > _start_s(groups[-1][0][1]) + self.together_s:
+                groups.append([])
+            groups[-1].append((slug, event))
+        return groups
+
+    def _warns(self, slug: str, event: MetricEvent, group: Group, margins: Mapping[str, float], z: float) -> bool:
+        if slug not in margins:
+            return False
+        witnessed = event.kind == "level" or any(other != slug for other, _ in group)
+        return event.at_least_percent(z) >= margins[slug] * (1.0 if witnessed else self.lone)
 
     def _z(self, series: int) -> float:
         """Standard errors of an interval that holds for `series` series at once (Sidak 1967)."""
@@ -111,13 +134,3 @@ def _contrast(event: MetricEvent, run: RunEvents) -> float:
 
 def _start_s(event: MetricEvent) -> float:
     return event.at_s if event.kind == "level" else event.span_s[0]
-
-
-def _numbered_by_time(placed: list[PlacedEvent]) -> tuple[PlacedEvent, ...]:
-    starts: dict[int, tuple[str, float]] = {}
-    for each in placed:
-        start = (each.build, _start_s(each.event))
-        starts[each.group] = min(starts.get(each.group, start), start)
-    numbers = {group: i for i, group in enumerate(sorted(starts, key=lambda g: (starts[g][1], starts[g][0], g)), 1)}
-    ordered = sorted(placed, key=lambda each: (each.build, _start_s(each.event), each.metric))
-    return tuple(PlacedEvent(e.metric, e.build, e.event, e.matched, numbers[e.group], e.warning) for e in ordered)
