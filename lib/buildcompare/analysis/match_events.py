@@ -9,7 +9,8 @@ from typing import Literal
 
 from scipy.stats import norm
 
-from buildcompare.analysis.events import MetricEvent, RunEvents
+from buildcompare.analysis.event_measures import MetricEvent
+from buildcompare.analysis.events import RunEvents
 
 Build = Literal["base", "new"]
 Group = list[tuple[str, MetricEvent]]
@@ -77,9 +78,7 @@ class MatchEvents:
         surely = functools.partial(self._warns, margins=margins, z=self._z(len(base) + len(new)))
         groups.sort(key=lambda group: (_start_s(group[2][0][1]), group[0]))
         return tuple(
-            PlacedEvent(
-                slug, build, event, matched, number, not matched and self._warns(slug, event, group, margins, z)
-            )
+            PlacedEvent(slug, build, event, matched, number, warning=not matched and surely(slug, event, group))
             for number, (build, matched, group) in enumerate(groups, 1)
             for slug, event in group
         )
