@@ -94,7 +94,7 @@ class CalibratedPenalty:
     @classmethod
     def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
         """From the values of at least 10 identical runs, all finite, each of shape (n,)."""
-        return cls(tuple(no_change_penalty(run) / best_split_noise(run).sd ** 2 for run in runs))
+        return cls(tuple(no_change_penalty(run) / first_noise(run).sd ** 2 for run in runs))
 
     @property
     def factor(self) -> float:
@@ -113,6 +113,27 @@ class CalibratedPenalty:
 def best_split_noise(values: FloatArray) -> Noise:
     """Noise around the best single split: a step in the middle must not pass for noise."""
     return estimate_noise(values, (int(split_gains(values).argmax()) + 1,))
+
+
+def first_noise(values: FloatArray) -> Noise:
+    """Noise before any change is known: around the best split, or that of what is left without outlying stretches.
+
+    A high spike leaves so much around any single split that it would hide itself.
+    """
+    noise = best_split_noise(values)
+    away = np.abs(values - np.median(values))
+    calm = away <= OUTLYING * 1.4826 * np.median(away)
+    if calm.all() or calm.sum() < max(CALM * values.size, 3):
+        return noise
+    return min(noise, best_split_noise(values[calm]), key=lambda each: each.long_run_variance)
+
+
+OUTLYING = 6.0
+"""Robust standard deviations from the median beyond which samples are left out of the first look at the noise ..."""
+CALM = 0.6
+"""... unless less than this part of the samples remained: then nothing is the usual level."""
+_ROUNDING = 1e-9
+"""What gains less than this part of a series' whole sum of squares may come from rounding."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +173,6 @@ class DetectChanges:
     calibration: CalibratedPenalty | None = None
     shortest: int = 12
     """Shorter series have no changes: there is nothing to estimate their noise from."""
-    outlying: float = 6.0
-    """Samples this many robust standard deviations from the median are left out of the first look at the noise."""
-    calm: float = 0.6
-    """Unless less than this part of the samples remains: then nothing is the usual level."""
     rounds: int = 5
     find: FindChanges = field(default_factory=FindChanges)
 
@@ -170,10 +187,10 @@ class DetectChanges:
         found = Segmentation((), 0.0)
         if values.size < self.shortest:
             return DetectedChanges(found, math.inf, estimate_noise(values, ()), self.calibration is not None)
-        noise, penalty = self.first_noise(values), math.inf
+        noise, penalty = first_noise(values), math.inf
+        least = _ROUNDING * float(((values - values.mean()) ** 2).sum()) + 1e-300
         for _ in range(self.rounds):
-            trial = self.penalty(noise, values.size, resolution)
-            trial = max(trial, float(np.abs(values).max()) ** 2 * 1e-20, 1e-300)
+            trial = max(self.penalty(noise, values.size, resolution), least)
             if not trial < penalty:
                 break
             again = self.find(values, trial)
@@ -183,19 +200,6 @@ class DetectChanges:
             if same or len(found.changes) > values.size // self.shortest:
                 break
         return DetectedChanges(found, penalty, noise, self.calibration is not None)
-
-    def first_noise(self, values: FloatArray) -> Noise:
-        """Noise before any change is known: around the best split, or of what is left without outlying stretches.
-
-        A high spike leaves so much around any single split that it would hide itself.
-        """
-        noise = best_split_noise(values)
-        away = np.abs(values - np.median(values))
-        calm = away <= self.outlying * 1.4826 * np.median(away)
-        if calm.all() or calm.sum() < max(self.calm * values.size, self.shortest):
-            return noise
-        rest = best_split_noise(values[calm])
-        return min(noise, rest, key=lambda each: each.long_run_variance)
 
     def penalty(self, noise: Noise, size: int, resolution: float = 0.0) -> float:
         """What a change must gain in a series of `size` samples with this noise."""

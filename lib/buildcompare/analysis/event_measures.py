@@ -41,6 +41,8 @@ class MetricEvent:
         95 % interval of `size` for the noise of the run, not for the choice of what is largest.
     before
         The level that it left.
+    extreme
+        The farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts.
     around_s
         The whole stretch over which `before` and `after` were measured.
     """
@@ -52,6 +54,7 @@ class MetricEvent:
     size_percent: float | None
     ci: tuple[float, float]
     before: float
+    extreme: float
     around_s: tuple[float, float]
 
     def at_least_percent(self, z: float = Z95) -> float:
@@ -74,8 +77,8 @@ class MeasureEvents:
         Middle of each sampling interval, mean of its samples, and that or its logarithm, shape (n,) each.
     noise
         Of `values`, apart from events.
-    logs
-        Whether `values` are logarithms.
+    unit
+        What `averages` were divided by to give `values`; None where these are logarithms.
     width_s
         Length of a sampling interval.
     """
@@ -85,7 +88,7 @@ class MeasureEvents:
     averages: FloatArray
     values: FloatArray
     noise: Noise
-    logs: bool
+    unit: float | None
     width_s: float
 
     def length_s(self, start: int, end: int) -> float:
@@ -117,9 +120,10 @@ class MeasureEvents:
         variance = self.noise.sd**2 + self.noise.mean_variance(beside.size)
         fine = self._fine(self._start_s(top), self._start_s(top) + self.width_s)
         at = float(fine.index[int(extreme(fine.to_numpy()))])
+        farthest = float(fine.loc[at])
         size = float(self._fine(at - self.width_s / 2, at + self.width_s / 2).mean()) - level
         span = self._start_s(away[0]), self._start_s(away[1] - 1) + self.width_s
-        return self._event("spike" if up else "drop", at, span, size, level, variance, around)
+        return self._event("spike" if up else "drop", at, span, (level, size, farthest), variance, around)
 
     def shift(self, before: tuple[int, int], after: list[tuple[int, int]], *, lasting: bool) -> MetricEvent:
         """A change of the level from `before` to the last of the segments `after`; the others lead there."""
@@ -130,25 +134,25 @@ class MeasureEvents:
         at, around = self._at(before, after[0]), (before[0], last[1])
         if not lasting:
             span = at, self._start_s(last[1] - 1) + self.width_s
-            return self._event("spike" if size > 0 else "drop", at, span, size, level, variance, around)
+            return self._event("spike" if size > 0 else "drop", at, span, (level, size, level + size), variance, around)
         early, _ = self._when(before, after[0])
         _, late = self._when(after[-2] if len(after) > 1 else before, last)
-        return self._event("level", at, (early, late), size, level, variance, around)
+        return self._event("level", at, (early, late), (level, size, level + size), variance, around)
 
     def _event(
         self,
         kind: Kind,
         at: float,
         span: tuple[float, float],
-        size: float,
-        level: float,
+        height: tuple[float, float, float],
         variance: float,
         around: tuple[int, int],
     ) -> MetricEvent:
-        half = Z95 * math.sqrt(variance) * (abs(level) if self.logs else 1.0)
+        level, size, extreme = height
+        half = Z95 * math.sqrt(variance) * (level if self.unit is None else self.unit)
         percent = size / level * 100.0 if level > 0 else None
         stretch = self._start_s(around[0]), self._start_s(around[1] - 1) + self.width_s
-        return MetricEvent(kind, at, span, size, percent, (size - half, size + half), level, stretch)
+        return MetricEvent(kind, at, span, size, percent, (size - half, size + half), level, extreme, stretch)
 
     def _at(self, before: tuple[int, int], after: tuple[int, int]) -> float:
         """When the level changed, on the curve's own samples: where a step fits best."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +13,9 @@ from buildcompare.analysis.change_penalty import DetectChanges
 from buildcompare.analysis.event_measures import MeasureEvents, MetricEvent
 from buildcompare.analysis.spikes import FindSpikes
 from buildcompare.recording import FloatArray
+
+Range = tuple[int, int]
+Ranges = list[Range]
 
 AFTER_RAMP_S = 120.0
 """To be left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
@@ -76,38 +80,39 @@ class FindEvents:
             The step in which the curve was read off, in its unit; 0 where it was not read off a plot.
         """
         inside = curve[(curve.index > window[0]) & (curve.index <= window[1]) & np.isfinite(curve.to_numpy())]
-        times, averages = self._sample(inside, window[0])
-        if times.size < self.detect.shortest:
+        times, averages, width = self._sample(inside, window[0])
+        if times.size < self.detect.shortest or not np.isfinite(averages).all():
             return RunEvents((), times, averages)
-        logs = bool((averages > 0).all())
-        values = np.log(averages) if logs else averages
-        rounding = resolution / abs(float(np.median(averages))) if logs else resolution
+        unit = None if (averages > 0).all() else float(np.abs(averages).max()) or 1.0
+        values = np.log(averages) if unit is None else averages / unit
+        rounding = resolution / (float(np.median(averages)) if unit is None else unit)
         spikes = self.spikes(values, resolution=rounding)
         calm = np.ones(times.size, dtype=bool)
         for start, end in spikes:
             calm[start:end] = False
         found = self.detect(values[calm], resolution=rounding)
-        whole = MeasureEvents(inside, times, averages, values, found.noise, logs, self.sampling_s)
-        rest = MeasureEvents(inside, times[calm], averages[calm], values[calm], found.noise, logs, self.sampling_s)
+        whole = MeasureEvents(inside, times, averages, values, found.noise, unit, width)
+        rest = MeasureEvents(inside, times[calm], averages[calm], values[calm], found.noise, unit, width)
         slow = self._events(rest, list(found.segmentation.edges(rest.times.size)))
         events = self._joined(whole, spikes, slow)
         events = [event for event in events if _large_enough(event, smallest_percent)]
         return RunEvents(tuple(events), times, averages)
 
-    def _sample(self, inside: pd.Series, start: float) -> tuple[FloatArray, FloatArray]:
+    def _sample(self, inside: pd.Series, start: float) -> tuple[FloatArray, FloatArray, float]:
+        """Middles and means of the sampling intervals that hold enough samples, and their length."""
         elapsed, values = inside.index.to_numpy(dtype=np.float64), inside.to_numpy(dtype=np.float64)
         if elapsed.size < 2:
-            return np.empty(0), np.empty(0)
+            return np.empty(0), np.empty(0), self.sampling_s
         step = float(np.median(np.diff(elapsed)))
         width = max(self.sampling_s, step)
-        bins = np.ceil((elapsed - start) / width - 1e-9).astype(np.int64) - 1
+        bins = np.maximum(np.ceil((elapsed - start) / width - 1e-9).astype(np.int64) - 1, 0)
         counts = np.bincount(bins)
         full = counts >= max(self.coverage * width / step, 1.0)
         sums = np.bincount(bins, weights=values)
         middles = np.asarray(start + (np.flatnonzero(full) + 0.5) * width, dtype=np.float64)
-        return middles, sums[full] / counts[full]
+        return middles, sums[full] / counts[full], width
 
-    def _events(self, run: MeasureEvents, edges: list[tuple[int, int]]) -> list[MetricEvent]:
+    def _events(self, run: MeasureEvents, edges: Ranges) -> list[MetricEvent]:
         levels = [float(run.values[a:b].mean()) for a, b in edges]
         events, at = [], 1
         while at < len(edges):
@@ -122,9 +127,7 @@ class FindEvents:
             at = end + 1
         return events
 
-    def _joined(
-        self, run: MeasureEvents, spikes: tuple[tuple[int, int], ...], slow: list[MetricEvent]
-    ) -> list[MetricEvent]:
+    def _joined(self, run: MeasureEvents, spikes: Sequence[Range], slow: list[MetricEvent]) -> list[MetricEvent]:
         """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
         calm = np.ones(run.times.size, dtype=bool)
         ranges = []
@@ -141,9 +144,7 @@ class FindEvents:
         events = [run.spike(each, self.spikes.half_width, calm) for each in ranges]
         return sorted([*events, *slow], key=lambda each: each.at_s)
 
-    def _excursion_end(
-        self, run: MeasureEvents, edges: list[tuple[int, int]], levels: list[float], at: int
-    ) -> int | None:
+    def _excursion_end(self, run: MeasureEvents, edges: Ranges, levels: list[float], at: int) -> int | None:
         """The first segment from `at` on that is back at the level before it; None where there is none in time."""
         height = 0.0
         for i in range(at, len(edges)):
@@ -155,9 +156,7 @@ class FindEvents:
             height = max(height, away, key=abs)
         return None
 
-    def _settled(
-        self, run: MeasureEvents, edges: list[tuple[int, int]], levels: list[float], at: int, back: int
-    ) -> int:
+    def _settled(self, run: MeasureEvents, edges: Ranges, levels: list[float], at: int, back: int) -> int:
         """From the first segment that is back to where what is left of an excursion has died away."""
         while (
             back + 1 < len(edges)
@@ -167,7 +166,7 @@ class FindEvents:
             back += 1
         return back
 
-    def _rise_end(self, run: MeasureEvents, edges: list[tuple[int, int]], levels: list[float], at: int) -> int:
+    def _rise_end(self, run: MeasureEvents, edges: Ranges, levels: list[float], at: int) -> int:
         """The last segment of a change that goes on, in short segments, in the direction of its first step."""
         end = at
         while (
