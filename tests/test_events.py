@@ -149,7 +149,7 @@ def test_gaps_and_nan_are_no_events() -> None:
     curve = curve[(curve.index < 3000) | (curve.index > 3900)]
     run = FindEvents()(curve, WINDOW)
     assert run.events == ()
-    assert run.times_s.size == 80 - 9 - 15
+    assert run.times_s.size == 80 - 10 - 15
     step = only(FindEvents()(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
     assert 3000 - 60 <= step.at_s <= 3905
 

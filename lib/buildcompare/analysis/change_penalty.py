@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.stats import t as student_t
@@ -112,7 +113,19 @@ class CalibratedPenalty:
 
 def best_split_noise(values: FloatArray) -> Noise:
     """Noise around the best single split: a step in the middle must not pass for noise."""
-    return estimate_noise(values, (int(split_gains(values).argmax()) + 1,))
+    return estimate_noise(values, best_splits(values, 1))
+
+
+def best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
+    """The best split, then the best split of one of its sides, and so on (binary segmentation)."""
+    changes: list[int] = []
+    for _ in range(splits):
+        edges = (0, *sorted(changes), values.size)
+        gains = [(a + 1, split_gains(values[a:b])) for a, b in pairwise(edges) if b - a > 1]
+        if gains:
+            first, best = max(gains, key=lambda each: float(each[1].max()))
+            changes.append(first + int(best.argmax()))
+    return tuple(sorted(changes))
 
 
 def first_noise(values: FloatArray) -> Noise:
@@ -162,14 +175,18 @@ class DetectedChanges:
 class DetectChanges:
     """Changes of the mean at a known rate of false alarms.
 
-    The noise is estimated around the best single split at first, then around the changes found, until these stay the
-    same. The penalty without calibration is ``per_variance + per_independent / m`` long-run variances, for a series
-    worth m independent samples. Both were chosen so that at most 5 % of AR(1) series of 60 to 1080 samples with
-    phi of 0 to 0.9 (400 each, seed 20240501) show a change; short series with a long memory show up to 10 %.
+    The noise is estimated around the best split at first (and the best two, or steps of a staircase would pass for
+    noise), then around the changes found, until these stay the same. The penalty without calibration is
+    ``per_variance + per_independent / m`` long-run variances, for a series worth m independent samples. The numbers
+    were chosen so that at most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 (400 each, seed
+    20240501) show a change, and two splits add less than 1 % (300 each, seed 20240503); short series with a long memory
+    show up to 10 %.
     """
 
     per_variance: float = 12.0
     per_independent: float = 40.0
+    two_per_variance: float = 20.0
+    two_per_independent: float = 600.0
     calibration: CalibratedPenalty | None = None
     shortest: int = 12
     """Shorter series have no changes: there is nothing to estimate their noise from."""
@@ -187,10 +204,11 @@ class DetectChanges:
         found = Segmentation((), 0.0)
         if values.size < self.shortest:
             return DetectedChanges(found, math.inf, estimate_noise(values, ()), self.calibration is not None)
-        noise, penalty = first_noise(values), math.inf
+        noise, penalty = estimate_noise(values, ()), math.inf
         least = _ROUNDING * float(((values - values.mean()) ** 2).sum()) + 1e-300
-        for _ in range(self.rounds):
-            trial = max(self.penalty(noise, values.size, resolution), least)
+        for i in range(self.rounds):
+            trial = self.penalty(noise, values.size, resolution) if i else self.first_penalty(values, resolution)
+            trial = max(trial, least)
             if not trial < penalty:
                 break
             again = self.find(values, trial)
@@ -200,6 +218,14 @@ class DetectChanges:
             if same or len(found.changes) > values.size // self.shortest:
                 break
         return DetectedChanges(found, penalty, noise, self.calibration is not None)
+
+    def first_penalty(self, values: FloatArray, resolution: float = 0.0) -> float:
+        """What a change must gain as long as none is known: by the noise around one split, or around two."""
+        one = self.penalty(first_noise(values), values.size, resolution)
+        if self.calibration is not None:
+            return one
+        stairs = replace(self, per_variance=self.two_per_variance, per_independent=self.two_per_independent)
+        return min(one, stairs.penalty(estimate_noise(values, best_splits(values, 2)), values.size, resolution))
 
     def penalty(self, noise: Noise, size: int, resolution: float = 0.0) -> float:
         """What a change must gain in a series of `size` samples with this noise."""

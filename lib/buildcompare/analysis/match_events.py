@@ -49,8 +49,10 @@ class MatchEvents:
     what identical runs show every day.
     """
 
-    together_s: float = 180.0
-    """Events that start within this time are one: averages of one minute and a rate's own minute, on both sides."""
+    together_s: float = 120.0
+    """Events of one build that start within this time are one: averages of one minute, of rates over one minute."""
+    same_s: float = 180.0
+    """As far apart may the builds show the same event: a minute more, for runs whose start was stamped by hand."""
     alike: float = 0.5
     """An event of the other build counts as the same with at least this part of the size."""
     error: float = 0.05
@@ -114,21 +116,25 @@ class MatchEvents:
     def _same(self, one: MetricEvent, other: MetricEvent) -> bool:
         small, large = sorted((abs(one.size), abs(other.size)))
         near = (
-            one.span_s[0] - self.together_s <= other.at_s <= one.span_s[1] + self.together_s
-            or other.span_s[0] - self.together_s <= one.at_s <= other.span_s[1] + self.together_s
+            one.span_s[0] - self.same_s <= other.at_s <= one.span_s[1] + self.same_s
+            or other.span_s[0] - self.same_s <= one.at_s <= other.span_s[1] + self.same_s
         )
         return one.kind == other.kind and one.size * other.size > 0 and near and small >= self.alike * large
 
 
+NEARBY_S = 900.0
+"""How far before and after an event the other run is looked at: half of the window that judges an unbounded test."""
+
+
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
     """What an event changed, as means over the same times in any run; NaN where one of them has no numbers."""
-    first, last = event.around_s
+    begin, end = (event.at_s, event.at_s) if event.kind == "level" else event.span_s
+    first, last = max(event.around_s[0], begin - NEARBY_S), min(event.around_s[1], end + NEARBY_S)
     if event.kind == "level":
-        return run.mean(event.at_s, last) - run.mean(first, event.at_s)
-    start, end = event.span_s
-    outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < start) | (run.times_s >= end))
+        return run.mean(end, last) - run.mean(first, begin)
+    outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < begin) | (run.times_s >= end))
     around = run.averages[outside]
-    return run.mean(start, end) - float(around.mean()) if around.size else float("nan")
+    return run.mean(begin, end) - float(around.mean()) if around.size else float("nan")
 
 
 def _start_s(event: MetricEvent) -> float:
