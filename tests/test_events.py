@@ -132,6 +132,13 @@ def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
     assert only(FindEvents()(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
 
 
+def test_what_the_ramp_leaves_behind_is_no_level() -> None:
+    early = only(FindEvents()(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
+    assert (early.kind, early.span_s) == ("spike", (600.0, 780.0))
+    assert early.before == pytest.approx(LEVEL, rel=0.02)
+    assert only(FindEvents()(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
+
+
 def test_only_the_window_is_looked_at() -> None:
     curve = between(between(metric(6), 0.0, 550.0, -90.0), 5000.0, 9999.0, -80.0)
     assert FindEvents()(curve, (600.0, 5000.0)).events == ()

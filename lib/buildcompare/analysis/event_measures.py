@@ -28,7 +28,8 @@ class MetricEvent:
     ----------
     kind
         ``level``: the metric changed and did not come back within `FindEvents.longest_excursion_s` (or the window);
-        ``spike`` and ``drop``: it rose or fell and came back, or began too late to tell (`FindEvents.lasting_s`).
+        ``spike`` and ``drop``: it rose or fell and came back, or its other end is outside of the window
+        (`FindEvents.lasting_s`).
     at_s
         Elapsed seconds of the change, or of the spike's top.
     span_s
@@ -124,6 +125,10 @@ class MeasureEvents:
         size = float(self._fine(at - self.width_s / 2, at + self.width_s / 2).mean()) - level
         span = self._start_s(away[0]), self._start_s(away[1] - 1) + self.width_s
         return self._event("spike" if up else "drop", at, span, (level, size, farthest), variance, around)
+
+    def early(self, away: tuple[int, int], after: tuple[int, int]) -> MetricEvent:
+        """A spike or drop `away` with which the window begins, from the level after it."""
+        return self._top(away, np.arange(*after), (away[0], after[1]))
 
     def shift(self, before: tuple[int, int], after: list[tuple[int, int]], *, lasting: bool) -> MetricEvent:
         """A change of the level from `before` to the last of the segments `after`; the others lead there."""

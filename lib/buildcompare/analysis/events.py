@@ -61,7 +61,8 @@ class FindEvents:
     gradual_s: float = 300.0
     """Changes of one direction that follow each other this closely are one."""
     lasting_s: float = 300.0
-    """What began later than this before the window's end is no level yet: it may be coming back."""
+    """What began later than this before the window's end is no level yet, it may be coming back; and what ended within
+    it after the window's start was none: there the ramp dies away."""
     joined: int = 2
     """A spike and a slower excursion of the same direction are one with at most this many averages between them."""
     detect: DetectChanges = field(default_factory=DetectChanges)
@@ -120,6 +121,10 @@ class FindEvents:
             if back is not None:
                 events.append(run.excursion(edges[at - 1], (edges[at][0], edges[back - 1][1]), edges[back]))
                 at = back + 1
+                continue
+            if at == 1 and run.length_s(*edges[0]) < self.lasting_s:
+                events.append(run.early(edges[0], edges[1]))
+                at += 1
                 continue
             end = self._rise_end(run, edges, levels, at)
             open_end = end + 1 == len(edges) and run.length_s(edges[at][0], edges[end][1]) < self.lasting_s

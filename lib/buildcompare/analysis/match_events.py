@@ -122,8 +122,8 @@ class MatchEvents:
         return one.kind == other.kind and one.size * other.size > 0 and near and small >= self.alike * large
 
 
-NEARBY_S = 900.0
-"""How far before and after an event the other run is looked at: half of the window that judges an unbounded test."""
+NEARBY_S = 1200.0
+"""How far before and after an event the other run is looked at: as long as an excursion may last."""
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
