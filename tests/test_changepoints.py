@@ -17,6 +17,7 @@ from buildcompare.analysis.change_penalty import (
     estimate_noise,
     first_noise,
 )
+from buildcompare.analysis.changepoint_bounds import block_contrasts, corners
 from buildcompare.analysis.changepoints import FindChanges, Segmentation, no_change_penalty, split_gains
 
 
@@ -213,3 +214,30 @@ def test_noise_is_never_smaller_than_the_resolution_makes_it() -> None:
 
 def test_a_short_series_has_no_changes() -> None:
     assert DetectChanges()(np.repeat([0.0, 9.0], 5)).segmentation.changes == ()
+
+
+# ---- What the search leaves out -------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.integers(2, 200), st.sampled_from([3, 16, 50]), st.sampled_from([0.01, 5.0, 1e9]))
+def test_contrasts_of_blocks_are_never_underrated(seed: int, size: int, block: int, penalty: float) -> None:
+    sums = np.concatenate([[0.0], np.cumsum(signal(seed, size))])
+    bounds = block_contrasts(sums, block, penalty)
+    for i, bound in enumerate(bounds):
+        inside = sums[1 + i * block : 1 + (i + 1) * block]
+        if inside.size < 2:
+            continue
+        level = inside - (inside[-1] - inside[0]) / (inside.size - 1) * np.arange(inside.size)
+        pairs = [(level[t] - level[s]) ** 2 / (t - s) for t in range(level.size) for s in range(t)]
+        assert bound >= max(pairs) * (1 - 1e-9) - 1e-9
+        assert bound <= 2.0 * max(pairs) + 1e-9 or i == bounds.size - 1
+
+
+@given(st.integers(0, 10**6), st.integers(3, 120))
+def test_corners_hold_the_whole_hull(seed: int, size: int) -> None:
+    sums = np.concatenate([[0.0], np.cumsum(signal(seed, size))])
+    points = np.arange(1, size + 1)
+    kept = corners(points, sums)
+    for slope in np.linspace(-12, 12, 49):
+        for best in (np.max, np.min):
+            assert best(sums[kept] - slope * kept) == pytest.approx(best(sums[points] - slope * points), abs=1e-9)

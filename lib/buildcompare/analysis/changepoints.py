@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from buildcompare.analysis.changepoint_bounds import IntArray, block_contrasts, block_corners, corners
 from buildcompare.recording import FloatArray
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -128,12 +126,13 @@ def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
     best = np.empty(size + 1)
     best[0] = -penalty
     last = np.zeros(size + 1, dtype=np.int64)
-    contrasts, corners = _block_contrasts(sums, block), _block_corners(sums, block)
+    contrasts, fresh = block_contrasts(sums, block, penalty), block_corners(sums, block)
     times, rows = np.arange(size + 1.0), np.arange(block)
     starts: IntArray = np.zeros(1, dtype=np.int64)
     group, full = 0, _MANY  # starts after `group` have their last change at or before it
-    for number, begin in enumerate(range(0, size, block)):
-        end = min(begin + block, size)
+    number, begin, wide = 0, 0, block
+    while begin < size:
+        end = min(begin + wide, (number + 1) * block, size)
         ends = np.arange(begin + 1, end + 1)
         near = _in_question(starts, ends, sums, best, int(last[begin]))
         gains = sums[ends, None] - sums[near]
@@ -142,23 +141,31 @@ def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
         gains -= best[near]
         choice = gains.argmax(axis=1)
         best[ends], last[ends] = penalty - gains[rows[: ends.size], choice], near[choice]
-        if _may_change_within(sums[ends], best[ends], penalty, contrasts[number]):
+        if wide < block:
             _change_within(sums[ends], best, last, ends, penalty)
+        elif _may_change_within(sums[ends], best[ends], penalty, contrasts[number]):
+            wide = min(_PART, block - 1)  # the same samples again, in parts short enough to try all pairs
+            continue
         latest = int(last[ends].max())
         if latest > group:
             group = max(latest, begin)
-        starts = np.concatenate([starts, corners[number] if latest <= begin else ends])
+        starts = np.concatenate([starts, fresh[number] if wide == block and latest <= begin else ends])
         if starts.size > full:
             held = starts[:-1]
             held = held[best[held] - (sums[end] - sums[held]) ** 2 / (end - held) < best[end]]
             together = held > group
-            starts = np.concatenate([held[~together], _corners(np.append(held[together], end), sums)])
+            starts = np.concatenate([held[~together], corners(np.append(held[together], end), sums)])
             full = starts.size + _MANY
+        begin = end
+        if begin >= min((number + 1) * block, size):
+            number, wide = number + 1, block
     return last
 
 
-_MANY = 200
-"""Starts to collect before those that can no longer win are sorted out: changes the speed, never the result."""
+_PART = 64
+"""Samples of a block's part, where a change and its successor may both lie in it, and ..."""
+_MANY = 400
+"""... starts to collect before those that can no longer win are sorted out: they change the speed, never the result."""
 
 
 def _in_question(starts: IntArray, ends: IntArray, sums: FloatArray, best: FloatArray, change: int) -> IntArray:
@@ -206,72 +213,3 @@ def _change_within(sums: FloatArray, best: FloatArray, last: IntArray, ends: Int
         last[ends[better]] = ends[moved[choice[better]]]
         moved = rows[better]
     best[ends] = current
-
-
-def _block_contrasts(sums: FloatArray, block: int) -> FloatArray:
-    """For every block, a bound on ``(S_t - S_s)**2 / (t - s)`` over its pairs, with sums around the block's mean."""
-    size = sums.size - 1
-    count = -(-size // block)
-    table = np.full((count, block), np.nan)
-    table.ravel()[:size] = sums[1:]
-    lengths = np.full(count, block)
-    lengths[-1] = size - (count - 1) * block
-    means = (table[np.arange(count), lengths - 1] - table[:, 0]) / np.maximum(lengths - 1, 1)
-    table -= table[:, :1] + means[:, None] * np.arange(block)
-    table.ravel()[size:] = 0.0  # the last block goes on along its mean: at most larger contrasts
-    bound = np.zeros(count)
-    highest = lowest = table
-    width, lag = 1, 1
-    while lag < block:
-        for first in (lag,) if lag == 1 else (lag, lag + width):  # lags first ... first + width - 1
-            early = table[:, : block - first]
-            rise = (highest[:, first : first + early.shape[1]] - early[:, : highest.shape[1] - first]).max(axis=1)
-            fall = (early[:, : lowest.shape[1] - first] - lowest[:, first : first + early.shape[1]]).max(axis=1)
-            np.maximum(bound, np.maximum(rise, fall) ** 2 / first, out=bound)
-            if first + width >= block:
-                break
-        if lag > 1:
-            highest, lowest = _wider(highest, width, np.maximum), _wider(lowest, width, np.minimum)
-            width *= 2
-        lag *= 2
-    return bound
-
-
-def _wider(extremes: FloatArray, width: int, extreme: np.ufunc) -> FloatArray:
-    """From extremes over `width` samples from each on to those over twice as many (fewer at a block's end)."""
-    wider = extremes.copy()
-    extreme(extremes[:, :-width], extremes[:, width:], out=wider[:, :-width])
-    return wider
-
-
-def _block_corners(sums: FloatArray, block: int) -> list[IntArray]:
-    """For every block, those of its points (t, S_t) that may be corners of their convex hull."""
-    size = sums.size - 1
-    points = np.arange(1, size + 1)
-    fixed = np.zeros(size + 1, dtype=bool)
-    fixed[1::block] = fixed[block::block] = fixed[size] = True
-    found = _corners(points, sums, fixed)
-    return np.split(found, np.searchsorted(found, np.arange(block, size, block), side="right"))
-
-
-def _corners(points: IntArray, sums: FloatArray, fixed: npt.NDArray[np.bool_] | None = None) -> IntArray:
-    """Those of some points (t, S_t), t increasing, that may be corners of the convex hull between fixed ones.
-
-    A point that lies on or under the chord of its neighbours is no upper corner, whatever becomes of the
-    neighbours: so all such points go at once, in a few rounds.
-    """
-    kept = []
-    for sign in (1.0, -1.0):
-        left = points
-        while left.size > 2:
-            heights = sign * sums[left]
-            slopes = np.diff(heights) / np.diff(left)
-            stay = np.ones(left.size, dtype=bool)
-            stay[1:-1] = slopes[:-1] > slopes[1:]
-            if fixed is not None:
-                stay |= fixed[left]
-            if stay.all():
-                break
-            left = left[stay]
-        kept.append(left)
-    return np.union1d(*kept)
