@@ -19,6 +19,9 @@ Z95 = 1.96
 TIME_95 = 7.35
 """A split is within the 95 % interval of a change while it gains this many variances less (Hansen 2000, table 1)."""
 
+NOTHING = 1e-9
+"""A level below this part of the change from it is as good as none."""
+
 
 @dataclass(frozen=True)
 class MetricEvent:
@@ -37,7 +40,7 @@ class MetricEvent:
     size
         In the metric's unit: level after less level before, or the mean of a minute at the top less the level around.
     size_percent
-        The same in percent of `before`; None where that is zero or negative.
+        The same in percent of `before`; None where that is nothing or negative.
     ci
         95 % interval of `size` for the noise of the run, not for the choice of what is largest.
     before
@@ -155,7 +158,7 @@ class MeasureEvents:
     ) -> MetricEvent:
         level, size, extreme = height
         half = Z95 * math.sqrt(variance) * (level if self.unit is None else self.unit)
-        percent = size / level * 100.0 if level > 0 else None
+        percent = size / level * 100.0 if level > NOTHING * abs(size) else None
         stretch = self._start_s(around[0]), self._start_s(around[1] - 1) + self.width_s
         return MetricEvent(kind, at, span, size, percent, (size - half, size + half), level, extreme, stretch)
 

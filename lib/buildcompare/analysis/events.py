@@ -20,6 +20,9 @@ Ranges = list[Range]
 AFTER_RAMP_S = 120.0
 """To be left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
 
+LARGEST = 1e100
+"""What is larger is no measurement: it is left out as NaN is, and its square could not be computed."""
+
 
 @dataclass(frozen=True)
 class RunEvents:
@@ -80,11 +83,12 @@ class FindEvents:
         resolution
             The step in which the curve was read off, in its unit; 0 where it was not read off a plot.
         """
-        inside = curve[(curve.index > window[0]) & (curve.index <= window[1]) & np.isfinite(curve.to_numpy())]
+        numbers = np.abs(curve.to_numpy(dtype=np.float64)) < LARGEST
+        inside = curve[(curve.index > window[0]) & (curve.index <= window[1]) & numbers]
         times, averages, width = self._sample(inside, window[0])
-        if times.size < self.detect.shortest or not np.isfinite(averages).all():
+        if times.size < self.detect.shortest:
             return RunEvents((), times, averages)
-        unit = None if (averages > 0).all() else float(np.abs(averages).max()) or 1.0
+        unit = None if (averages > 1.0 / LARGEST).all() else float(np.abs(averages).max()) or 1.0
         values = np.log(averages) if unit is None else averages / unit
         rounding = resolution / (float(np.median(averages)) if unit is None else unit)
         spikes = self.spikes(values, resolution=rounding)
