@@ -1,0 +1,347 @@
+"""Events against curves whose truth is in the call, and the known events of published load tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.signal import lfilter
+
+from buildcompare.analysis.event_measures import MetricEvent
+from buildcompare.analysis.events import AFTER_RAMP_S, FindEvents, RunEvents
+from buildcompare.analysis.match_events import MatchEvents, PlacedEvent
+from buildcompare.analysis.spikes import FindSpikes
+from buildcompare.analysis.steady_state import FindSteadyState
+from buildcompare.analysis.stop import FindStop
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Run
+from buildcompare.recording import Recording
+from buildcompare.sources.recorded import RecordedSource
+
+CATALOGUE = read_catalogue("mattermost")
+WINDOW = (600.0, 5400.0)
+LEVEL = 200.0
+
+
+def metric(seed: int = 0, *, sd: float = 0.02, memory_s: float = 60.0, step_s: float = 5.0) -> pd.Series:
+    """A metric of level 200 over 90 minutes whose noise forgets within about `memory_s`."""
+    elapsed = np.arange(0.0, 5400.1, step_s)
+    phi = math.exp(-step_s / memory_s)
+    shocks = np.random.default_rng(seed).standard_normal(elapsed.size + 200) * math.sqrt(1 - phi**2)
+    noise = lfilter([1.0], [1.0, -phi], shocks)[200:]
+    return pd.Series(LEVEL * (1 + sd * noise), index=pd.Index(elapsed, name="elapsed_s"))
+
+
+def between(curve: pd.Series, start: float, end: float, percent: float) -> pd.Series:
+    """The curve, changed by `percent` between two times."""
+    inside = (curve.index > start) & (curve.index <= end)
+    return curve * np.where(inside, 1 + percent / 100, 1.0)
+
+
+def only(run: RunEvents) -> MetricEvent:
+    assert len(run.events) == 1, run.events
+    return run.events[0]
+
+
+# ---- Spikes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_noise_has_no_spikes(phi: float) -> None:
+    rng = np.random.default_rng(31)
+    runs = [lfilter([1.0], [1.0, -phi], rng.standard_normal(400) * math.sqrt(1 - phi**2))[200:] for _ in range(200)]
+    assert np.mean([bool(FindSpikes()(run)) for run in runs]) <= 0.05
+
+
+def test_spikes_and_drops_are_found_on_a_wandering_level() -> None:
+    values = np.sin(np.arange(200) / 40) * 5 + np.random.default_rng(32).standard_normal(200) * 0.2
+    values[60:63] += 4
+    values[140] -= 4
+    assert FindSpikes()(values) == ((60, 63), (140, 141))
+
+
+def test_a_step_and_an_end_are_no_spikes() -> None:
+    values = np.random.default_rng(33).standard_normal(100) * 0.1
+    values[50:] += 5
+    values[97:] += 5
+    assert FindSpikes()(values) == ()
+
+
+@pytest.mark.parametrize(("values", "found"), [(np.zeros(80), ()), (np.eye(80)[40] + 5.0, ((40, 41),))])
+def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found: tuple[tuple[int, int], ...]) -> None:
+    assert FindSpikes()(values) == found
+    assert FindSpikes()(values, resolution=1.0) == ()
+
+
+# ---- Events of one metric -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("percent", [-20.0, 15.0])
+@pytest.mark.parametrize("step_s", [5.0, 30.0, 60.0])
+def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
+    event = only(FindEvents()(between(metric(1, step_s=step_s), 3000.0, 9999.0, percent), WINDOW))
+    assert event.kind == "level"
+    assert event.at_s == pytest.approx(3000.0, abs=60.0)
+    assert event.span_s[0] <= 3000.0 <= event.span_s[1] + 60.0
+    assert event.size_percent == pytest.approx(percent, abs=2.0)
+    assert event.ci[0] < LEVEL * percent / 100 < event.ci[1]
+    assert event.before == pytest.approx(LEVEL, rel=0.02)
+    assert event.at_least_percent() == pytest.approx(abs(percent), abs=4.0)
+    assert event.at_least_percent(3.0) < event.at_least_percent() < abs(event.size_percent or 0.0)
+
+
+@pytest.mark.parametrize(("percent", "kind"), [(25.0, "spike"), (-25.0, "drop")])
+@pytest.mark.parametrize("minutes", [2, 5, 15])
+def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int) -> None:
+    end = 2400.0 + 60.0 * minutes
+    event = only(FindEvents()(between(metric(2), 2400.0, end, percent), WINDOW))
+    assert event.kind == kind
+    assert event.span_s == pytest.approx((2400.0, end), abs=61.0)
+    assert event.span_s[0] <= event.at_s <= event.span_s[1]
+    assert event.size_percent == pytest.approx(percent, abs=5.0)
+    assert abs(event.extreme - event.before) >= abs(event.size)
+
+
+def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
+    curve = metric(3, sd=0.002)
+    since = curve.index.to_numpy() - 1900.0
+    curve = curve * (1 + 0.11 * np.exp(-np.maximum(since, 0) / 300) * np.clip(since / 90 + 1, 0, 1))
+    event = only(FindEvents()(curve, WINDOW, smallest_percent=2.0))
+    assert event.kind == "spike"
+    assert event.at_s == pytest.approx(1900.0, abs=30.0)
+    assert event.size_percent == pytest.approx(11.0, abs=2.0)
+    assert event.extreme == pytest.approx(1.11 * LEVEL, rel=0.01)
+    assert event.span_s[0] == pytest.approx(1810.0, abs=61.0)
+
+
+def test_a_change_that_takes_four_minutes_is_one_event() -> None:
+    curve = metric(4, sd=0.005)
+    curve = curve * (1 + 0.2 * np.clip((curve.index.to_numpy() - 2400) / 240, 0, 1))
+    event = only(FindEvents()(curve, WINDOW))
+    assert (event.kind, round(event.size_percent or 0)) == ("level", 20)
+    assert 2340 <= event.at_s <= 2640
+
+
+def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
+    late = only(FindEvents()(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
+    assert (late.kind, late.span_s[1]) == ("spike", 5400.0)
+    assert only(FindEvents()(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
+
+
+def test_what_the_ramp_leaves_behind_is_no_level() -> None:
+    early = only(FindEvents()(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
+    assert (early.kind, early.span_s) == ("spike", (600.0, 780.0))
+    assert early.before == pytest.approx(LEVEL, rel=0.02)
+    assert only(FindEvents()(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
+
+
+def test_only_the_window_is_looked_at() -> None:
+    curve = between(between(metric(6), 0.0, 550.0, -90.0), 5000.0, 9999.0, -80.0)
+    assert FindEvents()(curve, (600.0, 5000.0)).events == ()
+
+
+def test_small_events_are_left_out() -> None:
+    curve = between(metric(7, sd=0.001), 3000.0, 9999.0, 1.0)
+    assert only(FindEvents()(curve, WINDOW)).size_percent == pytest.approx(1.0, abs=0.1)
+    assert FindEvents()(curve, WINDOW, smallest_percent=2.0).events == ()
+
+
+def test_gaps_and_nan_are_no_events() -> None:
+    curve = metric(8)
+    curve[(curve.index > 2000) & (curve.index < 2600)] = math.nan
+    curve = curve[(curve.index < 3000) | (curve.index > 3900)]
+    run = FindEvents()(curve, WINDOW)
+    assert run.events == ()
+    assert run.times_s.size == 80 - 10 - 15
+    step = only(FindEvents()(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
+    assert 3000 - 60 <= step.at_s <= 3905
+
+
+@pytest.mark.parametrize("curve", [pd.Series(dtype=float), pd.Series([1.0, 2.0], index=[700.0, 705.0])])
+def test_too_little_has_no_events(curve: pd.Series) -> None:
+    assert FindEvents()(curve, WINDOW).events == ()
+
+
+def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
+    curve = metric(9) - LEVEL
+    event = only(FindEvents()(curve + np.where(curve.index > 3000, -50.0, 0.0), WINDOW))
+    assert event.kind == "level"
+    assert event.size == pytest.approx(-50.0, abs=3.0)
+    assert event.ci[0] < -50.0 < event.ci[1]
+    level = only(FindEvents()(curve * 0.0 + np.where(curve.index > 3000, 5.0, 0.0), WINDOW))
+    assert (level.size, level.size_percent, level.at_least_percent()) == (5.0, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(1081, 1e308),
+        np.where(np.arange(1081) % 2, 1e307, -1e307),
+        np.geomspace(1e-300, 1e300, 1081),
+        np.where(np.arange(1081) < 500, 0.0, 1e-310),
+        np.where(np.arange(1081) % 3, math.inf, 5.0),
+        np.eye(1, 1081, 500)[0] * 1e99,
+        1e15 + np.random.default_rng(10).standard_normal(1081),
+    ],
+)
+def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> None:
+    for event in FindEvents()(pd.Series(values, index=5.0 * np.arange(1081)), WINDOW).events:
+        assert np.isfinite([event.size, *event.ci, event.before, event.extreme]).all()
+        assert event.ci[0] <= event.size <= event.ci[1]
+        assert WINDOW[0] <= event.span_s[0] <= event.span_s[1] <= WINDOW[1]
+
+
+def test_identical_runs_have_few_events() -> None:
+    found = [
+        bool(FindEvents()(metric(seed, memory_s=memory), WINDOW).events)
+        for memory in (5.0, 60.0, 180.0)
+        for seed in range(100, 170)
+    ]
+    assert np.mean(found) <= 0.10
+
+
+# ---- Events of a test -----------------------------------------------------------------------------------------------
+
+MARGINS = {"heap": 10.0, "stack": 10.0, "routines": 5.0, "p99": 10.0}
+
+
+def place(base: Mapping[str, pd.Series], new: Mapping[str, pd.Series]) -> tuple[PlacedEvent, ...]:
+    find = FindEvents()
+    runs = [{slug: find(curve, WINDOW) for slug, curve in side.items()} for side in (base, new)]
+    return MatchEvents()(runs[0], runs[1], MARGINS)
+
+
+def test_an_event_in_both_builds_is_no_finding() -> None:
+    placed = place(
+        {"heap": between(metric(40), 3000.0, 9999.0, 20.0)}, {"heap": between(metric(41), 3100.0, 9999.0, 25.0)}
+    )
+    assert [(each.build, each.matched, each.warning) for each in placed] == [
+        ("base", True, False),
+        ("new", True, False),
+    ]
+
+
+def test_the_same_movement_counts_even_where_it_is_no_event_by_itself() -> None:
+    noisy = between(metric(42, sd=0.12, memory_s=300.0), 3000.0, 9999.0, 20.0)
+    assert FindEvents()(noisy, WINDOW).events == ()
+    (event,) = place({"heap": between(metric(43), 3000.0, 9999.0, 20.0)}, {"heap": noisy})
+    assert event.matched
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        between(metric(45), 4200.0, 9999.0, 20.0),
+        between(metric(46), 3000.0, 9999.0, -20.0),
+        between(metric(47), 3000.0, 9999.0, 7.0),
+        between(metric(48), 2900.0, 3100.0, 60.0),
+        metric(49),
+    ],
+    ids=["later", "opposite", "much smaller", "comes back", "nothing"],
+)
+def test_another_event_in_the_other_build_does_not_excuse_it(other: pd.Series) -> None:
+    placed = place({"heap": between(metric(44), 3000.0, 9999.0, 20.0)}, {"heap": other})
+    (event,) = [each for each in placed if each.build == "base"]
+    assert (event.event.kind, event.matched, event.warning) == ("level", False, True)
+
+
+def test_a_lone_spike_needs_a_witness_unless_it_is_out_of_all_proportion() -> None:
+    quiet = {"p99": metric(50), "routines": metric(51)}
+    alone = {**quiet, "p99": between(metric(52), 2400.0, 2520.0, 40.0)}
+    assert [each.warning for each in place(quiet, alone)] == [False]
+    together = {**alone, "routines": between(metric(53), 2450.0, 2600.0, 20.0)}
+    placed = place(quiet, together)
+    assert {each.metric: each.warning for each in placed} == {"p99": True, "routines": True}
+    assert {each.group for each in placed} == {1}
+    huge = {**quiet, "p99": between(metric(52), 2400.0, 2520.0, 150.0)}
+    assert [each.warning for each in place(quiet, huge)] == [True]
+
+
+def test_events_far_apart_and_of_two_builds_are_groups_by_time() -> None:
+    quiet = {"heap": metric(60), "stack": metric(61)}
+    base = {**quiet, "heap": between(metric(62), 4000.0, 9999.0, 20.0)}
+    new = {
+        "heap": between(metric(63), 2000.0, 9999.0, 30.0),
+        "stack": between(between(metric(64), 2060.0, 9999.0, 30.0), 4000.0, 9999.0, 30.0),
+    }
+    placed = place(base, new)
+    assert [(each.group, each.build, each.metric) for each in placed] == [
+        (1, "new", "heap"),
+        (1, "new", "stack"),
+        (2, "base", "heap"),
+        (3, "new", "stack"),
+    ]
+
+
+def test_a_change_within_the_margin_is_no_warning_nor_is_one_that_may_be() -> None:
+    quiet = {slug: metric(70 + i) for i, slug in enumerate(MARGINS)}
+    for percent, warns in ((8.0, False), (10.5, False), (20.0, True)):
+        new = {**quiet, "heap": between(metric(80, sd=0.02), 3000.0, 9999.0, percent)}
+        assert [each.warning for each in place(quiet, new)] == [warns]
+
+
+def test_a_metric_of_one_build_or_without_a_margin() -> None:
+    step = between(metric(90), 3000.0, 9999.0, 40.0)
+    (event,) = place({}, {"heap": step})
+    assert (event.matched, event.warning) == (False, True)
+    (event,) = place({}, {"unknown": step})
+    assert (event.matched, event.warning) == (False, False)
+    assert place({}, {}) == ()
+
+
+# ---- Published load tests -------------------------------------------------------------------------------------------
+
+
+def bounded_run(file: Path) -> dict[str, RunEvents]:
+    recording: Recording = RecordedSource(CATALOGUE).record(Run(recording=str(file)))
+    users = recording.total("number-of-connected-devices")
+    assert users is not None
+    stop = FindStop()(recording.curve(users))
+    assert stop is not None
+    window = FindSteadyState().bounded(recording.curve(users), stop).window
+    assert window is not None
+    found = {}
+    for metric in CATALOGUE.metrics:
+        series = recording.total(metric.slug)
+        if series is not None:
+            inside = (window[0] + AFTER_RAMP_S, window[1])
+            found[metric.slug] = FindEvents()(
+                recording.curve(series), inside, smallest_percent=metric.margin_percent / 5
+            )
+    return found
+
+
+def published(real: Path, name: str) -> tuple[PlacedEvent, ...]:
+    folder = real / "comparisons" / name
+    runs = [bounded_run(folder / f"{side}.csv.gz") for side in ("base", "new")]
+    return MatchEvents()(runs[0], runs[1], {metric.slug: metric.margin_percent for metric in CATALOGUE.metrics})
+
+
+def test_v9_1_goroutines_spiked_with_stack_and_p99_api(real: Path) -> None:
+    placed = published(real, "v9.1/mysql_bounded")
+    (spike,) = [each for each in placed if each.metric == "goroutines-in-use" and each.warning]
+    assert (spike.build, spike.matched, spike.event.kind) == ("base", False, "spike")
+    assert spike.event.at_s / 60 == pytest.approx(31.6, abs=1.0)
+    assert (spike.event.extreme / spike.event.before - 1) * 100 == pytest.approx(11.0, abs=1.0)
+    group = {each.metric for each in placed if each.group == spike.group}
+    assert group == {"goroutines-in-use", "p99-api-times", "stack-in-use"}
+
+
+def test_v9_2_lost_an_agent(real: Path) -> None:
+    placed = published(real, "v9.2/mysql_bounded")
+    (lost,) = [each for each in placed if each.metric == "number-of-connected-devices"]
+    assert (lost.build, lost.event.kind, lost.matched, lost.warning) == ("new", "level", False, True)
+    assert lost.event.at_s / 60 == pytest.approx(75.0, abs=1.0)
+    assert lost.event.before == pytest.approx(5003, abs=5)
+    assert lost.event.before + lost.event.size == pytest.approx(4546, abs=5)
+
+
+def test_v11_1_heap_stepped_up(real: Path) -> None:
+    placed = published(real, "v11.1/postgresql_bounded")
+    (step,) = [each for each in placed if each.metric == "heap-in-use" and each.build == "base"]
+    assert (step.event.kind, step.matched, step.warning) == ("level", False, True)
+    assert step.event.at_s / 60 == pytest.approx(43.0, abs=1.0)
