@@ -273,12 +273,22 @@ class Event(_Model):
 
     metric: str
     build: Side
+    run: int = 1
     kind: Literal["level", "spike", "drop"]
     at_s: float
+    """When it was largest; of a level shift, when it happened."""
+    span_s: Window
     size: float
+    """In the metric's unit, with its sign."""
+    size_percent: Number
     ci: tuple[Number, Number] | None
+    """95 % interval of `size`."""
     group: int | None
+    """The same number for events that happened together."""
     matched: bool
+    """Whether the other build shows it too."""
+    warning: bool = False
+    """Whether it is in one build only and surely larger than the metric's margin."""
 
 
 class TestResult(_Model):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from buildcompare import workbench
+from buildcompare.calibration import read_calibration
 from buildcompare.params import read_params
 from buildcompare.project import root
 from buildcompare.report import publication
@@ -44,6 +45,8 @@ def publish(
     """
     params = read_params(params_file)
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
+    if params.calibration is not None:
+        read_calibration(params.calibration, params.metrics)
     folder = (output or publication.reports() / params_file.stem).absolute()
     with publication.staged(folder) as staging:
         notebook = execute(params, staging / publication.NOTEBOOK, command=_command(params_file), progress=progress)

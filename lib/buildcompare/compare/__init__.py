@@ -1,0 +1,72 @@
+"""One test of a comparison: its recordings in, every analysis in order, one result out.
+
+There is no statistics here; each number comes from a file of :mod:`buildcompare.analysis`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from buildcompare import verdict
+from buildcompare.analysis.label_noise import LabelNoise
+from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.compare.events import CompareEvents
+from buildcompare.compare.labels import CompareLabelTables
+from buildcompare.compare.metrics import CompareMetrics
+from buildcompare.compare.ramps import mean_ramp, ramp_ups
+from buildcompare.compare.runs import run_result, test_validity
+from buildcompare.compare.sides import SIDES
+from buildcompare.compare.users import CompareSupportedUsers, estimates
+from buildcompare.metrics import Catalogue
+from buildcompare.params import Coordinator, Test
+from buildcompare.recording import Recording
+from buildcompare.results import RampUps, Runs, Side, TestResult
+from buildcompare.run_view import ViewRun
+
+__all__ = ["SIDES", "CompareTest"]
+
+
+@dataclass(frozen=True)
+class CompareTest:
+    """Compare the runs of one test."""
+
+    catalogue: Catalogue
+    coordinator: Coordinator = field(default_factory=Coordinator)
+    run_to_run: RunToRun = field(default_factory=RunToRun)
+    label_noise: LabelNoise = field(default_factory=LabelNoise)
+
+    def __call__(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> TestResult:
+        """Analyse `recordings`, which holds one recording for each run of `test`."""
+        view_run = ViewRun(self.catalogue, self.coordinator)
+        views = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
+        supported_by_run = {side: estimates(test, views, side) for side in SIDES}
+        ramps = ramp_ups(views)
+        runs = {
+            side: [
+                run_result(self.catalogue, view, estimate, ramp, params.supported_users)
+                for view, estimate, ramp, params in zip(
+                    views[side], supported_by_run[side], ramps[side], test.runs(side), strict=True
+                )
+            ]
+            for side in SIDES
+        }
+        supported = None
+        if test.type == "unbounded":
+            supported = CompareSupportedUsers(self.catalogue, self.run_to_run)(test, supported_by_run)
+        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views)
+        validity = test_validity(runs)
+        return TestResult(
+            name=test.name,
+            type=test.type,
+            db_engine=test.db_engine,
+            users=test.users,
+            verdict=verdict.of_test(metrics, supported, validity),
+            runs=Runs(base=runs["base"], new=runs["new"]),
+            supported_users=supported,
+            ramp_up=RampUps(base=mean_ramp(ramps["base"]), new=mean_ramp(ramps["new"])),
+            metrics=metrics,
+            labels=CompareLabelTables(self.catalogue, self.label_noise)(test, views),
+            events=CompareEvents(self.catalogue)(test, views),
+            validity=validity,
+        )

@@ -1,0 +1,123 @@
+"""How did every metric change over the steady windows of a test?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from buildcompare.analysis.families import Judged, JudgeMetrics
+from buildcompare.analysis.judge import Effect, MeasureEffect
+from buildcompare.analysis.levels import Level, delta_percent, mean_of_runs
+from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.compare.sides import SIDES, Views
+from buildcompare.metrics import Catalogue, Metric
+from buildcompare.params import Test
+from buildcompare.recording import Series
+from buildcompare.results import BothNumbers, BothWindows, MetricResult, Side
+from buildcompare.run_view import run_level
+from buildcompare.wording import NO_NOISE
+
+NOT_POSITIVE = "a level that is not above zero has no ratio to judge"
+DIGITISED = "the {} was read off a plot, where a line this noisy is hidden by the other one and biased by some percent"
+SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class CompareMetrics:
+    """Levels, change and status of each metric that a run recorded."""
+
+    catalogue: Catalogue
+    run_to_run: RunToRun
+
+    def __call__(self, test: Test, views: Views) -> list[MetricResult]:
+        """Every series of `test` in the catalogue's order, judged in its family."""
+        keys: dict[SeriesKey, Series] = {}
+        for side in SIDES:
+            for view in views[side]:
+                for series in view.recording.graphs():
+                    keys.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
+        ordered = [series for _, series in sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))]
+        measured = [self._measured(test, series, views) for series in ordered]
+        judged = JudgeMetrics()([(each.metric, each.effect) for each in measured])
+        return [_metric_result(m, j, views) for m, j in zip(measured, judged, strict=True)]
+
+    def _measured(self, test: Test, series: Series, views: Views) -> _Measured:
+        metric = self.catalogue.find(series.name)
+        levels = {side: [view.level(series) for view in views[side]] for side in SIDES}
+        values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
+        if delta_percent(values["base"], values["new"]) is None:
+            return _Measured(metric, series, levels, None, _why_no_delta(series, views, values))
+        digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
+        if metric.biased_when_digitised and digitised:
+            which = "recording of both builds" if len(digitised) == 2 else f"{digitised[0]} recording"
+            return _Measured(metric, series, levels, None, DIGITISED.format(which))
+        noise = self.run_to_run(metric, test.type)
+        if noise is None:
+            return _Measured(metric, series, levels, None, NO_NOISE)
+        known = {
+            side: [run_level(level) for level in levels[side] if level and level.value is not None] for side in SIDES
+        }
+        effect = MeasureEffect()(known["base"], known["new"], noise)
+        return _Measured(metric, series, levels, effect, None if effect else NOT_POSITIVE)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One metric of both builds: the levels of its runs, and the effect or the reason why there is none."""
+
+    metric: Metric
+    series: Series
+    levels: Mapping[Side, Sequence[Level | None]]
+    effect: Effect | None
+    reason: str | None
+
+
+def _metric_result(measured: _Measured, judged: Judged | None, views: Views) -> MetricResult:
+    metric, series, levels = measured.metric, measured.series, measured.levels
+    values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
+    delta = delta_percent(values["base"], values["new"])
+    windows = {side: next((v.steady.window for v in views[side] if v.steady.window), None) for side in SIDES}
+    effective = [level.n_effective for side in SIDES for level in levels[side] if level]
+    low, high = judged.effect.interval() if judged else (None, None)
+    return MetricResult(
+        name=metric.name if metric.known else series.name,
+        slug=series.metric,
+        labels=dict(series.labels),
+        unit=series.unit,
+        better=metric.better,
+        gate=metric.gate,
+        margin_percent=metric.margin_percent,
+        base=values["base"],
+        new=values["new"],
+        mean=BothNumbers(**{s: mean_of_runs([level.mean for level in levels[s] if level]) for s in SIDES}),
+        delta_percent=delta,
+        ci_low=low,
+        ci_high=high,
+        p_value=judged.p_value if judged else None,
+        p_adjusted=judged.p_adjusted if judged else None,
+        family=judged.family if judged else None,
+        leans_worse=judged.leans_worse if judged else None,
+        status=judged.status if judged else "inconclusive" if delta is not None else "not_comparable",
+        reason=measured.reason,
+        n_effective=min(effective) if effective else None,
+        detectable_percent=judged.effect.detectable_percent if judged else None,
+        runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent) if judged else None,
+        prior=judged.effect.prior if judged else "none",
+        window=BothWindows(**windows),
+        missing_samples=BothNumbers(
+            **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}
+        ),
+    )
+
+
+def _why_no_delta(series: Series, views: Views, values: Mapping[Side, float | None]) -> str:
+    sides = [side for side in SIDES if all(v.recording.find(series.metric, series.labels) is None for v in views[side])]
+    if sides:
+        return f"not recorded in the {sides[0]} build"
+    for side in SIDES:
+        if all(view.steady.window is None for view in views[side]):
+            return f"no steady window in the {side} build: {views[side][0].steady.reason}"
+    empty = [side for side in SIDES if values[side] is None]
+    if empty:
+        return "no number in the steady window of " + ("either build" if len(empty) == 2 else f"the {empty[0]} build")
+    return "the base level is zero"

@@ -1,0 +1,125 @@
+"""What is there to say of each run by itself: its windows, its gaps, whether it may be judged?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from buildcompare.analysis.supported_users import SupportedUsers
+from buildcompare.compare.sides import SIDES
+from buildcompare.metrics import Catalogue
+from buildcompare.recording import Recording, Series
+from buildcompare.results import (
+    Estimate,
+    Phase,
+    RampUp,
+    RunResult,
+    SeriesCoverage,
+    ServerResult,
+    Side,
+    Validity,
+)
+from buildcompare.run_view import RunView
+from buildcompare.wording import NO_ESTIMATE_WORDS
+
+
+def run_result(
+    catalogue: Catalogue, view: RunView, estimate: SupportedUsers | None, ramp: RampUp, reported: int | None
+) -> RunResult:
+    """One run, with what it misses."""
+    recording = view.recording
+    found = {series.metric for series in recording.graphs()}
+    return RunResult(
+        start=_rfc3339(recording.window[0]),
+        end=_rfc3339(recording.window[1]),
+        duration_s=recording.duration_s,
+        stop_s=view.stop.at_s if view.stop else None,
+        shutdown=bool(view.stop and view.stop.shutdown),
+        window=view.steady.window,
+        window_method=view.steady.method,
+        window_reason=view.steady.reason,
+        load_curve=view.load_slug,
+        phases=_phases(view),
+        ramp_up=ramp,
+        validity=_run_validity(view, estimate),
+        estimated_supported_users=Estimate(**vars(estimate)) if estimate else None,
+        reported_supported_users=reported,
+        coverage=[_coverage(view, series) for series in recording.graphs()],
+        missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
+        notes=[note.text for note in recording.notes],
+        server=_server(recording),
+    )
+
+
+def _phases(view: RunView) -> list[Phase]:
+    phases: list[Phase] = []
+    if view.steady.window:
+        start, end = view.steady.window
+        if start > 0:
+            phases.append(Phase(name="ramp_up", start_s=0.0, end_s=start))
+        phases.append(Phase(name="steady", start_s=start, end_s=end))
+    if view.stop and view.stop.shutdown:
+        phases.append(Phase(name="shutdown", start_s=view.stop.at_s, end_s=view.stop.end_s))
+    return phases
+
+
+def _run_validity(view: RunView, estimate: SupportedUsers | None) -> Validity:
+    reasons = []
+    if view.steady.reason:
+        reasons.append(f"no steady window: {view.steady.reason}")
+    if estimate and estimate.reason:
+        reasons.append(f"no estimate of the supported users: {NO_ESTIMATE_WORDS[estimate.reason]}")
+    return Validity(status="limited" if reasons else "valid", reasons=reasons)
+
+
+def test_validity(runs: Mapping[Side, list[RunResult]]) -> Validity:
+    """Whether the test may be judged, by its runs."""
+    reasons = [
+        f"{side} run {i + 1}: {reason}" if len(runs[side]) > 1 else f"{side}: {reason}"
+        for side in SIDES
+        for i, run in enumerate(runs[side])
+        for reason in run.validity.reasons
+    ]
+    return Validity(status="limited" if reasons else "valid", reasons=reasons)
+
+
+def _coverage(view: RunView, series: Series) -> SeriesCoverage:
+    """Up to the stop: after it nobody asks the server anything, and rates of nothing are NaN."""
+    until = view.stop.at_s if view.stop else view.recording.duration_s
+    coverage = view.recording.coverage(series, until)
+    curve = view.recording.curve(series)
+    finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy()) & (curve.index <= until)]
+    edges = np.concatenate(([0.0], finite, [until]))
+    return SeriesCoverage(
+        slug=series.metric,
+        expected=coverage.expected,
+        present=coverage.present,
+        finite=coverage.finite,
+        longest_gap_s=float(np.diff(edges).max()),
+    )
+
+
+def _server(recording: Recording) -> ServerResult | None:
+    """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
+    known: Mapping[str, Any] = recording.provenance
+    try:
+        return ServerResult(
+            **known["server"],
+            url=known["url"],
+            step_s=known["step_s"],
+            label_step_s=known["label_step_s"],
+            queries=len(known["queries"]),
+            points=sum(query["points"] for query in known["queries"]),
+            missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
+            counter_resets=known["counter_resets"],
+            warnings=known["warnings"],
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _rfc3339(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat().replace("+00:00", "Z")
