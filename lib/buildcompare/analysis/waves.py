@@ -1,0 +1,191 @@
+"""Does the load hunt around its threshold in waves: since when, how fast, how far, and is it more than noise?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.signal import detrend as straightened
+from scipy.signal.windows import dpss
+from scipy.stats import gamma
+
+from buildcompare.analysis.load_curve import LoadCurve
+from buildcompare.analysis.turning_points import Fall, falls
+from buildcompare.recording import FloatArray
+
+
+@dataclass(frozen=True)
+class WaveTest:
+    """A spectral peak against red noise.
+
+    Attributes
+    ----------
+    p_value
+        Of the largest peak against the fitted AR(1) spectrum, over all frequencies searched (Sidak).
+    period_s
+        Of that peak, in seconds.
+    share
+        Part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation.
+    """
+
+    p_value: float
+    period_s: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Waves:
+    """The wavy pattern of one run.
+
+    Attributes
+    ----------
+    onset_s, onset_users
+        Time and height of the first of three falls in a row after the lasting ramp has started; None without them.
+    falls
+        Every fall from there to the stop.
+    period_s
+        Median time from peak to peak, in seconds.
+    amplitude
+        Median fall from peak to trough, in the curve's unit.
+    regularity
+        1 minus the relative spread (median absolute deviation, as a standard deviation) of the times between
+        peaks, not below 0: 1 is a clock.
+    test
+        The test against red noise; None where the stretch is too short for it.
+    """
+
+    onset_s: float | None
+    onset_users: float | None
+    falls: tuple[Fall, ...]
+    period_s: float | None
+    amplitude: float | None
+    regularity: float | None
+    test: WaveTest | None
+
+    @property
+    def claimed(self) -> bool:
+        """Whether there are waves: three falls in a row, and a spectral peak that red noise does not make."""
+        return self.onset_s is not None and self.test is not None and self.test.p_value <= 0.05
+
+
+@dataclass(frozen=True)
+class FindWaves:
+    """Find the wavy pattern of a curve.
+
+    Onset: the start of the first of three falls in a row of `fall_steps` actions of the coordinator or more from the
+    running maximum. In a row: none of them starts later than `row_s` after the one before.
+    """
+
+    fall_steps: float = 5.0
+    row: int = 3
+    row_s: float = 600.0
+    """Ten minutes: published waves have periods of 145 to 250 s, and a missed one doubles the distance."""
+    fewest: int = 4
+    """A period needs this many falls (three distances)."""
+
+    def __call__(self, curve: LoadCurve, onset_s: float, *, tested_from_s: float | None = None) -> Waves:
+        """Find waves from the lasting ramp's `onset_s` on, and test the stretch from `tested_from_s`.
+
+        Parameters
+        ----------
+        tested_from_s
+            The end of the linear ramp; default: the waves' own onset.
+        """
+        elapsed, values = curve.between(onset_s, np.inf)
+        every = falls(elapsed, values, curve.fall(self.fall_steps))
+        first = self._first(every)
+        found = tuple(every[first:]) if first is not None else ()
+        start = tested_from_s if tested_from_s is not None else found[0].peak_s if found else None
+        test = None if start is None else RedNoiseTest()(*curve.between(start, np.inf), curve.sample_s)
+        peaks = np.array([fall.peak_s for fall in found])
+        enough = peaks.size >= self.fewest
+        distances = np.diff(peaks)
+        period = float(np.median(distances)) if enough else None
+        spread = 1.4826 * float(np.median(np.abs(distances - np.median(distances)))) if enough else 0.0
+        return Waves(
+            onset_s=found[0].peak_s if found else None,
+            onset_users=found[0].peak if found else None,
+            falls=found,
+            period_s=period,
+            amplitude=float(np.median([fall.depth for fall in found])) if found else None,
+            regularity=max(0.0, 1.0 - spread / period) if period else None,
+            test=test,
+        )
+
+    def _first(self, every: list[Fall]) -> int | None:
+        for i in range(len(every) - self.row + 1):
+            group = every[i : i + self.row]
+            if all(b.peak_s - a.peak_s <= self.row_s for a, b in zip(group, group[1:], strict=False)):
+                return i
+        return None
+
+
+@dataclass(frozen=True)
+class RedNoiseTest:
+    """Is there an oscillation that an AR(1) process would not show?
+
+    Multitaper spectrum (Thomson 1982) against an AR(1) spectrum fitted to it by Whittle's likelihood, after a smooth
+    trend is taken away; the largest ratio over the frequencies searched, with Sidak's correction. Against white
+    noise the same test would call 95 to 100 % of red noise an oscillation (Mann & Lees 1996 on the null; the
+    frequencies count as independent, which tapers make conservative).
+    """
+
+    longest_s: float = 600.0
+    shortest_s: float = 60.0
+    """Periods searched; alert queries look back one minute, so that the loop cannot hunt faster."""
+    cycles: float = 5.0
+    """The longest period searched fits this often into the stretch."""
+    knot_s: float = 1800.0
+    """One piece of the trend (quadratic B-spline) per this long: three times the longest period searched."""
+    bandwidth: float = 2.0
+    tapers: int = 3
+    fewest: int = 100
+    """Samples; fewer say nothing about periods of minutes."""
+
+    def __call__(self, elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
+        """Test values over elapsed seconds, shape (n,), finite; gaps are bridged by straight lines."""
+        if elapsed.size < self.fewest:
+            return None
+        grid = np.arange(elapsed[0], elapsed[-1] + sample_s / 2, sample_s)
+        residual = _without_trend(grid, np.interp(grid, elapsed, values), self.knot_s)
+        if not residual.std() > 0:
+            return None
+        frequency = np.fft.rfftfreq(grid.size, sample_s)[1:]
+        tapers = dpss(grid.size, self.bandwidth, self.tapers)
+        power = (np.abs(np.fft.rfft(tapers * residual, axis=1)) ** 2).mean(axis=0)[1:]
+        longest = min(self.longest_s, (grid[-1] - grid[0]) / self.cycles)
+        band = (frequency >= 1.0 / longest) & (frequency <= 1.0 / self.shortest_s)
+        if band.sum() < 5:
+            return None
+        ratio = power[band] / self._red(power, frequency, sample_s, frequency >= 1.0 / longest)[band]
+        best = int(np.argmax(ratio))
+        single = float(gamma.sf(ratio[best], self.tapers, scale=1.0 / self.tapers))
+        peak = float(frequency[band][best])
+        near = np.abs(frequency - peak) <= 0.25 * peak
+        return WaveTest(
+            p_value=float(-np.expm1(band.sum() * np.log1p(-min(single, 1.0 - 1e-16)))),
+            period_s=1.0 / peak,
+            share=float(power[near].sum() / power.sum()),
+        )
+
+    def _red(
+        self, power: FloatArray, frequency: FloatArray, sample_s: float, used: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    ) -> FloatArray:
+        """The AR(1) spectrum that fits best; its level follows from its coefficient."""
+        phi = np.concatenate([np.linspace(0.0, 0.9, 46), 1.0 - np.geomspace(0.095, 0.002, 30)])[:, np.newaxis]
+        shape = 1.0 / (1.0 + phi**2 - 2.0 * phi * np.cos(2.0 * np.pi * frequency * sample_s))
+        level = (power / shape)[:, used].mean(axis=1, keepdims=True)
+        cost = np.log(level[:, 0]) + np.log(shape[:, used]).mean(axis=1)
+        best = int(np.argmin(cost))
+        return np.asarray(level[best] * shape[best], dtype=np.float64)
+
+
+def _without_trend(elapsed: FloatArray, values: FloatArray, knot_s: float) -> FloatArray:
+    """What a least-squares quadratic spline with a knot every `knot_s` leaves."""
+    pieces = int((elapsed[-1] - elapsed[0]) // knot_s)
+    if pieces < 1:
+        return np.asarray(straightened(values), dtype=np.float64)
+    x = (elapsed - elapsed[0]) / (elapsed[-1] - elapsed[0])
+    knots = np.arange(1, pieces) / pieces
+    basis = np.column_stack([np.ones_like(x), x, x**2, *(np.maximum(0.0, x - knot) ** 2 for knot in knots)])
+    return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0], dtype=np.float64)
