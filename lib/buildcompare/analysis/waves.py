@@ -44,9 +44,9 @@ class Waves:
     falls
         Every fall from there to the stop.
     period_s
-        Median time from peak to peak, in seconds.
+        Median time from peak to peak of all cycles from the onset to the stop, in seconds.
     amplitude
-        Median fall from peak to trough, in the curve's unit.
+        Median fall of the waves from peak to trough, in the curve's unit.
     regularity
         1 minus the relative spread (median absolute deviation, as a standard deviation) of the times between
         peaks, not below 0: 1 is a clock.
@@ -80,8 +80,10 @@ class FindWaves:
     row: int = 3
     row_s: float = 600.0
     """Ten minutes: published waves have periods of 145 to 250 s, and a missed one doubles the distance."""
+    cycle_steps: float = 2.0
+    """A cycle of the hunting: shorter falls than a wave's count for the period, or a missed one would double it."""
     fewest: int = 4
-    """A period needs this many falls (three distances)."""
+    """A period needs this many cycles (three distances)."""
 
     def __call__(self, curve: LoadCurve, onset_s: float, *, tested_from_s: float | None = None) -> Waves:
         """Find waves from the lasting ramp's `onset_s` on, and test the stretch from `tested_from_s`.
@@ -97,7 +99,8 @@ class FindWaves:
         found = tuple(every[first:]) if first is not None else ()
         start = tested_from_s if tested_from_s is not None else found[0].peak_s if found else None
         test = None if start is None else RedNoiseTest()(*curve.between(start, np.inf), curve.sample_s)
-        peaks = np.array([fall.peak_s for fall in found])
+        cycles = falls(*curve.between(found[0].peak_s, np.inf), curve.fall(self.cycle_steps)) if found else []
+        peaks = np.array([fall.peak_s for fall in cycles])
         enough = peaks.size >= self.fewest
         distances = np.diff(peaks)
         period = float(np.median(distances)) if enough else None
