@@ -82,6 +82,9 @@ class PrepareLoad:
     recovery_s: float = 300.0
     """... within this time; else the run went on from where it had fallen to."""
 
+    signal: float = 30.0
+    """A curve below this many deviations of its noise is nothing but noise around a constant load."""
+
     def __call__(self, curve: pd.Series, stop_s: float, *, proxy: bool = False) -> LoadCurve | None:
         """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
 
@@ -107,6 +110,8 @@ class PrepareLoad:
             elapsed, values = elapsed[~inside], values[~inside]
         second = np.diff(values, 2)
         noise = GAUSSIAN_MAD * float(np.median(np.abs(second))) / SECOND_DIFFERENCE if second.size else 0.0
+        if not level > self.signal * noise:
+            return None
         return LoadCurve(elapsed, values, float(np.median(np.diff(elapsed))), step, noise, level, resets)
 
     def _resets(self, elapsed: FloatArray, values: FloatArray, level: float) -> tuple[tuple[float, float], ...]:
@@ -124,3 +129,4 @@ class PrepareLoad:
             if back.size:
                 found.append((float(elapsed[start]), float(elapsed[back[0]])))
         return tuple(found)
+

@@ -42,15 +42,31 @@ class TimeToUsers:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A straight stretch of a curve: elapsed seconds, and the curve's unit (per second)."""
+
+    start_s: float
+    end_s: float
+    slope: float
+    height: float
+    """The line at elapsed second 0."""
+
+    @property
+    def rise(self) -> float:
+        """From its start to its end."""
+        return self.slope * (self.end_s - self.start_s)
+
+
+@dataclass(frozen=True)
 class Ramp:
     """The lasting ramp of one run; elapsed seconds and the curve's unit.
 
     Attributes
     ----------
     start_s, end_s
-        The straight stretch. It ends at the first alert, at a bend, or with the recording.
+        Its straight stretch. It ends at an alert, at a bend, or with the recording.
     slope, slope_ci
-        Per second, and its 95 % interval.
+        Per second, and its 95 % interval (infinite for a stretch too short to tell).
     kink_s, slope_after
         Where a second straight stretch follows, less steep: the coordinator rests between actions from the first
         alert on, which is no defect. None where the curve merely bends.
@@ -71,83 +87,101 @@ class Ramp:
 class MeasureRamp:
     """Measure the straight part of the lasting ramp.
 
-    The stretch is grown from the onset while no sample is further than `straight_steps` actions (or than noise) from
-    its least-squares line; then the line through its first `trusted_part` says where it really ends. The slope is
-    least squares, its interval from blocks of `block_s`: residuals of a ramp are correlated.
+    From the onset, the curve is cut into straight stretches: each is grown while no sample is further than
+    `straight_steps` actions (or than noise) from its least-squares line; then the line through its first
+    `trusted_part` says where it really ends. The ramp is the first stretch that climbs at least `main_part` of what
+    the longest climbs: an alert soon after the onset makes a short stretch, and is not the ramp.
     """
 
     settle_s: float = 45.0
-    """After the onset: connections follow the coordinator with a lag of some 12 s, three of which leave 2 to 5 %."""
+    """Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s, three of
+    which leave 2 to 5 %."""
     straight_steps: float = 5.0
     end_steps: float = 3.0
     trusted_part: float = 0.7
     shortest_s: float = 45.0
+    main_part: float = 0.5
+    until_part: float = 0.5
+    """A ramp starts before this part of the level; what starts later is the creep towards the equilibrium."""
     block_s: float = 60.0
-    after_s: float = 300.0
-    """A second straight stretch is one that lasts this long."""
+    """The slope's interval is from means over blocks: residuals of a ramp are correlated."""
+    after_s: float = 240.0
+    """A second straight stretch is one that lasts this long: twice the alert queries' minute, up and down."""
     slower: tuple[float, float] = (0.2, 0.8)
     """A kink leaves between these parts of the slope: half, or a third, where the coordinator begins to rest."""
 
     def __call__(self, curve: LoadCurve, onset_s: float | None) -> Ramp | None:
-        """Measure the ramp from `onset_s` (None: from the first sample); None where it is too short."""
-        start_s = float(curve.elapsed[0]) if onset_s is None else onset_s
-        elapsed, values = curve.between(start_s + (0.0 if onset_s is None else self.settle_s), np.inf)
-        end = self._grown(curve, elapsed, values)
-        if end is None:
+        """Measure the ramp from `onset_s` (None: from the first sample); None where there is no climb."""
+        start_s = float(curve.elapsed[0]) if onset_s is None else onset_s + self.settle_s
+        stretches = self._stretches(curve, start_s)
+        most = max((stretch.rise for stretch in stretches), default=0.0)
+        if not most > 0:
             return None
-        trusted = max(3, int(self.trusted_part * (end + 1)))
-        slope, height = np.polyfit(elapsed[:trusted], values[:trusted], 1)
-        off = np.abs(values[: end + 1] - (height + slope * elapsed[: end + 1]))
-        last = int(np.flatnonzero(off <= max(self.end_steps * curve.step, 4.0 * curve.noise))[-1])
-        slope = float(np.polyfit(elapsed[: last + 1], values[: last + 1], 1)[0])
-        if slope <= 0:
-            return None
-        kink_s, after = self._kink(curve, float(elapsed[last]), slope)
-        error = self._error(elapsed[: last + 1], values[: last + 1])
-        return Ramp(
-            start_s, float(elapsed[last]), slope, (slope - error, slope + error), kink_s, after, end < elapsed.size - 1
-        )
-
-    def _grown(self, curve: LoadCurve, elapsed: FloatArray, values: FloatArray) -> int | None:
-        """Index of the last sample of the longest straight stretch from the start."""
-        least = int(np.searchsorted(elapsed, elapsed[0] + self.shortest_s)) if elapsed.size else 0
-        if least >= elapsed.size:
-            return None
-        allowed = max(self.straight_steps * curve.step, 5.0 * curve.noise)
-        good, bad = least, elapsed.size
-        # Bisection after doubling: a stretch that is bent stays bent when it grows, up to noise.
-        size = least
-        while size < elapsed.size:
-            size = min(2 * size, elapsed.size)
-            if _furthest(elapsed[:size], values[:size]) > allowed:
-                bad = size
-                break
-            good = size
-        while bad - good > 1 and good < elapsed.size:
-            middle = (good + bad) // 2
-            if _furthest(elapsed[:middle], values[:middle]) > allowed:
-                bad = middle
-            else:
-                good = middle
-        return min(good, elapsed.size) - 1
-
-    def _kink(self, curve: LoadCurve, end_s: float, slope: float) -> tuple[float | None, float | None]:
-        elapsed, values = curve.between(end_s + self.settle_s, end_s + self.settle_s + self.after_s)
-        if elapsed.size < 3 or elapsed[-1] - elapsed[0] < 0.9 * self.after_s:
-            return None, None
-        after, height = np.polyfit(elapsed, values, 1)
+        main = next(i for i, stretch in enumerate(stretches) if stretch.rise >= self.main_part * most)
+        ramp = stretches[main]
+        after = self._stretch(curve, ramp.end_s + self.settle_s)
         low, high = self.slower
-        straight = _furthest(elapsed, values) <= max(self.straight_steps * curve.step / 2.0, 5.0 * curve.noise)
-        if not (straight and low * slope <= after <= high * slope):
-            return None, None
-        before, level = np.polyfit(*curve.between(end_s - self.after_s, end_s), 1)
-        crossing = (level - height) / (after - before) if after != before else end_s
-        return float(np.clip(crossing, end_s - self.after_s, end_s + self.after_s)), float(after)
+        kinked = (
+            after is not None
+            and after.end_s - after.start_s >= self.after_s
+            and low * ramp.slope <= after.slope <= high * ramp.slope
+        )
+        kink_s = slope_after = None
+        if kinked and after is not None:
+            kink_s, slope_after = (ramp.height - after.height) / (after.slope - ramp.slope), after.slope
+        error = self._error(*curve.between(ramp.start_s, ramp.end_s))
+        interval = (ramp.slope - error, ramp.slope + error)
+        complete = bool(ramp.end_s < curve.elapsed[-1])
+        return Ramp(ramp.start_s, ramp.end_s, ramp.slope, interval, kink_s, slope_after, complete)
+
+    def _stretches(self, curve: LoadCurve, start_s: float) -> list[Stretch]:
+        until_s = float(curve.elapsed[int(np.argmax(curve.values >= self.until_part * curve.level))])
+        found: list[Stretch] = []
+        while not found or start_s < until_s:
+            stretch = self._stretch(curve, start_s)
+            if stretch is None:
+                break
+            found.append(stretch)
+            start_s = stretch.end_s + self.settle_s
+        return found
+
+    def _stretch(self, curve: LoadCurve, start_s: float) -> Stretch | None:
+        """The straight stretch from `start_s`; None where less than `shortest_s` is left."""
+        elapsed, values = curve.between(start_s, np.inf)
+        least = int(np.searchsorted(elapsed, elapsed[0] + self.shortest_s)) + 1 if elapsed.size else 1
+        if least > elapsed.size:
+            return None
+        end = self._grown(curve, elapsed, values, least)
+        trusted = max(3, int(self.trusted_part * end))
+        slope, height = np.polyfit(elapsed[:trusted], values[:trusted], 1)
+        off = np.abs(values[:end] - (height + slope * elapsed[:end]))
+        near = np.flatnonzero(off <= max(self.end_steps * curve.step, 4.0 * curve.noise))
+        last = max(int(near[-1]) + 1 if near.size else 0, min(least, end))
+        slope, height = np.polyfit(elapsed[:last], values[:last], 1)
+        return Stretch(float(elapsed[0]), float(elapsed[last - 1]), float(slope), float(height))
+
+    def _grown(self, curve: LoadCurve, elapsed: FloatArray, values: FloatArray, least: int) -> int:
+        """How many samples from the first on are straight (at least `least`): doubling, then bisection."""
+        allowed = max(self.straight_steps * curve.step, 5.0 * curve.noise)
+
+        def straight(size: int) -> bool:
+            return _furthest(elapsed[:size], values[:size]) <= allowed
+
+        good, bad = least, least
+        while bad < elapsed.size:
+            bad = min(2 * bad, elapsed.size)
+            if not straight(bad):
+                break
+            good = bad
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if straight(middle) else (good, middle)
+        return good
 
     def _error(self, elapsed: FloatArray, values: FloatArray) -> float:
-        """Half the 95 % interval of the slope, from the slopes of the residuals' block means."""
+        """Half the 95 % interval of the slope, from the block means of the residuals."""
         residual = values - np.polyval(np.polyfit(elapsed, values, 1), elapsed)
-        block = ((elapsed - elapsed[0]) // self.block_s).astype(int)
+        block = ((elapsed - elapsed[0]) // self.block_s).astype(np.int64)
         counts = np.bincount(block)
         filled = counts > 0
         means = np.bincount(block, residual)[filled] / counts[filled]

@@ -31,8 +31,9 @@ class ShapeTruth:
         Rises that fell back before the lasting ramp.
     onset_s
         The coordinator's last action near the trough that the lasting ramp climbs from.
-    slope_users_per_s
-        What the coordinator's rule adds per second while nothing alerts, at the lasting ramp's start.
+    first_alert_s, slopes
+        The first alert of the run, and the users per second that the coordinator's rule adds before and after it
+        while nothing alerts.
     ramp_end_s
         The first alert after the onset.
     wave_onset_s
@@ -45,12 +46,17 @@ class ShapeTruth:
 
     early_bumps: int
     onset_s: float
-    slope_users_per_s: float
+    first_alert_s: float
+    slopes: tuple[float, float]
     ramp_end_s: float
     wave_onset_s: float | None
     wave_period_s: float | None
     wave_amplitude_users: float | None
     connected: FloatArray
+
+    def slope_at(self, at_s: float) -> float:
+        """Users per second that the coordinator adds at `at_s` while nothing alerts."""
+        return self.slopes[at_s > self.first_alert_s]
 
 
 def shape_truth(truth: Truth) -> ShapeTruth:
@@ -76,7 +82,8 @@ def shape_truth(truth: Truth) -> ShapeTruth:
     return ShapeTruth(
         early_bumps=len(bumps),
         onset_s=float(onset),
-        slope_users_per_s=_configured(truth, onset),
+        first_alert_s=math.inf if truth.first_alert_s is None else truth.first_alert_s,
+        slopes=_slopes(truth),
         ramp_end_s=after[0] if after else truth.decided_s,
         wave_onset_s=float(start) if waves else None,
         wave_period_s=float(np.median(np.diff([peak for _, peak, _ in cycles]))) if len(cycles) > 3 else None,
@@ -98,12 +105,11 @@ def _replayed(truth: Truth) -> tuple[FloatArray, FloatArray]:
     return active, np.array(connected)
 
 
-def _configured(truth: Truth, onset: float) -> float:
-    """Users per second that the rule adds while nothing alerts: after the first alert it rests between actions."""
+def _slopes(truth: Truth) -> tuple[float, float]:
+    """Before the first alert every pass adds users; after it the coordinator rests between two actions."""
     rule = truth.settings.coordinator
-    alerted = truth.first_alert_s is not None and truth.first_alert_s <= onset
-    passes = math.floor(rule.rest_s / rule.evaluate_every_s) + 1 if alerted else 1
-    return rule.users_inc / (passes * rule.evaluate_every_s)
+    passes = math.floor(rule.rest_s / rule.evaluate_every_s) + 1
+    return rule.users_inc / rule.evaluate_every_s, rule.users_inc / (passes * rule.evaluate_every_s)
 
 
 def _last_at_trough(users: FloatArray, step: int) -> int:
