@@ -85,13 +85,15 @@ class PrepareLoad:
     signal: float = 30.0
     """A curve below this many deviations of its noise is nothing but noise around a constant load."""
 
-    def __call__(self, curve: pd.Series, stop_s: float, *, proxy: bool = False) -> LoadCurve | None:
+    def __call__(self, curve: pd.Series, stop_s: float, *, proxy: bool = False, per_user: float | None = None) -> LoadCurve | None:
         """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
 
         Parameters
         ----------
         proxy
-            Whether the curve only follows the users: its idle level is then taken off, and its step is unknown.
+            Whether the curve only follows the users: its idle level is then taken off.
+        per_user
+            What a user adds to a proxy, where it is known (goroutines: about 3); else the step is a part of the level.
         """
         elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
         keep = np.isfinite(values) & (elapsed <= stop_s)
@@ -101,8 +103,8 @@ class PrepareLoad:
         if proxy:
             values = values - values.min()
         level = float(np.quantile(values, 0.98))
-        step = self.proxy_step * level if proxy else self.step
-        if not level > self.smallest * step * (0 if proxy else 1):
+        step = self.step if not proxy else self.proxy_step * level if per_user is None else self.step * per_user
+        if not level > self.smallest * step:
             return None
         resets = self._resets(elapsed, values, level)
         for start, end in resets:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student_t
 
 from buildcompare.analysis.load_curve import LoadCurve
+from buildcompare.analysis.slopes import slope_interval
 from buildcompare.recording import FloatArray
 
 
@@ -129,8 +129,7 @@ class MeasureRamp:
         kink_s = slope_after = None
         if kinked and after is not None:
             kink_s, slope_after = (ramp.height - after.height) / (after.slope - ramp.slope), after.slope
-        error = self._error(*curve.between(ramp.start_s, ramp.end_s))
-        interval = (ramp.slope - error, ramp.slope + error)
+        _, interval = slope_interval(*curve.between(ramp.start_s, ramp.end_s), self.block_s)
         complete = bool(ramp.end_s < curve.elapsed[-1])
         return Ramp(ramp.start_s, ramp.end_s, ramp.slope, interval, kink_s, slope_after, complete)
 
@@ -177,19 +176,6 @@ class MeasureRamp:
             middle = (good + bad) // 2
             good, bad = (middle, bad) if straight(middle) else (good, middle)
         return good
-
-    def _error(self, elapsed: FloatArray, values: FloatArray) -> float:
-        """Half the 95 % interval of the slope, from the block means of the residuals."""
-        residual = values - np.polyval(np.polyfit(elapsed, values, 1), elapsed)
-        block = ((elapsed - elapsed[0]) // self.block_s).astype(np.int64)
-        counts = np.bincount(block)
-        filled = counts > 0
-        means = np.bincount(block, residual)[filled] / counts[filled]
-        centres = np.bincount(block, elapsed)[filled] / counts[filled]
-        if means.size < 3:
-            return math.inf
-        variance = float((means**2).sum() / (means.size - 2)) / float(((centres - centres.mean()) ** 2).sum())
-        return float(student_t.ppf(0.975, means.size - 2)) * math.sqrt(variance)
 
 
 def _furthest(elapsed: FloatArray, values: FloatArray) -> float:

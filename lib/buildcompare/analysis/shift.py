@@ -10,21 +10,9 @@ import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student_t
 
-from buildcompare.analysis.bumps import Beginning
 from buildcompare.analysis.load_curve import LoadCurve
-from buildcompare.analysis.ramp_up import Ramp
-from buildcompare.analysis.waves import Waves
+from buildcompare.analysis.phases import Shape
 from buildcompare.recording import FloatArray
-
-
-@dataclass(frozen=True)
-class Side:
-    """What the shift needs to know of one run."""
-
-    curve: LoadCurve
-    beginning: Beginning
-    ramp: Ramp | None
-    waves: Waves
 
 
 @dataclass(frozen=True)
@@ -90,18 +78,19 @@ class MeasureShift:
     Parameters
     ----------
     least_sd_s, onset_sd
-        Simulated standard deviation of one run's delay: these seconds, and this part of the mean onset, as the root
-        of the sum of squares.
+        Standard deviation of one run's delay: these seconds, and this part of the mean onset, as the root of the
+        sum of squares. About 1.5 times what 200 simulated pairs vary (seeds 0 to 199 of `benchmarks/shapes.py`:
+        10 to 13 s without or with one bump, 0.04 to 0.07 of the onset beyond), because real runs vary by more.
     """
 
     least_sd_s: float = 20.0
-    onset_sd: float = 0.3
+    onset_sd: float = 0.1
     shortest_s: float = 60.0
     first_s: float = 120.0
     """A shift is there from the later ramp's start on; a gap that opens afterwards is of slopes, alerts, capacities."""
     levels: int = 101
 
-    def __call__(self, base: Side, new: Side, run_to_run: RunToRun | None = None) -> Shift | None:
+    def __call__(self, base: Shape, new: Shape, run_to_run: RunToRun | None = None) -> Shift | None:
         """Measure it; None where a ramp's start was not seen or the ramps have no time in common."""
         window = self._window(base, new)
         if window is None:
@@ -130,7 +119,7 @@ class MeasureShift:
             p_value=float(2.0 * (norm.sf(z) if math.isinf(prior.df) else student_t.sf(z, prior.df))),
         )
 
-    def _window(self, base: Side, new: Side) -> tuple[float, float] | None:
+    def _window(self, base: Shape, new: Shape) -> tuple[float, float] | None:
         onsets = [side.beginning.onset_s for side in (base, new)]
         if onsets[0] is None or onsets[1] is None:
             return None
@@ -141,7 +130,7 @@ class MeasureShift:
         end = min(end, *(float(side.curve.elapsed[-1]) for side in (base, new)))
         return (start, end) if end - start >= self.shortest_s else None
 
-    def _shifts(self, base: Side, new: Side, window: tuple[float, float]) -> tuple[float, float]:
+    def _shifts(self, base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float]:
         """Median gap in the curve's unit, median delay in seconds."""
         times = np.arange(window[0], window[1] + base.curve.sample_s / 2, base.curve.sample_s)
         users = float(np.median(_at(new.curve, times) - _at(base.curve, times)))
@@ -157,7 +146,7 @@ class MeasureShift:
         levels = np.linspace(low, high, self.levels)
         return _reached(new, levels) - _reached(base, levels)
 
-    def _simulated(self, base: Side, new: Side) -> RunToRun:
+    def _simulated(self, base: Shape, new: Shape) -> RunToRun:
         onset = ((base.beginning.onset_s or 0.0) + (new.beginning.onset_s or 0.0)) / 2.0
         return RunToRun(math.hypot(self.least_sd_s, self.onset_sd * onset))
 
@@ -173,7 +162,7 @@ def _reached(curve: LoadCurve, levels: FloatArray) -> FloatArray:
     return np.asarray(np.interp(levels, highest[rising], curve.elapsed[rising]), dtype=np.float64)
 
 
-def _slope(base: Side, new: Side, window: tuple[float, float]) -> float:
+def _slope(base: Shape, new: Shape, window: tuple[float, float]) -> float:
     """Users per second of the common ramp: mean of both."""
     rises = [np.diff(_at(side.curve, np.array(window)))[0] for side in (base, new)]
     return max(float(np.mean(rises)) / (window[1] - window[0]), 1e-9)

@@ -13,6 +13,8 @@ from buildcompare.analysis.load_curve import LoadCurve
 from buildcompare.analysis.turning_points import Fall, falls
 from buildcompare.recording import FloatArray
 
+SIGNIFICANT = 0.05
+
 
 @dataclass(frozen=True)
 class WaveTest:
@@ -44,7 +46,8 @@ class Waves:
     falls
         Every fall from there to the stop.
     period_s
-        Median time from peak to peak of all cycles from the onset to the stop, in seconds.
+        Median time from peak to peak of all cycles from the onset to the stop, in seconds; that of the spectral
+        peak where the curve is too noisy to tell a cycle from noise.
     amplitude
         Median fall of the waves from peak to trough, in the curve's unit.
     regularity
@@ -65,7 +68,7 @@ class Waves:
     @property
     def claimed(self) -> bool:
         """Whether there are waves: three falls in a row, and a spectral peak that red noise does not make."""
-        return self.onset_s is not None and self.test is not None and self.test.p_value <= 0.05
+        return self.onset_s is not None and self.test is not None and self.test.p_value <= SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class FindWaves:
         enough = peaks.size >= self.fewest
         distances = np.diff(peaks)
         period = float(np.median(distances)) if enough else None
+        if curve.fall(self.cycle_steps) > self.cycle_steps * curve.step:  # turns of noise would count as cycles
+            period = test.period_s if test is not None and test.p_value <= SIGNIFICANT else None
         spread = 1.4826 * float(np.median(np.abs(distances - np.median(distances)))) if enough else 0.0
         return Waves(
             onset_s=found[0].peak_s if found else None,
@@ -111,7 +116,7 @@ class FindWaves:
             falls=found,
             period_s=period,
             amplitude=float(np.median([fall.depth for fall in found])) if found else None,
-            regularity=max(0.0, 1.0 - spread / period) if period else None,
+            regularity=max(0.0, 1.0 - spread / float(np.median(distances))) if enough else None,
             test=test,
         )
 

@@ -144,3 +144,13 @@ def _waves(connected: FloatArray, onset: int, least: float) -> list[Turn]:
         if max(np.diff([peak for _, peak, _ in turns[i : i + 3]])) <= ROW_S:
             return turns[i:]
     return []
+
+
+def shift_truth(base: ShapeTruth, new: ShapeTruth) -> float | None:
+    """Median gap of the connected users, new minus base, from the later onset to the first wave of either."""
+    waves = [shape.wave_onset_s for shape in (base, new) if shape.wave_onset_s is not None]
+    start, end = max(base.onset_s, new.onset_s), min(waves, default=math.inf)
+    size = min(base.connected.size, new.connected.size, end + 1)
+    if size <= start:
+        return None
+    return float(np.median((new.connected[: int(size)][int(start) :]) - base.connected[: int(size)][int(start) :]))
