@@ -86,7 +86,9 @@ class FindBumps:
         least = curve.fall(self.turn_steps)
         turns = [fall for fall in falls(elapsed, values, least) if fall.peak - fall.rise_from >= least]
         early = [i for i, fall in enumerate(turns) if self._early(fall, curve.level)]
-        bumps = tuple(Bump(f.rise_s, f.peak_s, f.trough_s, f.peak, f.depth) for f in turns[: early[-1] + 1 if early else 0])
+        bumps = tuple(
+            Bump(f.rise_s, f.peak_s, f.trough_s, f.peak, f.depth) for f in turns[: early[-1] + 1 if early else 0]
+        )
         return Beginning(bumps, self._onset(curve, half, bumps))
 
     def _early(self, fall: Fall, level: float) -> bool:

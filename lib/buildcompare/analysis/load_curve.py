@@ -85,7 +85,9 @@ class PrepareLoad:
     signal: float = 30.0
     """A curve below this many deviations of its noise is nothing but noise around a constant load."""
 
-    def __call__(self, curve: pd.Series, stop_s: float, *, proxy: bool = False, per_user: float | None = None) -> LoadCurve | None:
+    def __call__(
+        self, curve: pd.Series, stop_s: float, *, proxy: bool = False, per_user: float | None = None
+    ) -> LoadCurve | None:
         """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
 
         Parameters
@@ -131,4 +133,3 @@ class PrepareLoad:
             if back.size:
                 found.append((float(elapsed[start]), float(elapsed[back[0]])))
         return tuple(found)
-

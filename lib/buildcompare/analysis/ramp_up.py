@@ -96,14 +96,14 @@ class MeasureRamp:
     settle_s: float = 45.0
     """Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s, three of
     which leave 2 to 5 %."""
-    straight_steps: float = 5.0
-    end_steps: float = 3.0
+    straight_steps: float = 3.0
+    end_steps: float = 2.0
     trusted_part: float = 0.7
     shortest_s: float = 45.0
-    main_part: float = 0.5
+    main_part: float = 0.35
     until_part: float = 0.5
     """A ramp starts before this part of the level; what starts later is the creep towards the equilibrium."""
-    block_s: float = 60.0
+    block_s: float = 30.0
     """The slope's interval is from means over blocks: residuals of a ramp are correlated."""
     after_s: float = 240.0
     """A second straight stretch is one that lasts this long: twice the alert queries' minute, up and down."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.signal import detrend as straightened
@@ -14,6 +15,8 @@ from buildcompare.analysis.turning_points import Fall, falls
 from buildcompare.recording import FloatArray
 
 SIGNIFICANT = 0.05
+FLAT = 1e-9
+"""A curve that varies by less than this part of itself is constant: what is left of it is rounding."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class FindWaves:
     def _first(self, every: list[Fall]) -> int | None:
         for i in range(len(every) - self.row + 1):
             group = every[i : i + self.row]
-            if all(b.peak_s - a.peak_s <= self.row_s for a, b in zip(group, group[1:], strict=False)):
+            if all(b.peak_s - a.peak_s <= self.row_s for a, b in pairwise(group)):
                 return i
         return None
 
@@ -156,11 +159,12 @@ class RedNoiseTest:
             return None
         grid = np.arange(elapsed[0], elapsed[-1] + sample_s / 2, sample_s)
         residual = _without_trend(grid, np.interp(grid, elapsed, values), self.knot_s)
-        if not residual.std() > 0:
+        if not residual.std() > FLAT * np.abs(values).max():
             return None
-        frequency = np.fft.rfftfreq(grid.size, sample_s)[1:]
+        frequency = np.asarray(np.fft.rfftfreq(grid.size, sample_s)[1:], dtype=np.float64)
         tapers = dpss(grid.size, self.bandwidth, self.tapers)
-        power = (np.abs(np.fft.rfft(tapers * residual, axis=1)) ** 2).mean(axis=0)[1:]
+        spectra = np.abs(np.fft.rfft(tapers * residual, axis=1)) ** 2
+        power = np.asarray(spectra.mean(axis=0)[1:], dtype=np.float64)
         longest = min(self.longest_s, (grid[-1] - grid[0]) / self.cycles)
         band = (frequency >= 1.0 / longest) & (frequency <= 1.0 / self.shortest_s)
         if band.sum() < 5:
@@ -177,7 +181,11 @@ class RedNoiseTest:
         )
 
     def _red(
-        self, power: FloatArray, frequency: FloatArray, sample_s: float, used: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+        self,
+        power: FloatArray,
+        frequency: FloatArray,
+        sample_s: float,
+        used: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
     ) -> FloatArray:
         """The AR(1) spectrum that fits best; its level follows from its coefficient."""
         phi = np.concatenate([np.linspace(0.0, 0.9, 46), 1.0 - np.geomspace(0.095, 0.002, 30)])[:, np.newaxis]
