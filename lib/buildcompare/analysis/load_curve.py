@@ -81,6 +81,8 @@ class PrepareLoad:
     """A reset is over when this part of the users before it is back ..."""
     recovery_s: float = 300.0
     """... within this time; else the run went on from where it had fallen to."""
+    reconnecting: float = 5.0
+    """And nobody reconnects any more: from one sample to the next, the coordinator adds at most this many steps."""
 
     signal: float = 30.0
     """A curve below this many deviations of its noise is nothing but noise around a constant load."""
@@ -108,7 +110,7 @@ class PrepareLoad:
         step = self.step if not proxy else self.proxy_step * level if per_user is None else self.step * per_user
         if not level > self.smallest * step:
             return None
-        resets = self._resets(elapsed, values, level)
+        resets = self._resets(elapsed, values, level, step)
         for start, end in resets:
             inside = (elapsed > start) & (elapsed < end)
             elapsed, values = elapsed[~inside], values[~inside]
@@ -118,7 +120,9 @@ class PrepareLoad:
             return None
         return LoadCurve(elapsed, values, float(np.median(np.diff(elapsed))), step, noise, level, resets)
 
-    def _resets(self, elapsed: FloatArray, values: FloatArray, level: float) -> tuple[tuple[float, float], ...]:
+    def _resets(
+        self, elapsed: FloatArray, values: FloatArray, level: float, step: float
+    ) -> tuple[tuple[float, float], ...]:
         found: list[tuple[float, float]] = []
         later = np.searchsorted(elapsed, elapsed + self.collapse_s, side="right") - 1
         high = values >= self.collapse_level * level
@@ -131,5 +135,8 @@ class PrepareLoad:
             window = (elapsed > elapsed[start]) & (elapsed <= elapsed[start] + self.recovery_s)
             back = np.flatnonzero(window & (values >= self.recovered * values[start]))
             if back.size:
-                found.append((float(elapsed[start]), float(elapsed[back[0]])))
+                end = int(back[0])
+                while end + 1 < values.size and values[end + 1] - values[end] > self.reconnecting * step:
+                    end += 1
+                found.append((float(elapsed[start]), float(elapsed[end])))
         return tuple(found)
