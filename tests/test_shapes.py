@@ -195,7 +195,7 @@ def test_a_kink_is_where_the_slope_falls_to_a_part_of_it(after: float, is_kink: 
     ramp = MeasureRamp()(prepared(path((0, 0), (1000, 4000), (3000, 4000 + 2000 * after), (4000, 9000))), 0.0)
     assert ramp is not None
     if is_kink:
-        assert ramp.kink_s == pytest.approx(1000.0, abs=5.0)
+        assert ramp.kink_s == pytest.approx(1000.0, abs=25.0)
         assert ramp.slope_after == pytest.approx(after, rel=0.02)
         assert ramp.slope == pytest.approx(4.0, rel=1e-3)
     else:

@@ -68,8 +68,8 @@ class FindBumps:
     Parameters
     ----------
     turn_steps
-        8 actions, 64 users: on simulated runs (seeds 0 to 99 of `benchmarks/shapes.py`'s range) the count from the
-        curve agrees best there with the count of the coordinator's own users, because connections lag behind them.
+        8 actions, 64 users: the first whole number of actions beyond the coarsest pixel (56 users) of the published
+        plots, so that a single pixel makes no bump. A fall of 5 actions, as for waves, counts more of them.
     """
 
     turn_steps: float = 8.0

@@ -68,8 +68,8 @@ class Ramp:
     slope, slope_ci
         Per second, and its 95 % interval (infinite for a stretch too short to tell).
     kink_s, slope_after
-        Where a second straight stretch follows, less steep: the coordinator rests between actions from the first
-        alert on, which is no defect. None where the curve merely bends.
+        Where the curve leaves the ramp for a second straight stretch, less steep: the coordinator rests between
+        actions from the first alert on, which is no defect. None where the curve merely bends.
     complete
         Whether the ramp is seen to end; False where the recording ends first.
     """
@@ -128,7 +128,7 @@ class MeasureRamp:
         )
         kink_s = slope_after = None
         if kinked and after is not None:
-            kink_s, slope_after = (ramp.height - after.height) / (after.slope - ramp.slope), after.slope
+            kink_s, slope_after = ramp.end_s, after.slope
         _, interval = slope_interval(*curve.between(ramp.start_s, ramp.end_s), self.block_s)
         complete = bool(ramp.end_s < curve.elapsed[-1])
         return Ramp(ramp.start_s, ramp.end_s, ramp.slope, interval, kink_s, slope_after, complete)
