@@ -15,6 +15,7 @@ import itertools
 import math
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +33,14 @@ from buildcompare.simulate.drawn import drawn_settings
 from buildcompare.simulate.shape import ShapeTruth, shape_truth, shift_truth
 from buildcompare.sources import record
 
+BUMPY = ("v9.2", "v9.5", "v9.6", "v9.8", "v9.10", "v10.1", "v10.4")
+"""Releases measured with the data set that made the early bump."""
 USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"
 ALLOWED = {
     "onset": (20.0, 0.0),
     "slope": (0.0, 0.05),
     "bumps": (0.0, 0.0),
+    "kink": (30.0, 0.0),
     "wave_onset": (200.0, 0.0),
     "period": (0.0, 0.1),
     "amplitude": (0.0, 0.1),
@@ -79,6 +83,7 @@ def compared(truth: ShapeTruth, shape: Shape, unit: float = 1.0) -> dict[str, tu
         "slope": (truth.slope_at((ramp.start_s + ramp.end_s) / 2), ramp.slope / unit)
         if ramp and math.isfinite(ramp.slope_ci[0])
         else (math.nan, math.nan),
+        "kink": (truth.first_alert_s, ramp.kink_s) if ramp and ramp.kink_s else (math.nan, math.nan),
         "bumps": (truth.early_bumps, len(shape.beginning.bumps)),
         "wave_onset": (number(truth.wave_onset_s), number(shape.waves.onset_s)),
         "period": (number(truth.wave_period_s), number(shape.waves.period_s)),
@@ -119,29 +124,33 @@ def simulated(first: int, count: int, kind: str = "users") -> None:
 
 
 def pairs(first: int, count: int) -> None:
-    significant, errors, right = 0, [], 0
-    number = 0
-    for seed in range(first, first + count):
-        settings = drawn_settings(seed)
-        runs = [simulate_run(settings, 100_000 + 2 * seed + k) for k in range(2)]
-        shapes = [measured(run) for run in runs]
-        assert shapes[0] is not None
-        assert shapes[1] is not None
-        shift = MeasureShift()(shapes[0], shapes[1])
-        if shift is None:
-            continue
-        number += 1
-        significant += shift.significant
-        truth = shift_truth(*(shape_truth(run.truth) for run in runs))
-        assert truth is not None
-        errors.append(shift.users - truth)
-        right += within("shift", truth, shift.users)
-    print(
-        f"{count} pairs of equal settings from seed {first}: {number} have a common ramp, "
-        f"{100 * significant / number:.1f} % called significant; "
-        f"shift within 20 users or 5 %: {100 * right / number:.1f} %, 95 % of the errors from "
-        f"{np.quantile(errors, 0.025):.1f} to {np.quantile(errors, 0.975):.1f} users"
-    )
+    """Shifts between two runs of equal settings, and against a build whose caches stay cold for much longer."""
+    for title, slower in (("equal settings", False), ("slowly warming caches against warm ones", True)):
+        significant, errors, right = 0, [], 0
+        for seed in range(first, first + count):
+            settings = drawn_settings(seed)
+            cold = replace(settings.server, cold_gain=1.8, cold_requests=90_000.0) if slower else settings.server
+            runs = [
+                simulate_run(replace(settings, server=server), 100_000 + 2 * seed + k)
+                for k, server in enumerate((settings.server, cold))
+            ]
+            shapes = [measured(run) for run in runs]
+            if shapes[0] is None or shapes[1] is None:
+                continue
+            shift = MeasureShift()(shapes[0], shapes[1])
+            truth = shift_truth(*(shape_truth(run.truth) for run in runs))
+            if shift is None or truth is None:
+                continue
+            significant += shift.significant
+            errors.append(shift.users - truth)
+            right += within("shift", truth, shift.users)
+        number = len(errors)
+        print(
+            f"{count} pairs from seed {first}, {title}: {number} have a common ramp, "
+            f"{100 * significant / number:.1f} % called significant; shift within 20 users or 5 %: "
+            f"{100 * right / number:.1f} %, 95 % of the errors from "
+            f"{np.quantile(errors, 0.025):.1f} to {np.quantile(errors, 0.975):.1f} users"
+        )
 
 
 def red(count: int) -> None:
@@ -183,6 +192,8 @@ def real(folder: Path) -> None:
             shape = _shape(recording.curve(series), proxy=False)
             spent += time.process_time() - start
             shapes.append(shape)
+            bumpy = there if test.parent.name in BUMPY else elsewhere
+            bumpy.append(shape is not None and bool(shape.beginning.bumps))
             print(f"{test.parent.name:17s} {test.name.split('_')[0]:10s} {side:4s} {_row(shape)}")
         if shapes[0] is None or shapes[1] is None:
             continue
@@ -195,7 +206,9 @@ def real(folder: Path) -> None:
                 f"    shift {shift.users:.0f} users [{low:.0f}, {high:.0f}], "
                 f"{shift.seconds:.0f} s, p {shift.p_value:.3f}"
             )
-    print(f"CPU: {spent:.2f} s")
+    print(f"early bumps in {sum(there)} of {len(there)} curves of {', '.join(BUMPY)}")
+    print(f"early bumps in {sum(elsewhere)} of {len(elsewhere)} other curves")
+    print(f"{spent:.2f} s of CPU for {len(there) + len(elsewhere)} curves and their shifts")
     for file in sorted(folder.glob("ceiling/*.gz")):
         if file.stat().st_size < 100:  # one was published empty
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -340,7 +341,7 @@ def test_phases_follow_each_other_without_overlap() -> None:
     for seed in range(12):
         found, _ = simulated(seed)
         assert found is not None
-        for one, other in zip(found.phases, found.phases[1:], strict=False):
+        for one, other in pairwise(found.phases):
             assert one.start_s < one.end_s <= other.start_s
 
 
@@ -356,6 +357,44 @@ def test_missing_samples_do_not_change_the_shape() -> None:
     assert other.ramp.slope == pytest.approx(one.ramp.slope, rel=0.01)
     assert other.waves.onset_s == pytest.approx(one.waves.onset_s, abs=20.0)
     assert other.waves.period_s == pytest.approx(one.waves.period_s, rel=0.03)
+
+
+@pytest.mark.parametrize("step_s", [1.0, 10.0, 15.0, 30.0])
+def test_the_sampling_step_does_not_change_the_shape(step_s: float) -> None:
+    whole = hunting()
+    elapsed = np.arange(0.0, whole.index[-1], step_s)
+    other = shape(pd.Series(np.interp(elapsed, whole.index, whole), index=elapsed))
+    assert len(other.beginning.bumps) == 1
+    # The last sample within a step of 8 users of the trough: 2 s into a ramp of 4 users/s.
+    assert other.beginning.onset_s == pytest.approx(300.0, abs=max(step_s, 2.0))
+    assert other.ramp is not None
+    assert other.ramp.slope == pytest.approx(4.0, rel=0.02)
+    assert other.waves.claimed
+    assert other.waves.onset_s == pytest.approx(1820.0, abs=2 * step_s)
+    assert other.waves.period_s == pytest.approx(200.0, rel=0.05)
+
+
+def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
+    rng = np.random.default_rng(7)
+    before = shape(hunting())
+    for i in range(240):
+        size = int(rng.integers(1, 900))
+        values = (
+            np.abs(np.cumsum(rng.normal(0.0, rng.choice([1.0, 30.0, 300.0]), size))),
+            np.abs(rng.normal(0.0, 100.0, size)),
+            np.repeat(rng.integers(0, 10_000, size // 50 + 1), 50)[:size].astype(float),
+            np.where(rng.uniform(size=size) < 0.5, math.nan, np.linspace(0.0, 5000.0, size)),
+            np.full(size, rng.choice([0.0, 5000.0, math.nan, math.inf])),
+            np.minimum(np.arange(size) * 20.0, 5000.0) * rng.integers(0, 2, size),
+        )[i % 6]
+        curve = pd.Series(values, index=np.arange(size) * float(rng.choice([1, 5, 15, 60])))
+        stop = FindStop()(curve)
+        for options in ({}, {"bounded": True}, {"proxy": True}):
+            found = None if stop is None else MeasureShape()(curve, stop, **options)  # type: ignore[arg-type]
+            if found is not None:
+                MeasureShift()(before, found)
+                assert all(a.end_s <= b.start_s for a, b in pairwise(found.phases))
+                assert all(phase.start_s < phase.end_s for phase in found.phases)
 
 
 # ---- The shift ------------------------------------------------------------------------------------------------------
@@ -463,6 +502,25 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
     assert len(right) >= 20
     assert np.mean(right) >= 0.95
     assert sum(significant) <= 1
+
+
+def test_a_kink_is_at_the_first_alert() -> None:
+    """Expected where the first alert comes late enough to see the faster ramp before it."""
+    expected, errors = [], []
+    for seed in range(5000, 5080):
+        found, truth = simulated(seed)
+        assert found is not None
+        if found.ramp is None:
+            continue
+        if found.ramp.kink_s is not None:
+            errors.append(found.ramp.kink_s - truth.first_alert_s)
+            after = found.ramp.slope_after
+            assert after == pytest.approx(truth.slopes[1], rel=0.1)
+        if truth.first_alert_s > found.ramp.start_s + 60.0 and truth.slopes[0] > 1.2 * truth.slopes[1]:
+            expected.append(found.ramp.kink_s is not None)
+    assert len(errors) >= 8
+    assert np.abs(errors).max() <= 30.0
+    assert np.mean(expected) >= 0.8
 
 
 def test_goroutines_tell_the_beginning_and_the_ramp() -> None:

@@ -84,6 +84,8 @@ class PrepareLoad:
     reconnecting: float = 5.0
     """And nobody reconnects any more: from one sample to the next, the coordinator adds at most this many steps."""
 
+    noise_up_to_s: float = 20.0
+    """With samples further apart, differences are the waves' and not noise; the curve counts as exact then."""
     signal: float = 30.0
     """A curve below this many deviations of its noise is nothing but noise around a constant load."""
 
@@ -114,11 +116,15 @@ class PrepareLoad:
         for start, end in resets:
             inside = (elapsed > start) & (elapsed < end)
             elapsed, values = elapsed[~inside], values[~inside]
-        second = np.diff(values, 2)
-        noise = GAUSSIAN_MAD * float(np.median(np.abs(second))) / SECOND_DIFFERENCE if second.size else 0.0
+        sample_s = float(np.median(np.diff(elapsed)))
+        noise = self._noise(values) if sample_s <= self.noise_up_to_s else 0.0
         if not level > self.signal * noise:
             return None
-        return LoadCurve(elapsed, values, float(np.median(np.diff(elapsed))), step, noise, level, resets)
+        return LoadCurve(elapsed, values, sample_s, step, noise, level, resets)
+
+    def _noise(self, values: FloatArray) -> float:
+        second = np.diff(values, 2)
+        return GAUSSIAN_MAD * float(np.median(np.abs(second))) / SECOND_DIFFERENCE if second.size else 0.0
 
     def _resets(
         self, elapsed: FloatArray, values: FloatArray, level: float, step: float

@@ -14,6 +14,9 @@ from buildcompare.analysis.load_curve import LoadCurve
 from buildcompare.analysis.phases import Shape
 from buildcompare.recording import FloatArray
 
+FEWEST = 12
+"""Times at which a gap is looked at, where samples are so far apart that there would be fewer."""
+
 
 @dataclass(frozen=True)
 class RunToRun:
@@ -95,7 +98,7 @@ class MeasureShift:
         window = self._window(base, new)
         if window is None:
             return None
-        times = np.arange(window[0], window[1] + base.curve.sample_s / 2, base.curve.sample_s)
+        times = _grid(window, base.curve.sample_s)
         gap = _at(new.curve, times) - _at(base.curve, times)
         slope = _slope(base, new, window)
         users, seconds = self._shifts(base, new, window)
@@ -132,7 +135,7 @@ class MeasureShift:
 
     def _shifts(self, base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float]:
         """Median gap in the curve's unit, median delay in seconds."""
-        times = np.arange(window[0], window[1] + base.curve.sample_s / 2, base.curve.sample_s)
+        times = _grid(window, base.curve.sample_s)
         users = float(np.median(_at(new.curve, times) - _at(base.curve, times)))
         delays = self._delays(base.curve, new.curve, window)
         return users, float(np.median(delays)) if delays.size else -users / _slope(base, new, window)
@@ -149,6 +152,11 @@ class MeasureShift:
     def _simulated(self, base: Shape, new: Shape) -> RunToRun:
         onset = ((base.beginning.onset_s or 0.0) + (new.beginning.onset_s or 0.0)) / 2.0
         return RunToRun(math.hypot(self.least_sd_s, self.onset_sd * onset))
+
+
+def _grid(window: tuple[float, float], sample_s: float) -> FloatArray:
+    """Times over a window, about a sample apart."""
+    return np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / sample_s) + 1))
 
 
 def _at(curve: LoadCurve, times: FloatArray) -> FloatArray:
