@@ -179,6 +179,8 @@ def red(count: int) -> None:
 def real(folder: Path) -> None:
     catalogue = read_catalogue("mattermost")
     spent = 0.0
+    there: list[bool] = []
+    elsewhere: list[bool] = []
     print(
         "run                                 bumps (peak, fall)               onset slope kink waves period fall reg."
     )
