@@ -172,6 +172,13 @@ def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     assert MeasureShift()(found, found) is None
 
 
+def test_in_mid_ramp_only_a_fall_to_the_bottom_is_an_early_bump() -> None:
+    slight = FindBumps()(prepared(path((0, 800), (80, 1000), (120, 900), (1500, 7000), (4000, 7000))))
+    assert (slight.bumps, slight.onset_s) == ((), None)
+    deep = FindBumps()(prepared(path((0, 800), (80, 1000), (320, 40), (2000, 7000), (4000, 7000))))
+    assert (len(deep.bumps), deep.onset_s) == (1, 320.0)
+
+
 def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
     """v8.0: 152 users in the first sample, left over from the run before."""
     found = FindBumps()(prepared(path((0, 152), (50, 60), (80, 60), (1580, 6060), (4000, 6060))))

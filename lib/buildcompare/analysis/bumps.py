@@ -77,7 +77,8 @@ class FindBumps:
     deep_part: float = 0.5
     until_part: float = 0.5
     midramp_steps: float = 10.0
-    """A curve that climbs from its first sample on, and from more than this many steps, was not seen from its start."""
+    """A curve that climbs from its first sample on, and from more than this many steps, was not seen from its start:
+    its onset is unknown, and a fall is no early bump unless it ends below the first sample."""
 
     def __call__(self, curve: LoadCurve) -> Beginning:
         """Find the early bumps and the onset of the lasting ramp."""
@@ -89,6 +90,8 @@ class FindBumps:
         bumps = tuple(
             Bump(f.rise_s, f.peak_s, f.trough_s, f.peak, f.depth) for f in turns[: early[-1] + 1 if early else 0]
         )
+        if self._midramp(curve, half) and all(fall.trough >= values[0] for fall in turns[: len(bumps)]):
+            return Beginning((), None)
         return Beginning(bumps, self._onset(curve, half, bumps))
 
     def _early(self, fall: Fall, level: float) -> bool:
@@ -107,6 +110,9 @@ class FindBumps:
         last = int(climbing[0])
         near = values[: last + 1] <= lowest[last] + max(curve.step, 2.0 * curve.noise)
         onset = int(np.flatnonzero(near)[-1])
-        if not bumps and onset == 0 and values[0] > self.midramp_steps * curve.step:
-            return None
         return float(curve.elapsed[first + onset])
+
+    def _midramp(self, curve: LoadCurve, half: int) -> bool:
+        """Whether the curve climbs from its first sample on, and not from near zero."""
+        high = curve.values[0] > self.midramp_steps * curve.step
+        return bool(high and self._onset(curve, half, ()) == curve.elapsed[0])
