@@ -25,6 +25,7 @@ from buildcompare.analysis.load_curve import PrepareLoad
 from buildcompare.analysis.phases import MeasureShape, Shape
 from buildcompare.analysis.shift import MeasureShift
 from buildcompare.analysis.stop import FindStop
+from buildcompare.analysis.wave_difference import CompareWaves
 from buildcompare.analysis.waves import RedNoiseTest
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Run, Source
@@ -126,7 +127,7 @@ def simulated(first: int, count: int, kind: str = "users") -> None:
 def pairs(first: int, count: int) -> None:
     """Shifts between two runs of equal settings, and against a build whose caches stay cold for much longer."""
     for title, slower in (("equal settings", False), ("slowly warming caches against warm ones", True)):
-        significant, errors, right = 0, [], 0
+        significant, errors, right, waves = 0, [], 0, []
         for seed in range(first, first + count):
             settings = drawn_settings(seed)
             cold = replace(settings.server, cold_gain=1.8, cold_requests=90_000.0) if slower else settings.server
@@ -142,6 +143,9 @@ def pairs(first: int, count: int) -> None:
             if shift is None or truth is None:
                 continue
             significant += shift.significant
+            hunting = CompareWaves()(shapes[0].waves, shapes[1].waves)
+            if hunting is not None and hunting.period_s is not None and hunting.amplitude is not None:
+                waves.append((hunting.period_s.excludes_zero, hunting.amplitude.excludes_zero))
             errors.append(shift.users - truth)
             right += within("shift", truth, shift.users)
         number = len(errors)
@@ -151,6 +155,8 @@ def pairs(first: int, count: int) -> None:
             f"{100 * right / number:.1f} %, 95 % of the errors from "
             f"{np.quantile(errors, 0.025):.1f} to {np.quantile(errors, 0.975):.1f} users"
         )
+        period, fall = 100 * np.mean(waves, axis=0)
+        print(f"    waves of {len(waves)} pairs: period called different in {period:.1f} %, fall in {fall:.1f} %")
 
 
 def red(count: int) -> None:

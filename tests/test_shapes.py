@@ -22,6 +22,7 @@ from buildcompare.analysis.shift import MeasureShift, RunToRun, Shift
 from buildcompare.analysis.slopes import slope_interval
 from buildcompare.analysis.stop import FindStop, Stop
 from buildcompare.analysis.turning_points import falls
+from buildcompare.analysis.wave_difference import CompareWaves
 from buildcompare.analysis.waves import FindWaves, RedNoiseTest
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Run, Source
@@ -301,6 +302,40 @@ def test_too_little_and_constant_curves_are_not_tested() -> None:
     elapsed = np.arange(400) * 5.0
     assert RedNoiseTest()(elapsed[:50], np.sin(elapsed[:50]), 5.0) is None
     assert RedNoiseTest()(elapsed, np.full(400, 7000.0), 5.0) is None
+
+
+def test_waves_of_two_builds_are_compared_cycle_by_cycle() -> None:
+    base, faster = shape(hunting()).waves, shape(hunting(30, 150.0, 120.0)).waves
+    difference = CompareWaves()(base, faster)
+    assert difference is not None
+    assert difference.period_s is not None
+    assert difference.amplitude is not None
+    assert difference.period_s.value == pytest.approx(-50.0, abs=5.0)
+    assert difference.period_s.excludes_zero
+    assert difference.amplitude.value == pytest.approx(40.0, abs=8.0)
+    assert difference.amplitude.excludes_zero
+    assert (difference.onset_s, difference.onset_users) == (pytest.approx(0.0, abs=5.0), pytest.approx(40.0, abs=5.0))
+    same = CompareWaves()(base, base)
+    assert same is not None
+    assert same.period_s is not None
+    assert not same.period_s.excludes_zero
+    few = CompareWaves()(base, shape(hunting(6)).waves)
+    assert few is not None
+    assert few.period_s is None
+    assert CompareWaves()(base, shape(path(*BUMPY, (6000, 6000))).waves) is None
+
+
+def test_waves_of_identical_simulated_runs_are_seldom_called_different() -> None:
+    called = []
+    for seed in range(5000, 5025):
+        sides = [simulated(seed, 100_000 + 2 * seed + i)[0] for i in range(2)]
+        assert sides[0] is not None
+        assert sides[1] is not None
+        difference = CompareWaves()(sides[0].waves, sides[1].waves)
+        if difference is not None and difference.period_s is not None and difference.amplitude is not None:
+            called += [difference.period_s.excludes_zero, difference.amplitude.excludes_zero]
+    assert len(called) >= 40
+    assert np.mean(called) <= 0.1
 
 
 # ---- The plateau ----------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class MeasureShape:
         onset = float(curve.elapsed[0]) if beginning.onset_s is None else beginning.onset_s
         if bounded:
             top_s = self._top(curve)
-            waves = Waves(None, None, (), None, None, None, None)
+            waves = Waves(None, None, (), (), None, None, None, None)
             plateau = None if top_s is None else self.plateau(curve, stop.at_s, top_s)
         else:
             top_s = None

@@ -47,8 +47,8 @@ class Waves:
     ----------
     onset_s, onset_users
         Time and height of the first of three falls in a row after the lasting ramp has started; None without them.
-    falls
-        Every fall from there to the stop.
+    falls, cycles
+        Every fall from there to the stop, and the times between the peaks of all cycles (seconds, shape (n,)).
     period_s
         Median time from peak to peak of all cycles from the onset to the stop, in seconds; that of the spectral
         peak where the curve is too noisy to tell a cycle from noise.
@@ -64,6 +64,7 @@ class Waves:
     onset_s: float | None
     onset_users: float | None
     falls: tuple[Fall, ...]
+    cycles: tuple[float, ...]
     period_s: float | None
     amplitude: float | None
     regularity: float | None
@@ -118,6 +119,7 @@ class FindWaves:
             onset_s=found[0].peak_s if found else None,
             onset_users=found[0].peak if found else None,
             falls=found,
+            cycles=tuple(distances.tolist()),
             period_s=period,
             amplitude=float(np.median([fall.depth for fall in found])) if found else None,
             regularity=max(0.0, 1.0 - spread / float(np.median(distances))) if enough else None,
