@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
-from scipy.stats import t as student_t
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from buildcompare.analysis.load_curve import LoadCurve
 from buildcompare.analysis.phases import Shape
@@ -109,7 +108,7 @@ class MeasureShift:
         between = math.sqrt(2.0) * prior.sd_s
         error_s = math.hypot(within / slope, between, wandering / slope)
         error = math.hypot(within, slope * between, wandering)
-        reach = float(norm.ppf(0.975) if math.isinf(prior.df) else student_t.ppf(0.975, prior.df))
+        reach = float(ndtri(0.975) if math.isinf(prior.df) else stdtrit(prior.df, 0.975))
         z = abs(seconds) / error_s if error_s > 0 else math.inf
         return Shift(
             users=users,
@@ -119,7 +118,7 @@ class MeasureShift:
             window=window,
             drift=drift,
             prior="runs" if run_to_run else "simulated",
-            p_value=float(2.0 * (norm.sf(z) if math.isinf(prior.df) else student_t.sf(z, prior.df))),
+            p_value=float(2.0 * (ndtr(-z) if math.isinf(prior.df) else stdtr(prior.df, -z))),
         )
 
     def _window(self, base: Shape, new: Shape) -> tuple[float, float] | None:

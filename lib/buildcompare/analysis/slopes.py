@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from buildcompare.recording import FloatArray
 
@@ -32,5 +32,5 @@ def slope_interval(elapsed: FloatArray, values: FloatArray, block_s: float) -> t
     if means.size > 2:
         spread = float(((centres - centres.mean()) ** 2).sum())
         variance = float((means**2).sum()) / (means.size - 2) / spread
-        error = float(student_t.ppf(0.975, means.size - 2)) * math.sqrt(variance)
+        error = float(stdtrit(means.size - 2, 0.975)) * math.sqrt(variance)
     return float(slope), (float(slope) - error, float(slope) + error)

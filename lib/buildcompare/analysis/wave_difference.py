@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from buildcompare.analysis.waves import Waves
 
@@ -73,7 +73,7 @@ class CompareWaves:
             return None
         value = float(np.median(new) - np.median(base))
         variance = sum(_spread(each) ** 2 / len(each) for each in (base, new)) * math.pi / 2.0
-        reach = float(student_t.ppf(0.975, min(len(base), len(new)) - 1)) * math.sqrt(variance)
+        reach = float(stdtrit(min(len(base), len(new)) - 1, 0.975)) * math.sqrt(variance)
         return Difference(value, (value - reach, value + reach))
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.signal import detrend as straightened
-from scipy.stats import gamma
+from scipy.special import gammaincc
 
 from buildcompare.analysis.load_curve import LoadCurve
 from buildcompare.analysis.turning_points import Fall, falls
@@ -172,7 +171,7 @@ class RedNoiseTest:
             return None
         ratio = power[band] / self._red(power, frequency, sample_s, frequency >= 1.0 / longest)[band]
         best = int(np.argmax(ratio))
-        single = float(gamma.sf(ratio[best], self.tapers, scale=1.0 / self.tapers))
+        single = float(gammaincc(self.tapers, self.tapers * ratio[best]))
         peak = float(frequency[band][best])
         near = np.abs(frequency - peak) <= 0.25 * peak
         return WaveTest(
@@ -208,7 +207,7 @@ def _without_trend(elapsed: FloatArray, values: FloatArray, knot_s: float) -> Fl
     """What a quadratic spline with a knot every `knot_s` leaves; it is fitted to means of `BLOCK` samples."""
     pieces = int((elapsed[-1] - elapsed[0]) // knot_s)
     if pieces < 1:
-        return np.asarray(straightened(values), dtype=np.float64)
+        return np.asarray(values - np.polyval(np.polyfit(elapsed, values, 1), elapsed), dtype=np.float64)
     x = (elapsed - elapsed[0]) / (elapsed[-1] - elapsed[0])
     knots = np.arange(1, pieces) / pieces
     basis = np.column_stack([np.ones_like(x), x, x**2, *(np.maximum(0.0, x - knot) ** 2 for knot in knots)])
