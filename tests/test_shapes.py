@@ -548,7 +548,7 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
 
 def test_a_kink_is_at_the_first_alert() -> None:
     """Expected where the first alert comes late enough to see the faster ramp before it."""
-    expected, errors = [], []
+    expected, errors, ratios = [], [], []
     for seed in range(5000, 5080):
         found, truth = simulated(seed)
         assert found is not None
@@ -556,12 +556,18 @@ def test_a_kink_is_at_the_first_alert() -> None:
             continue
         if found.ramp.kink_s is not None:
             errors.append(found.ramp.kink_s - truth.first_alert_s)
+            # Measured over what really happened after it: alerts on the way make it less than the rule's pace.
+            seconds = np.arange(int(found.ramp.kink_s) + 45, int(found.ramp.kink_s) + 45 + 240)
+            true = np.polyfit(seconds, truth.connected[seconds], 1)[0]
             after = found.ramp.slope_after
-            assert after == pytest.approx(truth.slopes[1], rel=0.1)
+            assert after is not None
+            ratios.append(after / true)
+            assert after <= 1.02 * truth.slopes[1]
         if truth.first_alert_s > found.ramp.start_s + 60.0 and truth.slopes[0] > 1.2 * truth.slopes[1]:
             expected.append(found.ramp.kink_s is not None)
     assert len(errors) >= 8
     assert np.abs(errors).max() <= 30.0
+    assert np.median(np.abs(np.array(ratios) - 1.0)) <= 0.05
     assert np.mean(expected) >= 0.8
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -97,6 +97,8 @@ class MeasureRamp:
     """Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s, three of
     which leave 2 to 5 %."""
     straight_steps: float = 3.0
+    pixel: float = 0.003
+    """Nor is a curve bent by this part of its level: a pixel of a published plot is about 0.3 % of it."""
     end_steps: float = 2.0
     trusted_part: float = 0.7
     shortest_s: float = 45.0
@@ -119,7 +121,8 @@ class MeasureRamp:
             return None
         main = next(i for i, stretch in enumerate(stretches) if stretch.rise >= self.main_part * most)
         ramp = stretches[main]
-        after = self._stretch(curve, ramp.end_s + self.settle_s)
+        # Strictly straight: with a pixel's room, the creep towards the equilibrium would look like a kink.
+        after = replace(self, pixel=0.0)._stretch(curve, ramp.end_s + self.settle_s)
         low, high = self.slower
         kinked = (
             after is not None
@@ -161,7 +164,7 @@ class MeasureRamp:
 
     def _grown(self, curve: LoadCurve, elapsed: FloatArray, values: FloatArray, least: int) -> int:
         """How many samples from the first on are straight (at least `least`): doubling, then bisection."""
-        allowed = max(self.straight_steps * curve.step, 5.0 * curve.noise)
+        allowed = max(self.straight_steps * curve.step, 5.0 * curve.noise, self.pixel * curve.level)
 
         def straight(size: int) -> bool:
             return _furthest(elapsed[:size], values[:size]) <= allowed
