@@ -1,5 +1,6 @@
 """Load tests with known truth: a server model under the load-test coordinator's real feedback rule."""
 
+from buildcompare.simulate.drawn import drawn_settings
 from buildcompare.simulate.injections import (
     Gap,
     Injection,
@@ -20,6 +21,7 @@ from buildcompare.simulate.settings import (
     ServerModel,
     Thresholds,
 )
+from buildcompare.simulate.shape import ShapeTruth, shape_truth, shift_truth
 
 __all__ = [
     "Coordinator",
@@ -35,9 +37,13 @@ __all__ = [
     "Restart",
     "RunSettings",
     "ServerModel",
+    "ShapeTruth",
     "SimulatedRun",
     "Thresholds",
     "Truncation",
     "Truth",
+    "drawn_settings",
+    "shape_truth",
+    "shift_truth",
     "simulate_run",
 ]

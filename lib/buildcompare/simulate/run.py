@@ -41,6 +41,8 @@ class Truth:
         Factors of this run on each metric's level, by slug.
     alerts, limited_by
         How many evaluations each query alerted at, and the query that did most often in the last window.
+    alert_s
+        Time of every evaluation that alerted.
     actions
         (time, users added or removed), every one.
     """
@@ -55,6 +57,7 @@ class Truth:
     levels: dict[str, float]
     alerts: dict[str, int]
     limited_by: str | None
+    alert_s: tuple[float, ...]
     actions: tuple[tuple[float, int], ...]
     settings: RunSettings
     seed: int
@@ -113,6 +116,7 @@ def _truth(
         levels=levels,
         alerts={name: every.count(name) for name in sorted(set(every))},
         limited_by=max(sorted(set(late)), key=late.count, default=None),
+        alert_s=tuple(at_s for at_s, _ in trace.alerts),
         actions=trace.actions,
         settings=settings,
         seed=seed,

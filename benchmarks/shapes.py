@@ -1,0 +1,266 @@
+"""How well are the shapes of runs measured? On simulated runs with known truth, on red noise, and on real runs.
+
+    python benchmarks/shapes.py simulated [FIRST] [COUNT] [users|noisy|goroutines]
+    python benchmarks/shapes.py pairs [FIRST] [COUNT]
+    python benchmarks/shapes.py red [COUNT]
+    python benchmarks/shapes.py real FOLDER
+
+Settings of the analyses were chosen on simulated runs of seeds 0 to 249 and pairs of seeds 0 to 199; figures to
+report come from seeds 1000 and up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.analysis.load_curve import PrepareLoad
+from buildcompare.analysis.phases import MeasureShape, Shape
+from buildcompare.analysis.shift import MeasureShift
+from buildcompare.analysis.stop import FindStop
+from buildcompare.analysis.wave_difference import CompareWaves
+from buildcompare.analysis.waves import RedNoiseTest
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Run, Source
+from buildcompare.simulate import SimulatedRun, simulate_run
+from buildcompare.simulate.drawn import drawn_settings
+from buildcompare.simulate.shape import ShapeTruth, shape_truth, shift_truth
+from buildcompare.sources import record
+
+BUMPY = ("v9.2", "v9.5", "v9.6", "v9.8", "v9.10", "v10.1", "v10.4")
+"""Releases measured with the data set that made the early bump."""
+USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"
+ALLOWED = {
+    "onset": (20.0, 0.0),
+    "slope": (0.0, 0.05),
+    "bumps": (0.0, 0.0),
+    "kink": (30.0, 0.0),
+    "wave_onset": (200.0, 0.0),
+    "period": (0.0, 0.1),
+    "amplitude": (0.0, 0.1),
+    "shift": (20.0, 0.05),
+}
+"""Stated errors: absolute (s, users), relative to the truth; the larger counts.
+
+The wave onset may be one wave off, because a fall of 39 users is none and one of 40 is. A slope is stated where its
+interval is finite: a stretch of less than a minute and a half has none.
+"""
+
+
+def measured(run: SimulatedRun, slug: str = USERS, *, noise: float = 0.0) -> Shape | None:
+    """The shape of a simulated run whose recording lost 2 % of its samples and a minute of them in one piece."""
+    rng = np.random.default_rng(run.truth.seed)
+    series = run.recording.find(slug)
+    assert series is not None
+    curve = run.recording.curve(series)
+    values = curve.to_numpy() + noise * rng.normal(size=len(curve))
+    values[rng.uniform(size=len(curve)) < 0.02] = np.nan
+    hole = int(rng.integers(len(curve) - 12))
+    values[hole : hole + 12] = np.nan
+    rule = run.truth.settings.coordinator
+    curve = pd.Series(values, curve.index)
+    proxy = slug != USERS
+    per_user = run.truth.settings.server.levels.goroutines_per_user if proxy else None
+    fastest = None if proxy else rule.users_dec / max(rule.evaluate_every_s, rule.rest_s)
+    stop = FindStop(fastest_fall=fastest)(curve)
+    assert stop is not None
+    measure = MeasureShape(prepare=PrepareLoad(step=rule.users_dec))
+    return measure(curve, stop, proxy=proxy, per_user=per_user)
+
+
+def compared(truth: ShapeTruth, shape: Shape, unit: float = 1.0) -> dict[str, tuple[float, float]]:
+    """(truth, measured) of everything that is stated."""
+    number = lambda value: math.nan if value is None else float(value)  # noqa: E731
+    ramp = shape.ramp
+    return {
+        "onset": (truth.onset_s, number(shape.beginning.onset_s)),
+        "slope": (truth.slope_at((ramp.start_s + ramp.end_s) / 2), ramp.slope / unit)
+        if ramp and math.isfinite(ramp.slope_ci[0])
+        else (math.nan, math.nan),
+        "kink": (truth.first_alert_s, ramp.kink_s) if ramp and ramp.kink_s else (math.nan, math.nan),
+        "bumps": (truth.early_bumps, len(shape.beginning.bumps)),
+        "wave_onset": (number(truth.wave_onset_s), number(shape.waves.onset_s)),
+        "period": (number(truth.wave_period_s), number(shape.waves.period_s)),
+        "amplitude": (number(truth.wave_amplitude_users), number(shape.waves.amplitude) / unit),
+    }
+
+
+def within(name: str, true: float, found: float) -> bool:
+    """Whether a value is as exact as stated; nothing where there is nothing is right."""
+    absolute, relative = ALLOWED[name]
+    return (math.isnan(true) and math.isnan(found)) or abs(found - true) <= max(absolute, relative * abs(true)) + 1e-9
+
+
+def simulated(first: int, count: int, kind: str = "users") -> None:
+    rows, spent = [], 0.0
+    for seed in range(first, first + count):
+        run = simulate_run(drawn_settings(seed), seed)
+        start = time.process_time()
+        shape = measured(run, GOROUTINES if kind == "goroutines" else USERS, noise=3.0 if kind == "noisy" else 0.0)
+        spent += time.process_time() - start
+        truth = shape_truth(run.truth)
+        unit = run.truth.settings.server.levels.goroutines_per_user if kind == "goroutines" else 1.0
+        found = {} if shape is None else compared(truth, shape, unit)
+        rows += [(seed, name, *found.get(name, (0.0, math.nan))) for name in ALLOWED if name != "shift"]
+    table = pd.DataFrame(rows, columns=["seed", "what", "true", "found"])
+    table["right"] = [within(r.what, r.true, r.found) for r in table.itertuples()]
+    table["error"] = table["found"] - table["true"]
+    print(f"{count} simulated runs from seed {first} ({kind}), {1000 * spent / count:.1f} ms of CPU each")
+    for what, group in table.groupby("what", sort=False):
+        absolute, relative = ALLOWED[str(what)]
+        error = group["error"] / group["true"] if relative else group["error"]
+        low, high = np.nanquantile(error, [0.025, 0.975])
+        print(
+            f"{what:12s} within {absolute:g} or {100 * relative:g} %: {100 * group['right'].mean():5.1f} %"
+            f"   95 % of the errors from {low:.3g} to {high:.3g}   withheld: {group['found'].isna().sum()}"
+            f"   wrong: {group.loc[~group['right'], 'seed'].tolist()[:12]}"
+        )
+
+
+def pairs(first: int, count: int) -> None:
+    """Shifts between two runs of equal settings, and against a build whose caches stay cold for much longer."""
+    for title, slower in (("equal settings", False), ("slowly warming caches against warm ones", True)):
+        significant, errors, right, waves = 0, [], 0, []
+        for seed in range(first, first + count):
+            settings = drawn_settings(seed)
+            cold = replace(settings.server, cold_gain=1.8, cold_requests=90_000.0) if slower else settings.server
+            runs = [
+                simulate_run(replace(settings, server=server), 100_000 + 2 * seed + k)
+                for k, server in enumerate((settings.server, cold))
+            ]
+            shapes = [measured(run) for run in runs]
+            if shapes[0] is None or shapes[1] is None:
+                continue
+            shift = MeasureShift()(shapes[0], shapes[1])
+            truth = shift_truth(*(shape_truth(run.truth) for run in runs))
+            if shift is None or truth is None:
+                continue
+            significant += shift.significant
+            hunting = CompareWaves()(shapes[0].waves, shapes[1].waves)
+            if hunting is not None and hunting.period_s is not None and hunting.amplitude is not None:
+                waves.append((hunting.period_s.excludes_zero, hunting.amplitude.excludes_zero))
+            errors.append(shift.users - truth)
+            right += within("shift", truth, shift.users)
+        number = len(errors)
+        print(
+            f"{count} pairs from seed {first}, {title}: {number} have a common ramp, "
+            f"{100 * significant / number:.1f} % called significant; shift within 20 users or 5 %: "
+            f"{100 * right / number:.1f} %, 95 % of the errors from "
+            f"{np.quantile(errors, 0.025):.1f} to {np.quantile(errors, 0.975):.1f} users"
+        )
+        period, fall = 100 * np.mean(waves, axis=0)
+        print(f"    waves of {len(waves)} pairs: period called different in {period:.1f} %, fall in {fall:.1f} %")
+
+
+def red(count: int) -> None:
+    """Waves claimed where there is only red noise: on a plateau, and through the whole pipeline after a ramp."""
+    from scipy.signal import lfilter
+
+    rng = np.random.default_rng(20)
+    for phi, samples in itertools.product((0.0, 0.5, 0.9), (360, 1080)):
+        alone = whole = 0
+        for _ in range(count):
+            noise = lfilter([1.0], [1.0, -phi], rng.normal(size=samples + 300))[300:] * math.sqrt(1 - phi**2)
+            test = RedNoiseTest()(np.arange(samples) * 5.0, noise, 5.0)
+            alone += test is not None and test.p_value <= 0.05
+            users = np.concatenate([np.arange(0.0, 6000.0, 20.0), 6000.0 + 30.0 * noise])
+            curve = pd.Series(users, np.arange(users.size) * 5.0)
+            stop = FindStop()(curve)
+            assert stop is not None
+            shape = MeasureShape()(curve, stop)
+            whole += shape is not None and shape.waves.claimed
+        print(
+            f"red noise, phi {phi}, {samples} samples: "
+            f"test {100 * alone / count:.1f} %, claimed {100 * whole / count:.1f} %"
+        )
+
+
+def real(folder: Path) -> None:
+    catalogue = read_catalogue("mattermost")
+    spent = 0.0
+    there: list[bool] = []
+    elsewhere: list[bool] = []
+    print(
+        "run                                 bumps (peak, fall)               onset slope kink waves period fall reg."
+    )
+    for test in sorted(folder.glob("comparisons/*/*_unbounded")):
+        shapes = []
+        for side in ("base", "new"):
+            recording = record(Run(recording=str(test / f"{side}.csv.gz")), Source(kind="recorded"), catalogue)
+            series = recording.find(USERS)
+            assert series is not None
+            start = time.process_time()
+            shape = _shape(recording.curve(series), proxy=False)
+            spent += time.process_time() - start
+            shapes.append(shape)
+            bumpy = there if test.parent.name in BUMPY else elsewhere
+            bumpy.append(shape is not None and bool(shape.beginning.bumps))
+            print(f"{test.parent.name:17s} {test.name.split('_')[0]:10s} {side:4s} {_row(shape)}")
+        if shapes[0] is None or shapes[1] is None:
+            continue
+        start = time.process_time()
+        shift = MeasureShift()(*shapes)
+        spent += time.process_time() - start
+        if shift is not None:
+            low, high = shift.users_ci
+            print(
+                f"    shift {shift.users:.0f} users [{low:.0f}, {high:.0f}], "
+                f"{shift.seconds:.0f} s, p {shift.p_value:.3f}"
+            )
+    print(f"early bumps in {sum(there)} of {len(there)} curves of {', '.join(BUMPY)}")
+    print(f"early bumps in {sum(elsewhere)} of {len(elsewhere)} other curves")
+    print(f"{spent:.2f} s of CPU for {len(there) + len(elsewhere)} curves and their shifts")
+    for file in sorted(folder.glob("ceiling/*.gz")):
+        if file.stat().st_size < 100:  # one was published empty
+            continue
+        recording = record(Run(report=str(file)), Source(kind="ltctl"), catalogue)
+        series = recording.find(USERS)
+        known = series is not None and bool(np.isfinite(series.values).sum() > 100)
+        series = series if known else recording.find(GOROUTINES)
+        if series is not None:
+            print(f"{file.name[:-7]:34s} {_row(_shape(recording.curve(series), proxy=not known))}")
+
+
+def _shape(curve: pd.Series, *, proxy: bool) -> Shape | None:
+    stop = FindStop(fastest_fall=None if proxy else 4.0)(curve)
+    return None if stop is None else MeasureShape()(curve, stop, proxy=proxy, per_user=3.08 if proxy else None)
+
+
+def _row(shape: Shape | None) -> str:
+    if shape is None:
+        return "no load"
+    bumps = " ".join(f"{b.peak_s:.0f}s:{b.depth:.0f}" for b in shape.beginning.bumps)
+    number = lambda value, digits=0: "-" if value is None else f"{value:.{digits}f}"  # noqa: E731
+    ramp, waves = shape.ramp, shape.waves
+    return (
+        f"{len(shape.beginning.bumps)} {bumps:30s} {number(shape.beginning.onset_s):>5s}"
+        f" {number(ramp and ramp.slope, 2):>5s} {number(ramp and ramp.kink_s):>5s}"
+        f" {number(waves.onset_s):>5s} {number(waves.period_s):>5s}"
+        f" {number(waves.amplitude):>5s} {number(waves.regularity, 2):>5s}{' waves' if waves.claimed else ''}"
+    )
+
+
+def main() -> None:
+    """Run what the command line names."""
+    what, *rest = sys.argv[1:] or ["simulated"]
+    if what == "real":
+        real(Path(rest[0]))
+    elif what == "red":
+        red(int(rest[0]) if rest else 400)
+    else:
+        first, count = int(rest[0]) if rest else 1000, int(rest[1]) if len(rest) > 1 else 500
+        if what == "pairs":
+            pairs(first, count)
+        else:
+            simulated(first, count, *rest[2:])
+
+
+if __name__ == "__main__":
+    main()
