@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.load_curve import PrepareLoad
+from buildcompare.analysis.load import PrepareLoad
 from buildcompare.analysis.phases import MeasureShape, Shape
 from buildcompare.analysis.shift import MeasureShift
 from buildcompare.analysis.stop import FindStop

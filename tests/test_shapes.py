@@ -14,11 +14,11 @@ import pytest
 from scipy.signal import lfilter
 
 from buildcompare.analysis.bumps import FindBumps
-from buildcompare.analysis.load_curve import LoadCurve, PrepareLoad
+from buildcompare.analysis.load import LoadCurve, PrepareLoad
 from buildcompare.analysis.phases import MeasureShape, Shape
 from buildcompare.analysis.plateau import MeasurePlateau
 from buildcompare.analysis.ramp_up import MeasureRamp
-from buildcompare.analysis.shift import MeasureShift, RunToRun, Shift
+from buildcompare.analysis.shift import DelayNoise, MeasureShift, Shift
 from buildcompare.analysis.slopes import slope_interval
 from buildcompare.analysis.stop import FindStop, Stop
 from buildcompare.analysis.turning_points import falls
@@ -442,7 +442,7 @@ def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
 # ---- The shift ------------------------------------------------------------------------------------------------------
 
 
-def shifted(by_s: float, run_to_run: RunToRun | None = None) -> Shift:
+def shifted(by_s: float, run_to_run: DelayNoise | None = None) -> Shift:
     base = shape(path((0, 0), (100, 0), (2100, 8000), (6000, 8000)))
     new = shape(path((0, 0), (100 + by_s, 0), (2100 + by_s, 8000), (6000, 8000)))
     shift = MeasureShift()(base, new, run_to_run)
@@ -465,7 +465,7 @@ def test_the_shift_is_the_gap_and_the_delay() -> None:
 def test_run_to_run_variation_decides_what_is_significant() -> None:
     assert shifted(400.0).prior == "simulated"
     calm, wild, guessed = (
-        shifted(400.0, RunToRun(sd, df)) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1))
+        shifted(400.0, DelayNoise(sd, df)) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1))
     )
     assert calm.prior == "runs"
     assert calm.significant

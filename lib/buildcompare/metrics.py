@@ -51,6 +51,8 @@ class Metric(_Strict):
     biased_when_digitised: bool = False
     """Whether its line is so noisy that in a plot it hides the other build's, and is then read off wrongly."""
     proxy_for: str | None = None
+    proxy_per_unit: float | None = Field(default=None, gt=0)
+    """How much of a proxy one unit of the load adds, such as goroutines per user."""
     query: str | None = None
     known: bool = True
     """False for a series that the catalogue does not list."""

@@ -11,6 +11,8 @@ import pandas as pd
 
 from buildcompare.analysis.label_levels import LabelLevels, MeasureLabels
 from buildcompare.analysis.levels import Level, MeasureLevel
+from buildcompare.analysis.load import PrepareLoad
+from buildcompare.analysis.phases import MeasureShape, Shape
 from buildcompare.analysis.run_to_run import LabelValue, RunLevel, RunLevels, series_key
 from buildcompare.analysis.steady_state import FindSteadyState, SteadyState
 from buildcompare.analysis.stop import FindStop, Stop
@@ -32,6 +34,7 @@ class RunView:
     users: pd.Series | None
     stop: Stop | None
     steady: SteadyState
+    shape: Shape | None
 
     def level(self, series: Series) -> Level | None:
         """The level of the series that this run has in place of `series`; None where it has none."""
@@ -61,7 +64,19 @@ class ViewRun:
                 slug = proxy.slug
         fall = self.coordinator.fastest_fall if users is not None else None
         stop = FindStop(fastest_fall=fall)(load) if load is not None else None
-        return RunView(recording, load, slug, users, stop, _steady(kind, recording, load, stop))
+        shape = self._shape(load, stop, slug, bounded=kind == "bounded") if load is not None and stop else None
+        return RunView(recording, load, slug, users, stop, _steady(kind, recording, load, stop), shape)
+
+    def _shape(self, load: pd.Series, stop: Stop, slug: str | None, *, bounded: bool) -> Shape | None:
+        proxy = next((metric for metric in self.catalogue.proxies() if metric.slug == slug), None)
+        return MeasureShape(prepare=PrepareLoad(step=self.coordinator.users_inc))(
+            load,
+            stop,
+            bounded=bounded,
+            proxy=proxy is not None,
+            per_user=proxy.proxy_per_unit if proxy else None,
+            ideal_slope=self.coordinator.users_inc / self.coordinator.rest_s if proxy is None else None,
+        )
 
     def levels(self, view: RunView) -> RunLevels:
         """All that a calibration learns from a run: levels of known metrics in the steady window, and labels.

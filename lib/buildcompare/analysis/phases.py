@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.analysis.bumps import Beginning, FindBumps
-from buildcompare.analysis.load_curve import LoadCurve, PrepareLoad
+from buildcompare.analysis.load import LoadCurve, PrepareLoad
 from buildcompare.analysis.plateau import MeasurePlateau, Plateau
 from buildcompare.analysis.ramp_up import MeasureRamp, Ramp
 from buildcompare.analysis.stop import Stop

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from buildcompare.analysis.load_curve import LoadCurve
+from buildcompare.analysis.load import LoadCurve
 from buildcompare.analysis.slopes import slope_interval
 
 

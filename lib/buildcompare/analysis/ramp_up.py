@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.load_curve import LoadCurve
+from buildcompare.analysis.load import LoadCurve
 from buildcompare.analysis.slopes import slope_interval
 from buildcompare.recording import FloatArray
 

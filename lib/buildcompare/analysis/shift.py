@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from buildcompare.analysis.load_curve import LoadCurve
+from buildcompare.analysis.load import LoadCurve
 from buildcompare.analysis.phases import Shape
 from buildcompare.recording import FloatArray
 
@@ -18,7 +18,7 @@ FEWEST = 12
 
 
 @dataclass(frozen=True)
-class RunToRun:
+class DelayNoise:
     """How much the start of the lasting ramp varies from run to run of one build.
 
     Attributes
@@ -92,7 +92,7 @@ class MeasureShift:
     """A shift is there from the later ramp's start on; a gap that opens afterwards is of slopes, alerts, capacities."""
     levels: int = 101
 
-    def __call__(self, base: Shape, new: Shape, run_to_run: RunToRun | None = None) -> Shift | None:
+    def __call__(self, base: Shape, new: Shape, run_to_run: DelayNoise | None = None) -> Shift | None:
         """Measure it; None where a ramp's start was not seen or the ramps have no time in common."""
         window = self._window(base, new)
         if window is None:
@@ -148,9 +148,9 @@ class MeasureShift:
         levels = np.linspace(low, high, self.levels)
         return _reached(new, levels) - _reached(base, levels)
 
-    def _simulated(self, base: Shape, new: Shape) -> RunToRun:
+    def _simulated(self, base: Shape, new: Shape) -> DelayNoise:
         onset = ((base.beginning.onset_s or 0.0) + (new.beginning.onset_s or 0.0)) / 2.0
-        return RunToRun(math.hypot(self.least_sd_s, self.onset_sd * onset))
+        return DelayNoise(math.hypot(self.least_sd_s, self.onset_sd * onset))
 
 
 def _grid(window: tuple[float, float], sample_s: float) -> FloatArray:

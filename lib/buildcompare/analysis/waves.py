@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import gammaincc
 
-from buildcompare.analysis.load_curve import LoadCurve
+from buildcompare.analysis.load import LoadCurve
 from buildcompare.analysis.turning_points import Fall, falls
 from buildcompare.recording import FloatArray
 

@@ -14,14 +14,14 @@ from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.compare.events import CompareEvents
 from buildcompare.compare.labels import CompareLabelTables
 from buildcompare.compare.metrics import CompareMetrics
-from buildcompare.compare.ramps import mean_ramp, ramp_ups
+from buildcompare.compare.ramps import compare_ramps, ramp_ups
 from buildcompare.compare.runs import run_result, test_validity
 from buildcompare.compare.sides import SIDES
 from buildcompare.compare.users import CompareSupportedUsers, estimates
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Coordinator, Test
 from buildcompare.recording import Recording
-from buildcompare.results import RampUps, Runs, Side, TestResult
+from buildcompare.results import Runs, Side, TestResult
 from buildcompare.run_view import ViewRun
 
 __all__ = ["SIDES", "CompareTest"]
@@ -64,7 +64,7 @@ class CompareTest:
             verdict=verdict.of_test(metrics, supported, validity),
             runs=Runs(base=runs["base"], new=runs["new"]),
             supported_users=supported,
-            ramp_up=RampUps(base=mean_ramp(ramps["base"]), new=mean_ramp(ramps["new"])),
+            ramp_up=compare_ramps(views, ramps),
             metrics=metrics,
             labels=CompareLabelTables(self.catalogue, self.label_noise)(test, views),
             events=CompareEvents(self.catalogue)(test, views),

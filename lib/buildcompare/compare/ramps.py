@@ -1,11 +1,16 @@
-"""How did the load come up in each run?"""
+"""How did the load come up in each run, and how far apart are the builds?"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from buildcompare.analysis.levels import MeasureLevel, mean_of_runs
+from buildcompare.analysis.phases import Shape
 from buildcompare.analysis.ramp_up import TimeToUsers
+from buildcompare.analysis.shift import MeasureShift, Shift
 from buildcompare.compare.sides import SIDES, Views
-from buildcompare.results import RampUp, Side
+from buildcompare.results import Bump, RampUp, RampUps, Side, Status
 from buildcompare.run_view import RunView
 
 
@@ -20,11 +25,74 @@ def ramp_ups(views: Views) -> dict[Side, list[RampUp]]:
             RampUp(
                 plateau_users=plateau,
                 time_to={str(k): v for k, v in time_to(view.users, marks).items()} if view.users is not None else {},
+                **(_shape(view.shape) if view.shape else {}),
             )
             for view, plateau in zip(views[side], plateaus[side], strict=True)
         ]
         for side in SIDES
     }
+
+
+def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:
+    """The mean shapes, and the shift between the runs of each number."""
+    pairs = zip(views["base"], views["new"], strict=False)
+    shifts = [MeasureShift()(base.shape, new.shape) for base, new in pairs if base.shape and new.shape]
+    found = [shift for shift in shifts if shift is not None]
+    means = {side: _mean_ramp(ramps[side]) for side in SIDES}
+    if not found or any(view.shape and view.shape.proxy for side in SIDES for view in views[side]):
+        return RampUps(base=means["base"], new=means["new"])
+    middle = sorted(found, key=lambda shift: shift.users)[(len(found) - 1) // 2]
+    return RampUps(
+        base=means["base"],
+        new=means["new"],
+        shift_users=middle.users,
+        shift_seconds=middle.seconds,
+        shift_ci_low=middle.users_ci[0],
+        shift_ci_high=middle.users_ci[1],
+        shift_p_value=middle.p_value,
+        shift_window=middle.window,
+        shift_prior=middle.prior,
+        shift_status=_status(middle),
+    )
+
+
+def _status(shift: Shift) -> Status:
+    if not shift.significant:
+        return "inconclusive"
+    return "regression" if shift.users < 0 else "improvement"
+
+
+def _shape(shape: Shape) -> dict[str, object]:
+    """What results.json holds of a shape; heights of a proxy are no users and are left out."""
+    ramp, waves, plateau = shape.ramp, shape.waves, shape.plateau
+    found: dict[str, object] = {
+        "onset_s": shape.beginning.onset_s,
+        "early_bumps": len(shape.beginning.bumps),
+        "early_bump_seconds": shape.beginning.bump_seconds,
+        "kink_s": ramp.kink_s if ramp else None,
+        "waves_p_value": waves.test.p_value if waves.test else None,
+        "equilibrium": plateau.settled if plateau else None,
+    }
+    if waves.claimed:
+        found |= {
+            "wave_onset_s": waves.onset_s,
+            "wave_period_s": waves.period_s,
+            "wave_regularity": waves.regularity,
+        }
+    if not shape.proxy:
+        found |= {
+            "slope_users_per_s": ramp.slope if ramp else None,
+            "lost_user_seconds": shape.lost,
+            "plateau_drift_users_per_s": plateau.drift if plateau else None,
+            "stopped_earlier_users": plateau.earliest_level if plateau else None,
+            "bumps": [
+                Bump(start_s=b.start_s, peak_s=b.peak_s, end_s=b.end_s, peak_users=b.peak, depth_users=b.depth)
+                for b in shape.beginning.bumps
+            ],
+        }
+        if waves.claimed:
+            found |= {"wave_onset_users": waves.onset_users, "wave_amplitude_users": waves.amplitude}
+    return found
 
 
 def _plateau(view: RunView) -> float | None:
@@ -33,10 +101,19 @@ def _plateau(view: RunView) -> float | None:
     return MeasureLevel()(view.users, view.steady.window).value
 
 
-def mean_ramp(ramps: list[RampUp]) -> RampUp:
-    """The mean over the runs of one build."""
+def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
+    """The mean over the runs of one build; of a single run, that run."""
+    if len(ramps) == 1:
+        return ramps[0]
+    names = [
+        name
+        for name, field in RampUp.model_fields.items()
+        if name not in ("time_to", "bumps", "early_bumps", "equilibrium") and field.default is None
+    ]
     marks = ramps[0].time_to if ramps else {}
+    counts = [ramp.early_bumps for ramp in ramps if ramp.early_bumps is not None]
     return RampUp(
-        plateau_users=mean_of_runs([ramp.plateau_users for ramp in ramps]),
+        **{name: mean_of_runs([getattr(ramp, name) for ramp in ramps]) for name in names},
+        early_bumps=math.ceil(sorted(counts)[len(counts) // 2]) if counts else None,
         time_to={mark: mean_of_runs([ramp.time_to.get(mark) for ramp in ramps]) for mark in marks},
     )

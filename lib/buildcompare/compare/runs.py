@@ -55,15 +55,8 @@ def run_result(
 
 
 def _phases(view: RunView) -> list[Phase]:
-    phases: list[Phase] = []
-    if view.steady.window:
-        start, end = view.steady.window
-        if start > 0:
-            phases.append(Phase(name="ramp_up", start_s=0.0, end_s=start))
-        phases.append(Phase(name="steady", start_s=start, end_s=end))
-    if view.stop and view.stop.shutdown:
-        phases.append(Phase(name="shutdown", start_s=view.stop.at_s, end_s=view.stop.end_s))
-    return phases
+    shape = view.shape
+    return [Phase(name=each.name, start_s=each.start_s, end_s=each.end_s) for each in shape.phases] if shape else []
 
 
 def _run_validity(view: RunView, estimate: SupportedUsers | None) -> Validity:
