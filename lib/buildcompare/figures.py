@@ -21,7 +21,7 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from buildcompare.recording import Recording
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.svg import compact
-from buildcompare.wording import change, quantity, unit_scale
+from buildcompare.wording import change, minutes, quantity, unit_scale
 from buildcompare.workbench import TestView
 
 FIGURE_MIME = "buildcompare"
@@ -32,7 +32,8 @@ DASHES: dict[str, Any] = {"base": "", "new": (4, 1.2)}
 INK, GRID, SHADE = "#1b1b1a", "#dddddc", "#e8e8e7"
 POINTS_PER_CURVE = 280
 """More cannot be told apart at the width of a report's figure."""
-_WIDE, _SMALL = (9.0, 3.6), (5.4, 3.1)
+SMALL = (5.4, 3.1)
+"""Inches; forty of one size, so that an odd one stands out."""
 
 
 @dataclass(frozen=True)
@@ -67,56 +68,44 @@ def graphs(test: TestView) -> Iterator[Figure]:
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     """Both builds' curves of one metric, in a file of this name."""
-    title = f"{metric.name}{_labelled(metric)}: {_levels(metric)}"
-    draw, axes = _figure(_SMALL, title, test)
-    top = _curves(axes, test, metric.slug, metric.labels, metric.unit)
-    _phases(axes, test)
-    _axis(axes, top, metric.unit)
-    return _finished(draw, name, _alt(test, metric), graph_of=test.result.name)
+    title = f"{metric.name}{_labelled(metric)}: {levels(metric)}"
+    draw, axes = new_figure(SMALL, title)
+    top = draw_curves(axes, test, metric.slug, metric.labels, metric.unit)
+    steady_windows(axes, test)
+    events = _events(axes, test, metric)
+    scale_axis(axes, top, metric.unit)
+    return finished(draw, name, in_words(test, metric) + events, graph_of=test.result.name)
 
 
-def users(test: TestView) -> Figure | None:
-    """The curves of connected users with the last 30 minutes marked; None where nobody recorded them."""
-    load = test.catalogue.load
-    metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
-    if metric is None:
-        return None
-    draw, axes = _figure(_WIDE, _users_title(test, metric), test)
-    _curves(axes, test, metric.slug, None, metric.unit)
-    _phases(axes, test)
-    for side in ("base", "new"):
-        for run in _runs(test, side):
-            if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
-                minutes = [second / 60 for second in run.window]
-                axes.plot(minutes, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
-    _axis(axes, 1.0, "users")
-    return _finished(draw, f"{test.result.name}_users", _alt(test, metric), graph_of=None)
+def _events(axes: Axes, test: TestView, metric: MetricResult) -> str:
+    """Mark what happened in one build only and is worth a warning; the same in words."""
+    words = ""
+    for event in test.result.events:
+        if event.metric == metric.slug and event.warning:
+            colour = COLOURS[event.build]
+            axes.axvline(event.at_s / 60, color=colour, lw=0.9, ls="--", zorder=1)
+            where = axes.get_xaxis_transform()
+            mark = f" {event.kind} {change(event.size_percent)}"
+            axes.text(event.at_s / 60, 0.03, mark, transform=where, color=colour, fontsize=7, va="bottom")
+            label = test.labels[0 if event.build == "base" else 1]
+            words += f" {label} has a {event.kind} of {change(event.size_percent)} at {minutes(event.at_s)}."
+    return words
 
 
-def _users_title(test: TestView, metric: MetricResult) -> str:
-    users = test.result.supported_users
-    if users is None:
-        return f"Connected users: {_levels(metric)}"
-    if users.delta_percent is None:
-        return "Connected users; the supported users cannot be compared"
-    return (
-        f"{test.labels[1]} supports {users.new:,.0f} users, {test.labels[0]} {users.base:,.0f} "
-        f"({change(users.delta_percent)})"
-    )
-
-
-def _levels(metric: MetricResult) -> str:
+def levels(metric: MetricResult) -> str:
+    """The levels of both builds, and the change."""
     if metric.base is None and metric.new is None:
         return "no steady level"
     text = f"{quantity(metric.base, metric.unit)} → {quantity(metric.new, metric.unit)}"
     return text if metric.delta_percent is None else f"{text} ({change(metric.delta_percent)})"
 
 
-def _alt(test: TestView, metric: MetricResult) -> str:
+def in_words(test: TestView, metric: MetricResult) -> str:
+    """What a figure of `metric` shows, for those who cannot see it."""
     base, new = test.labels
     words = f"{metric.name}{_labelled(metric)} over elapsed time, {test.result.name}. "
     for side, label in (("base", base), ("new", new)):
-        runs = _runs(test, side)
+        runs = runs_of(test, side)
         length = max((run.duration_s for run in runs), default=0.0) / 60
         level = quantity(getattr(metric, side), metric.unit)
         words += f"{label} runs {length:.0f} minutes, steady level {level}. "
@@ -133,11 +122,13 @@ def _file_part(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:80]
 
 
-def _runs(test: TestView, side: str) -> list[RunResult]:
+def runs_of(test: TestView, side: str) -> list[RunResult]:
+    """The runs of one build."""
     return test.result.runs.base if side == "base" else test.result.runs.new
 
 
-def _styled() -> AbstractContextManager[None]:
+def styled() -> AbstractContextManager[None]:
+    """The style that every part of a figure is drawn in."""
     return mpl.rc_context(cast(Any, dict(_style())))
 
 
@@ -165,8 +156,9 @@ def _style() -> Mapping[str, Any]:
     return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **own}
 
 
-def _figure(size: tuple[float, float], title: str, test: TestView) -> tuple[MatplotlibFigure, Axes]:
-    with _styled():
+def new_figure(size: tuple[float, float], title: str) -> tuple[MatplotlibFigure, Axes]:
+    """An empty figure of `size` inches, over elapsed time."""
+    with styled():
         figure = MatplotlibFigure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(title.replace("$", r"\$"), pad=17)
@@ -175,7 +167,7 @@ def _figure(size: tuple[float, float], title: str, test: TestView) -> tuple[Matp
     return figure, axes
 
 
-def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | None, unit: str) -> float:
+def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | None, unit: str) -> float:
     """Draw every run of both builds, without `labels` the sum of their series; the largest value drawn."""
     curves = [
         (side, i, recording.curve(series))
@@ -189,7 +181,7 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | N
     for side, i, curve in curves:
         thin = _decimated(curve)
         label = test.labels[0 if side == "base" else 1]
-        with _styled():
+        with styled():
             sns.lineplot(
                 x=thin.index.to_numpy() / 60,
                 y=thin.to_numpy() * factor,
@@ -209,6 +201,7 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | N
             ncols=2,
             frameon=False,
             fontsize=7.5,
+            labelcolor=INK,
             handlelength=2.6,
         )
     return top
@@ -243,16 +236,16 @@ def _decimated(curve: pd.Series) -> pd.Series:
     return pd.Series(values[keep], index=elapsed[keep])
 
 
-def _phases(axes: Axes, test: TestView) -> None:
+def steady_windows(axes: Axes, test: TestView) -> None:
     """Shade the steady windows and the shutdowns of both builds."""
-    windows = [run.window for side in ("base", "new") for run in _runs(test, side)[:1] if run.window]
+    windows = [run.window for side in ("base", "new") for run in runs_of(test, side)[:1] if run.window]
     if windows:
         words = "steady" if test.result.type == "bounded" else "last 30 min"
         middle = sum(windows[-1]) / 120
         top = axes.get_xaxis_transform()
         axes.text(middle, 0.99, words, transform=top, ha="center", va="top", fontsize=7, color=INK, alpha=0.7)
     for side in ("base", "new"):
-        for run in _runs(test, side)[:1]:
+        for run in runs_of(test, side)[:1]:
             if run.window:
                 axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)
                 axes.axvline(run.window[0] / 60, color=COLOURS[side], lw=0.7, ls=":", zorder=1)
@@ -261,7 +254,8 @@ def _phases(axes: Axes, test: TestView) -> None:
                     axes.axvspan(phase.start_s / 60, phase.end_s / 60, color=GRID, lw=0, zorder=0)
 
 
-def _axis(axes: Axes, top: float, unit: str) -> None:
+def scale_axis(axes: Axes, top: float, unit: str) -> None:
+    """Name the unit that values up to `top` are read in, and start at zero."""
     _, name = unit_scale(top, unit)
     axes.set_ylabel(name)
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
@@ -269,9 +263,10 @@ def _axis(axes: Axes, top: float, unit: str) -> None:
     axes.set_xlim(left=0.0)
 
 
-def _finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
+def finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
+    """The figure in both forms."""
     vector, pixels = io.StringIO(), io.BytesIO()
-    with _styled():
+    with styled():
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
     return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph_of=graph_of)

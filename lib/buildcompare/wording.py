@@ -18,7 +18,7 @@ STATUS_WORDS = {
     "inconclusive": "cannot tell",
     "not_comparable": "not comparable",
 }
-STATUS_SYMBOLS = {"regression": "▲", "improvement": "▼", "equivalent": "=", "inconclusive": "?", "not_comparable": "∅"}
+STATUS_SYMBOLS = {"regression": "✗", "improvement": "✓", "equivalent": "=", "inconclusive": "?", "not_comparable": "∅"}
 VERDICT_WORDS = {
     "pass": "Pass",
     "regression": "Regression",
@@ -41,7 +41,7 @@ VERDICT_SENTENCES = {
     "inconclusive": "Something that users feel may have got worse, or could not be judged: see what would settle it.",
     "invalid": "A test is not fit to be judged.",
 }
-VERDICT_SYMBOLS = {"pass": "✓", "regression": "▲", "inconclusive": "?", "invalid": "✗"}
+VERDICT_SYMBOLS = {"pass": "✓", "regression": "✗", "inconclusive": "?", "invalid": "⊘"}
 
 
 def significant(value: float, digits: int = 3) -> str:
