@@ -281,6 +281,27 @@ def _(given: Given) -> None:
     given.output.write_text("x")
 
 
+# ---- A calibration --------------------------------------------------------------------------------------------------
+
+
+@fault("calibration", "no such file")
+def _(given: Given) -> None:
+    given.params["calibration"] = str(given.folder / "nowhere.json")
+
+
+@fault("calibration", "a file that `calibrate` did not make")
+def _(given: Given) -> None:
+    (given.folder / "own.json").write_text('{"groups": []}')
+    given.params["calibration"] = str(given.folder / "own.json")
+
+
+@fault("calibration", "one that was made with another catalogue")
+def _(given: Given) -> None:
+    made = {"schema_version": 1, "method": 1, "metrics": "postgresql", "groups": []}
+    (given.folder / "other.json").write_text(json.dumps(made))
+    given.params["calibration"] = str(given.folder / "other.json")
+
+
 # ---- The walk -------------------------------------------------------------------------------------------------------
 
 
