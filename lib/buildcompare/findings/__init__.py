@@ -1,0 +1,54 @@
+"""What it means: results in, sentences out. Every sentence of the report is made here.
+
+A finding is one sentence with its numbers, and the evidence that they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from buildcompare.findings.finding import Labels, title
+from buildcompare.findings.labels import labels_called, labels_in_one_build
+from buildcompare.findings.metrics import blind_spots, metrics
+from buildcompare.findings.recordings import counter_resets, coverage, notes, servers, validity
+from buildcompare.findings.shape import beginning, events, time_to_users
+from buildcompare.findings.users import reported_against_estimated, supported_users
+from buildcompare.results import Finding, TestResult
+
+__all__ = ["find", "title"]
+_SEVERITIES = ("critical", "warning", "info")
+_FIRST = ("supported_users",)
+"""Kinds of findings that stand above everything but critical ones: what everybody asks first."""
+_LAST = ("blind_spots", "labels_in_one_build", "recording_note")
+
+_OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
+    supported_users,
+    time_to_users,
+    beginning,
+    events,
+    reported_against_estimated,
+    validity,
+    coverage,
+    servers,
+    counter_resets,
+    labels_called,
+)
+_ACROSS: tuple[Callable[[Sequence[TestResult], Labels], Iterator[Finding]], ...] = (
+    metrics,
+    blind_spots,
+    labels_in_one_build,
+    notes,
+)
+
+
+def find(tests: Sequence[TestResult], labels: Labels) -> list[Finding]:
+    """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
+    found = [each for rule in _OF_ONE_TEST for test in tests for each in rule(test, labels)]
+    found += [each for rule in _ACROSS for each in rule(tests, labels)]
+    return sorted(found, key=_order)
+
+
+def _order(found: Finding) -> tuple[int, int]:
+    grave = _SEVERITIES.index(found.severity)
+    rank = 1 if found.kind in _FIRST and grave else 2 + grave if grave else 0
+    return rank, int(found.kind in _LAST)

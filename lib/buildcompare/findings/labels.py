@@ -1,0 +1,49 @@
+"""What is there to say of the label tables?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from buildcompare.analysis.families import JudgeLabels
+from buildcompare.errors import plural
+from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.results import Finding, LabelResult, Side, TestResult
+from buildcompare.wording import change, listed
+
+
+def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """How many label rows moved more than chance moves them, beside how many chance would mark."""
+    judged = [row for row in test.labels if row.p_value is not None]
+    slower = sorted((r for r in judged if r.status == "regression"), key=lambda r: -(r.delta_percent or 0.0))
+    faster = [row for row in judged if row.status == "improvement"]
+    if not slower and not faster:
+        return
+    expected = JudgeLabels().alpha * len(judged)
+    worst = listed([f"{row.label} {row.stat} ({change(row.delta_percent)})" for row in slower], most=3)
+    text = (
+        f"{title(test)}: {len(slower)} of {len(judged)} label rows are slower and {len(faster)} faster by more than "
+        f"chance usually moves them; up to {expected:.0f} are marked where nothing changed"
+        + (f". Slowest: {worst}." if slower else ".")
+    )
+    evidence = {"slower": len(slower), "faster": len(faster), "judged": len(judged), "expected": expected}
+    yield finding(test, "labels", "info", text, evidence)
+
+
+def labels_in_one_build(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
+    """One sentence for each build; the tests that agree on its labels are named together."""
+    sides: tuple[tuple[Side, str], ...] = (("base", labels[0]), ("new", labels[1]))
+    for side, label in sides:
+        same: dict[tuple[str, ...], list[TestResult]] = {}
+        for test in tests:
+            alone = tuple(sorted({_named(row) for row in test.labels if row.only_in == side}))
+            if alone:
+                same.setdefault(alone, []).append(test)
+        for names, having in same.items():
+            where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
+            text = f"{where}: only {label} has {plural(len(names), 'label')}: {listed(list(names), most=3)}."
+            evidence = {"side": side, "labels": list(names), "tests": [test.name for test in having]}
+            yield finding(having[0], "labels_in_one_build", "info", text, evidence)
+
+
+def _named(row: LabelResult) -> str:
+    return f"{row.label} ({row.group})"

@@ -1,0 +1,102 @@
+"""Which metrics changed, and do the tests agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.findings.judged import judged
+from buildcompare.results import Finding, MetricResult, TestResult
+from buildcompare.verdict import LEANING
+from buildcompare.wording import change, listed, percent, quantity
+
+Row = tuple[TestResult, MetricResult]
+
+
+def metrics(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
+    """One sentence for each metric and direction: what was called, and what leans worse without being sure.
+
+    Movements that several tests agree on rise; one that only one of several tests shows, in a metric that users do not
+    feel, sinks to an info.
+    """
+    called: dict[tuple[str, tuple[tuple[str, str], ...], bool], list[Row]] = {}
+    for test in tests:
+        for metric in test.metrics:
+            if metric.delta_percent is not None and _said(metric):
+                key = (metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0)
+                called.setdefault(key, []).append((test, metric))
+    for (slug, _, rises), rows in called.items():
+        severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
+        yield _sentence(rows, tests, labels, severity)
+
+
+def _said(metric: MetricResult) -> bool:
+    return metric.status in ("regression", "improvement") or _leans(metric)
+
+
+def _leans(metric: MetricResult) -> bool:
+    return metric.leans_worse is not None and metric.leans_worse < LEANING
+
+
+def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
+    """Tests in which the metric moves the same way, by half its margin or more."""
+    moves = [
+        (metric.delta_percent if rises else -metric.delta_percent, metric.margin_percent)
+        for test in tests
+        for metric in test.metrics
+        if metric.slug == slug and metric.delta_percent is not None
+    ]
+    return sum(delta >= margin / 2 for delta, margin in moves)
+
+
+def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> str:
+    worse = [metric for _, metric in rows if metric.status == "regression" and metric.better != "context"]
+    if any(metric.gate for metric in worse):
+        return "critical"
+    if any(metric.gate and _leans(metric) for _, metric in rows):
+        return "warning"
+    return "warning" if worse and (alone or agreeing > 1) else "info"
+
+
+def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, severity: str) -> Finding:
+    test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
+    values = f"{quantity(metric.new, metric.unit)} against {quantity(metric.base, metric.unit)}"
+    said = judged(metric.delta_percent or 0.0, metric)
+    text = f"{title(test)}: {metric.name} of {labels[1]} {values}, {said}"
+    others = [f"{title(t)} {change(m.delta_percent)}" for t, m in rows if t is not test]
+    rest = [
+        f"{title(t)} {change(m.delta_percent)}"
+        for t in tests
+        for m in t.metrics
+        if m.slug == metric.slug and m.delta_percent is not None and t not in [row[0] for row in rows]
+    ]
+    if others:
+        text += f" Also: {listed(others)}."
+    if rest:
+        text += f" Not called: {listed(rest)}."
+    keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
+    evidence = {
+        **metric.model_dump(include=keys),
+        "tests": {
+            t.name: m.model_dump(include={"delta_percent", "status"})
+            for t in tests
+            for m in t.metrics
+            if m.slug == metric.slug
+        },
+    }
+    return finding(test, "metric", severity, text, evidence, metric=metric.slug)
+
+
+def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
+    """What these tests could not have seen: said beside every pass."""
+    seen: list[tuple[TestResult, str, float]] = []
+    for test in tests:
+        seen += [(test, m.name, m.detectable_percent) for m in test.metrics if m.gate and m.detectable_percent]
+        users = test.supported_users
+        if users is not None and users.detectable_percent is not None:
+            seen.append((test, "supported users", users.detectable_percent))
+    if seen:
+        coarse = [f"{name} {percent(size)} ({title(test)})" for test, name, size in seen]
+        text = f"Changes smaller than these would hardly have been seen: {listed(coarse, most=8)}."
+        evidence = {"detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
+        yield finding(seen[0][0], "blind_spots", "info", text, evidence)

@@ -1,0 +1,94 @@
+"""What is wrong with the recordings: no window, gaps, missing metrics, servers that differ?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from buildcompare.errors import plural
+from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.results import Finding, RunResult, TestResult
+from buildcompare.wording import NO_ESTIMATE_WORDS, listed, minutes
+
+MIN_COVERAGE = 0.98
+"""Below this part of the expected samples a series' gaps are worth a sentence."""
+
+
+def validity(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """A run without a steady window, or one that is left out of its supported users."""
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        for run in getattr(test.runs, side):
+            if run.window is None:
+                text = f"{title(test)}: {label} has no steady window ({run.window_reason}), so nothing was measured."
+                yield finding(test, "no_steady_window", "warning", text, {"side": side})
+        estimates = [run.estimated_supported_users for run in getattr(test.runs, side)]
+        for i, estimate in enumerate(estimates):
+            if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
+                why = NO_ESTIMATE_WORDS[estimate.reason]
+                text = f"{title(test)}: run {i + 1} of {label} is left out of its supported users: {why}."
+                yield finding(test, "run_left_out", "warning", text, {"side": side, "run": i + 1})
+
+
+def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Metrics that a run lacks, and gaps in those that it has."""
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        runs: list[RunResult] = getattr(test.runs, side)
+        for i, run in enumerate(runs):
+            who = label if len(runs) == 1 else f"run {i + 1} of {label}"
+            empty = [c.slug for c in run.coverage if c.finite == 0]
+            gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
+            if run.missing:
+                text = f"{title(test)}: {who} lacks {plural(len(run.missing), 'metric')}: {listed(run.missing)}."
+                yield finding(test, "missing_metrics", "warning", text, {"side": side, "slugs": run.missing})
+            if empty:
+                text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
+                yield finding(test, "empty_metrics", "warning", text, {"side": side, "slugs": empty})
+            if gaps:
+                worst = min(gaps, key=lambda c: c.finite / c.expected)
+                text = (
+                    f"{title(test)}: {who} has gaps in {plural(len(gaps), 'metric')}, at worst {worst.slug} with "
+                    f"{100 * worst.finite / worst.expected:.0f} % of its samples "
+                    f"(longest gap {minutes(worst.longest_gap_s)})."
+                )
+                evidence = {"side": side, "slugs": [c.slug for c in gaps], "finite": worst.finite, "of": worst.expected}
+                yield finding(test, "gaps", "warning", text, evidence)
+
+
+def servers(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Servers of different kinds or versions: the same samples give different rates on them."""
+    named = {
+        side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
+        for side, runs in (("base", test.runs.base), ("new", test.runs.new))
+    }
+    if all(named.values()) and (named["base"] != named["new"] or len(named["base"]) > 1):
+        text = (
+            f"{title(test)}: {labels[0]} was recorded by {listed(named['base'])}, {labels[1]} by "
+            f"{listed(named['new'])}; servers compute rates differently, so a part of every change may be theirs."
+        )
+        yield finding(test, "server_versions", "warning", text, named)
+
+
+def counter_resets(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Counters that started again in a run: something was restarted."""
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        runs: list[RunResult] = getattr(test.runs, side)
+        for i, run in enumerate(runs):
+            resets = {name: n for name, n in (run.server.counter_resets if run.server else {}).items() if n}
+            if resets:
+                who = label if len(runs) == 1 else f"run {i + 1} of {label}"
+                text = (
+                    f"{title(test)}: {who} restarted during the run: {plural(len(resets), 'counter')} began again at "
+                    f"zero ({listed(sorted(resets))})."
+                )
+                yield finding(test, "counter_resets", "warning", text, {"side": side, "run": i + 1, "resets": resets})
+
+
+def notes(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
+    """What a recording says of itself; the tests that agree on it are named together."""
+    noted: dict[str, list[TestResult]] = {}
+    for test in tests:
+        for note in sorted({note for side in (test.runs.base, test.runs.new) for run in side for note in run.notes}):
+            noted.setdefault(note, []).append(test)
+    for note, having in noted.items():
+        where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
+        evidence = {"note": note, "tests": [test.name for test in having]}
+        yield finding(having[0], "recording_note", "info", f"{where}: {note}", evidence)

@@ -1,0 +1,78 @@
+"""What is there to say of how the load came up, and of what happened at one time?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from buildcompare.errors import plural
+from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.results import Event, Finding, TestResult
+from buildcompare.wording import change, listed, minutes
+
+WORTH_A_WORD_S = 300.0
+"""A build that climbs five minutes later than the other is worth a sentence."""
+
+
+def time_to_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """How much later one build reached the round number of users where they differ most; no judgement."""
+    later = test.ramp_up.new.time_to
+    both = [(mark, base, later.get(mark)) for mark, base in test.ramp_up.base.time_to.items()]
+    reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
+    apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
+    said_otherwise = test.ramp_up.shift_status != "inconclusive"
+    if test.type == "unbounded" and not said_otherwise and apart >= WORTH_A_WORD_S:
+        text = (
+            f"{title(test)}: {labels[1]} reaches {int(mark):,} users after {minutes(new)}, {labels[0]} after "
+            f"{minutes(base)}."
+        )
+        yield finding(test, "time_to_users", "info", text, {"users": int(mark), "base": base, "new": new})
+
+
+def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """A beginning with more bumps, or a lasting ramp that starts later, and how far behind that leaves a build."""
+    base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
+    if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
+        return
+    later = new.onset_s - base.onset_s
+    if new.early_bumps == base.early_bumps and shift.shift_status == "inconclusive":
+        return
+    bumps = [plural(count, "early bump") for count in (new.early_bumps, base.early_bumps)]
+    text = (
+        f"{title(test)}: {labels[1]} begins with {bumps[0]} against {bumps[1]} of {labels[0]}; its lasting ramp starts "
+        f"at {minutes(new.onset_s)} instead of {minutes(base.onset_s)}"
+    )
+    if shift.shift_users is not None and shift.shift_status != "inconclusive":
+        side = "behind" if shift.shift_users < 0 else "ahead"
+        text += (
+            f". From there to the first wave it runs {abs(shift.shift_users):,.0f} users {side} (95 % interval "
+            f"{shift.shift_ci_low:+,.0f} to {shift.shift_ci_high:+,.0f})".replace("-", "−")
+        )
+    severity = "warning" if shift.shift_status == "regression" and later > 0 else "info"
+    evidence = {
+        "early_bumps": [base.early_bumps, new.early_bumps],
+        "onset_s": [base.onset_s, new.onset_s],
+        **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
+    }
+    yield finding(test, "beginning", severity, text + ".", evidence)
+
+
+def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """One sentence for each group of events that only one build shows, where one of them is surely large."""
+    names = {metric.slug: metric.name for metric in test.metrics}
+    groups: dict[int, list[Event]] = {}
+    for event in test.events:
+        groups.setdefault(event.group or 0, []).append(event)
+    for number, events in groups.items():
+        if not any(event.warning for event in events):
+            continue
+        first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
+        label = labels[0 if first.build == "base" else 1]
+        others = [names.get(e.metric, e.metric) for e in events if e is not first]
+        kind = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first.kind]
+        text = (
+            f"{title(test)}: {names.get(first.metric, first.metric)} of {label} {kind} {change(first.size_percent)} at "
+            f"{minutes(first.at_s)}" + (f", together with {listed(sorted(set(others)), most=4)}" if others else "")
+        )
+        evidence = {"side": first.build, "group": number, "events": [event.model_dump() for event in events]}
+        found = finding(test, "event", "warning", f"{text}; the other build shows nothing like it.", evidence)
+        yield found.model_copy(update={"id": f"{found.id}.{number}"})

@@ -1,0 +1,58 @@
+"""What is there to say of the supported users?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.findings.judged import judged
+from buildcompare.results import Finding, TestResult
+from buildcompare.wording import NO_ESTIMATE_WORDS, change, percent
+
+REPORTED_TOLERANCE_PERCENT = 1.0
+"""Reported and estimated supported users agree within 0.5 % on published runs; beyond twice that, say so."""
+
+
+def supported_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Both builds' figures and what follows, or why they cannot be compared."""
+    users = test.supported_users
+    if users is None:
+        return
+    severity = "info"
+    if users.delta_percent is not None:
+        text = (
+            f"{title(test)}: {labels[1]} supports {users.new:,.0f} users against {users.base:,.0f} of {labels[0]}, "
+            f"{judged(users.delta_percent, users)}"
+        )
+        severity = "critical" if users.status == "regression" else "info"
+    else:
+        missing: list[str] = []
+        for side, label in (("base", labels[0]), ("new", labels[1])):
+            if getattr(users, side) is None:
+                at_least = getattr(users.at_least, side)
+                words = NO_ESTIMATE_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
+                missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
+        text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})"
+        bound = f"; a loss of more than {percent(-users.ci_low)} can be ruled out" if users.ci_low is not None else ""
+        text += f"{bound}."
+    evidence = users.model_dump(include={"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent"})
+    yield finding(test, "supported_users", severity, text, evidence)
+
+
+def reported_against_estimated(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """A curve that gives another figure than the load-test tool reported."""
+    users = test.supported_users
+    if users is None:
+        return
+    for side, label in (("base", labels[0]), ("new", labels[1])):
+        reported, estimated = getattr(users.reported, side), getattr(users.estimated, side)
+        if reported is None or estimated is None:
+            continue
+        apart = (estimated / reported - 1.0) * 100.0
+        if abs(apart) > REPORTED_TOLERANCE_PERCENT:
+            text = (
+                f"{title(test)}: the curve of {label} gives {estimated:,.0f} supported users, the load-test tool "
+                f"reported {reported:,.0f} ({change(apart)}): curve and report may belong to different runs."
+            )
+            evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
+            yield finding(test, "reported_against_estimated", "warning", text, evidence)
