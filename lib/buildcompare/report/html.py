@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable
 from importlib.resources import files
@@ -43,14 +45,18 @@ class HtmlReportExporter(TemplateExporter):
         resources = dict(resources or {})
         found = executed.results(nb)
         sections, contents = _with_anchors(list(_parts(nb)))
+        script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
         resources["report"] = {
             "title": f"{found.base.label} vs {found.new.label}",
             "css": (files("buildcompare.report") / "templates/buildcompare/report.css").read_text("utf-8"),
+            "js": script,
+            "js_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             "sections": sections,
             "contents": contents,
         }
         html, resources = super().from_notebook_node(nb, resources, **kw)
-        return re.sub(r"\n\s*\n+", "\n", html), resources
+        page, tail, rest = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
+        return re.sub(r"\n\s*\n+", "\n", page) + tail + rest, resources
 
 
 def _parts(notebook: NotebookNode) -> Iterable[str]:

@@ -146,6 +146,11 @@ def _bounded_value(value: float | None, unit: str, at_least: bool) -> str:
     return ("≥ " if at_least and value is not None else "") + wording.quantity(value, unit)
 
 
+def _sort_key(value: float | None) -> Markup:
+    """The attribute that the page's script sorts a cell by."""
+    return Markup("") if value is None else Markup(' data-v="{:.6g}"').format(value)
+
+
 def _p_value(value: float | None) -> str:
     if value is None:
         return wording.MISSING
@@ -176,6 +181,7 @@ def _templates() -> Environment:
         bounded_value=_bounded_value,
         percent=wording.percent,
         p=_p_value,
+        sort_key=_sort_key,
         explained=explanations.explain,
     )
     environment.globals.update(
