@@ -35,7 +35,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from prometheus_process import far_away, filled_prometheus
+from far_away import far_away
+from prometheus_server import run_prometheus
 
 START, STEP_S, POINTS = 1_733_911_200, 5, 1_081
 LOOKBACK_S = 120
@@ -207,7 +208,7 @@ def main(cases: str) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_samples(folder / "samples.om")
-        with filled_prometheus(folder, folder / "samples.om") as url:
+        with run_prometheus(folder, [(folder / "samples.om").read_text("utf-8")]) as url:
             (folder / "samples.om").unlink()
             measured: dict[str, Callable[[], Iterator[Row]]] = {
                 "a": lambda: beside_curl(url, "a", 1.0),

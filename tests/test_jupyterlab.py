@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import BrowserThread
-from prometheus_process import far_away, free_port
-from prometheus_server import Prometheus, prometheus  # noqa: F401  # fixtures
+from far_away import far_away
+from prometheus_server import Servers, free_port, servers  # noqa: F401  # fixtures
 from support import write_params
 from test_pull import params
 
@@ -35,13 +35,13 @@ INTO_VIEW = "element => element.scrollIntoView({block: 'center'})"
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path, project: Path, prometheus: Prometheus) -> Iterator[str]:
+def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[str]:
     """The address of a JupyterLab in a project folder of its own, whose PARAMS are pulled from a server far away."""
     folder = tmp_path / "project"
     (folder / "params").mkdir(parents=True)
     (folder / "params/metrics").symlink_to(project / "params/metrics")
     shutil.copytree(project / "notebooks", folder / "notebooks")
-    with far_away(prometheus.url, DELAY_S) as url:
+    with far_away(servers("prometheus").url, DELAY_S) as url:
         write_params(folder / "params/pulled.yaml", params(url))
         port = free_port()
         home = tmp_path / "home"

@@ -105,7 +105,9 @@ def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, p
     usual = time.monotonic() - started
     moments = random.Random(5)
     killed = 0
-    for attempt in range(20):
+    for attempt in range(40):
+        if killed == 20:
+            break
         if attempt == 0:
             for path in sorted(output.rglob("*"), reverse=True):
                 path.unlink() if path.is_file() else path.rmdir()
@@ -116,9 +118,12 @@ def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, p
         # Most moments lie in the second half, where files are written.
         time.sleep(usual * moments.triangular(0.2, 1.05, 0.95))
         os.killpg(process.pid, signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
+        if process.wait() == -signal.SIGKILL:
+            killed += 1
+        else:
+            usual *= 0.9  # it was done before: the first run had to share the machine
         assert not output.exists() or is_whole(output)
-    assert killed >= 10
+    assert killed == 20
     subprocess.run(command, cwd=project, check=True, capture_output=True)
     assert is_whole(output)
     assert [path.name for path in output.parent.iterdir()] == ["small"]

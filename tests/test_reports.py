@@ -203,7 +203,7 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
         assert re.search(
             r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+", alt
         )
-    assert len(set(alts)) == 40  # the large curves of users say the same as the small ones
+    assert len(set(alts)) == 44
 
 
 def test_the_page_prints_without_cut_tables(reports: dict[str, Made], browser: Any, tmp_path: Path) -> None:

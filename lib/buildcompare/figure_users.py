@@ -26,7 +26,8 @@ from buildcompare.results import MetricResult, RampUp
 from buildcompare.wording import change, minutes
 from buildcompare.workbench import TestView
 
-WIDE = (9.0, 4.3)
+WIDE, BARS = (9.0, 4.4), 0.6
+"""Inches: the figure, and what the bars of its phases take."""
 SHADES = {
     "early_bumps": "#8c8c8a",
     "ramp": "#d9d9d8",
@@ -48,7 +49,7 @@ def users(test: TestView) -> Figure | None:
     metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
     if metric is None:
         return None
-    figure, axes = new_figure(WIDE, _title(test, metric))
+    figure, axes = new_figure(WIDE, _title(test, metric), below=BARS)
     draw_curves(axes, test, metric.slug, None, metric.unit)
     steady_windows(axes, test)
     for side in SIDES:
@@ -108,7 +109,7 @@ def _shift(axes: Axes, test: TestView, slug: str) -> None:
 def _phase_bars(axes: Axes, test: TestView) -> None:
     """Under the curves a bar for each build: which phase it was in."""
     with styled():
-        bars = axes.inset_axes((0.0, -0.33, 1.0, 0.13), sharex=axes)
+        bars = axes.inset_axes((0.0, -0.34, 1.0, 0.14), sharex=axes)
     limit = axes.get_xlim()[1]
     for row, side in enumerate(SIDES):
         for phase in runs_of(test, side)[0].phases:

@@ -156,11 +156,17 @@ def _style() -> Mapping[str, Any]:
     return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **own}
 
 
-def new_figure(size: tuple[float, float], title: str) -> tuple[MatplotlibFigure, Axes]:
-    """An empty figure of `size` inches, over elapsed time."""
+def new_figure(size: tuple[float, float], title: str, *, below: float = 0.0) -> tuple[MatplotlibFigure, Axes]:
+    """An empty figure of `size` inches, over elapsed time, with `below` inches left free under its axes.
+
+    The margins are the same in all figures of one size: in a column of them, the axes stand under each other.
+    """
+    left, right, top, bottom = 0.68, 0.08, 0.52, 0.45 + below
     with styled():
-        figure = MatplotlibFigure(figsize=size, layout="constrained")
-        axes = figure.add_subplot()
+        figure = MatplotlibFigure(figsize=size)
+        axes = figure.add_axes(
+            (left / size[0], bottom / size[1], 1 - (left + right) / size[0], 1 - (top + bottom) / size[1])
+        )
         axes.set_title(title.replace("$", r"\$"), pad=17)
         axes.set_xlabel("elapsed time, minutes")
         sns.despine(ax=axes)
