@@ -281,6 +281,16 @@ def _(given: Given) -> None:
     given.output.write_text("x")
 
 
+@fault("params", "a margin of a metric that the catalogue does not have")
+def _(given: Given) -> None:
+    given.params["margins"] = {"cpu": 8}
+
+
+@fault("params", "a margin that is no size")
+def _(given: Given) -> None:
+    given.params["margins"] = {"cpu-utilization": 0}
+
+
 # ---- A calibration --------------------------------------------------------------------------------------------------
 
 

@@ -368,6 +368,17 @@ def test_metrics_with_a_prior_are_judged(tmp_path: Path) -> None:
     assert rows["rps"].status == "equivalent"
 
 
+def test_margins_of_the_params_count(tmp_path: Path) -> None:
+    rows = {}
+    for margin in (1.0, 30.0):
+        params = check_params(small_params(tmp_path, margins={"rps": margin, "avg-api-times": margin}))
+        found = analyse(params, read_recordings(params)).results.tests[0].metrics
+        rows[margin] = {row.slug: row for row in found}
+    assert rows[1.0]["rps"].status == "inconclusive"
+    assert rows[30.0]["rps"].status == "equivalent"
+    assert rows[30.0]["avg-api-times"].margin_percent == 30.0
+
+
 # ---- Real runs ------------------------------------------------------------------------------------------------------
 
 

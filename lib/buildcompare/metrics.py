@@ -6,6 +6,7 @@ A series that no catalogue knows is kept under its own name, without a direction
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -187,6 +188,24 @@ class Catalogue(_Strict):
             if wanted == metric.slug or wanted in {slugify(n) for n in (metric.name, *metric.aliases)}:
                 return metric
         return Metric(name=name, slug=wanted, known=False)
+
+    def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
+        """The catalogue with other margins (percent, by slug).
+
+        Raises
+        ------
+        InputError
+            Where a slug is none of this catalogue's.
+        """
+        known = [metric.slug for metric in self.metrics]
+        for slug in margins:
+            if slug not in known:
+                expected = f"a metric of the catalogue ({', '.join(known)})"
+                raise InputError(file=None, key="margins", expected=expected, found=repr(slug))
+        metrics = tuple(
+            m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics
+        )
+        return self.model_copy(update={"metrics": metrics})
 
     @property
     def load(self) -> Metric | None:

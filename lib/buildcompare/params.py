@@ -303,14 +303,16 @@ class Comparison(_Strict):
     comments: list[str] = Field(default_factory=list)
     action_items: list[str] = Field(default_factory=list)
     action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
+    margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    """Percent, by the slug of a metric: instead of the catalogue's margins."""
     calibration: str | None = None
     history: str | None = None
 
-    @field_validator("setup", "grafana", "comments", "action_items", mode="before")
+    @field_validator("setup", "grafana", "comments", "action_items", "margins", mode="before")
     @classmethod
     def _left_empty(cls, value: Any, info: Any) -> Any:
         """A key whose value was left empty (`comments:`) means none."""
-        return value if value is not None else ({} if info.field_name in ("setup", "grafana") else [])
+        return value if value is not None else ({} if info.field_name in ("setup", "grafana", "margins") else [])
 
     @field_validator("coordinator", mode="before")
     @classmethod

@@ -87,6 +87,11 @@ def parameters(variables: Mapping[str, Any]) -> Comparison:
     return comparison
 
 
+def catalogue_of(params: Comparison) -> Catalogue:
+    """The catalogue that `params` names, with their margins."""
+    return read_catalogue(params.metrics).with_margins(params.margins)
+
+
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
     """Read every run of every test; what must be pulled from a server is pulled once and kept.
 
@@ -95,7 +100,7 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     refresh
         Pull again what was pulled before.
     """
-    catalogue = read_catalogue(params.metrics)
+    catalogue = catalogue_of(params)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
     with pull_progress(params) as step:
         for i, test in enumerate(params.tests):
@@ -130,7 +135,7 @@ def read_run(
 
 def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Workbench:
     """Compare the builds in every test and draw the findings."""
-    catalogue = read_catalogue(params.metrics)
+    catalogue = catalogue_of(params)
     calibration = _calibration(params, recordings)
     groups = calibration.calibration.repeated_runs() if calibration else []
     compare = CompareTest(catalogue, params.coordinator, RunToRun(groups), LabelNoise(groups))
