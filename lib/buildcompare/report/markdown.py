@@ -10,7 +10,7 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.findings import title
-from buildcompare.report import executed
+from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
 from buildcompare.wording import VERDICT_SENTENCES, VERDICT_WORDS, db_name
@@ -47,8 +47,10 @@ def render(results: Results, graphs: Sequence[executed.EmbeddedFigure]) -> str:
         *_opening(results),
         "## Comments",
         _items(results.comments, "No comments."),
+        hand_written.empty("comments"),
         f"## {plain(results.action_items_title)}",
         _items(results.action_items, f"No {results.action_items_title.casefold()}."),
+        hand_written.empty("action-items"),
         "## Setup",
         _setup(results),
         "## Results",

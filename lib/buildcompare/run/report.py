@@ -13,7 +13,7 @@ from buildcompare import workbench
 from buildcompare.calibration import read_calibration
 from buildcompare.params import read_params
 from buildcompare.project import root
-from buildcompare.report import publication
+from buildcompare.report import hand_written, publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter
@@ -48,12 +48,14 @@ def publish(
     if params.calibration is not None:
         read_calibration(params.calibration, params.metrics)
     folder = (output or publication.reports() / params_file.stem).absolute()
+    hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
     with publication.staged(folder) as staging:
         notebook = execute(params, staging / publication.NOTEBOOK, command=_command(params_file), progress=progress)
         html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.HTML, html)
         readme, resources = _exporter(MarkdownReportExporter).from_notebook_node(notebook)
-        publication.write_text(staging / publication.README, readme)
+        kept = hand_written.put(readme, hand_written.read(folder / publication.README))
+        publication.write_text(staging / publication.README, kept)
         for name, contents in resources["outputs"].items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)

@@ -1,0 +1,78 @@
+"""What people write into a published README stays theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buildcompare.errors import InputError
+from buildcompare.report import hand_written
+from buildcompare.run.report import publish
+from support import small_params, write_params
+
+BEGIN, END = "<!-- hand-written begin: comments -->", "<!-- hand-written end: comments -->"
+OTHER = hand_written.empty("action-items")
+
+
+def readme(text: str) -> str:
+    return f"# Performance Comparison\n\n{BEGIN}{text}{END}\n\n{OTHER}\n"
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r")))
+def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.mktemp("readme") / "README.md"
+    file.write_bytes(readme(text).encode())
+    fresh = f"# Performance Comparison\n\nnew\n\n{hand_written.empty('comments')}\n\n{OTHER}\n"
+    for _ in range(3):
+        file.write_bytes(hand_written.put(fresh, hand_written.read(file)).encode())
+    assert f"{BEGIN}{text}{END}".encode() in file.read_bytes()
+
+
+def test_without_a_file_or_markers_there_is_nothing_to_keep(tmp_path: Path) -> None:
+    assert hand_written.read(tmp_path / "README.md") == {}
+    (tmp_path / "README.md").write_text("# Somebody's own\n")
+    assert hand_written.read(tmp_path / "README.md") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        (f"{BEGIN}\nmine\n", "line 1", "hand-written end: comments"),
+        (f"\nmine\n{END}\n", "line 3", "hand-written begin: comments"),
+        (f"{BEGIN}\n{BEGIN}\n{END}", "line 2", "hand-written end: comments"),
+        (f"{BEGIN}\n{OTHER}\n{END}", "line 2", "hand-written end: comments"),
+        (f"{BEGIN}{END}\n{BEGIN}{END}\n{OTHER}", "line 2", "one block"),
+        (f"{BEGIN}{END}\n<!-- hand-written begin: coments -->", "line 2", "a marker of comments or action-items"),
+        (f"# Performance Comparison\n{BEGIN}mine{END}\n", "the markers", "begin: action-items"),
+    ],
+)
+def test_a_broken_marker_is_named(tmp_path: Path, text: str, line: str, expected: str) -> None:
+    file = tmp_path / "README.md"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        hand_written.read(file)
+    assert error.value.key == line
+    assert expected in error.value.expected
+
+
+def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(tmp_path: Path) -> None:
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data", comments=["From the *params*."]))
+    output = tmp_path / "out"
+    publish(params, output=output)
+    file = output / "README.md"
+    mine = "\n- We **ship** it.  \n\n\t- | odd | <b>bytes</b> \u00e9 $x$\n"
+    file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
+    edited = file.read_bytes()
+    for _ in range(2):
+        publish(params, output=output)
+        assert file.read_bytes() == edited
+    assert b"From the *params*." in edited
+
+    file.write_bytes(edited.replace(END.encode(), b""))
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match="hand-written"):
+        publish(params, output=output)
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
