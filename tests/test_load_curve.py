@@ -217,7 +217,7 @@ def test_a_simulated_build_of_costlier_requests_is_found_although_it_carries_few
 
 @pytest.mark.parametrize(("test", "users"), [("postgresql_unbounded", 6537), ("mysql_unbounded", 7097)])
 def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
-    """Its level is +9.5 % in the Postgres test, at 6 % more users: at equal load less than the margin of 5 % is left."""
+    """Its level is +9.5 % in the Postgres test, at 6 % more users: at equal load less than 5 % is left."""
     folder = real / "comparisons" / "v10.4" / test
     runs = [
         loaded(record(Run(recording=str(folder / f"{side}.csv.gz")), Source(kind="recorded"), CATALOGUE))
