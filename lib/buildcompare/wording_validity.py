@@ -37,7 +37,8 @@ def _fall(what: str) -> Say:
             text += f", as many again at {_minutes(n['back_s'])}"
         if n["times"] > 1:
             text += f" ({n['times']:.0f} times in all)"
-        return text if reason.until_s is None else f"{text}; what lies before is fit to be judged"
+        judged = reason.until_s is not None and reason.severity == "limited"
+        return f"{text}; what lies before is fit to be judged" if judged else text
 
     return words
 
@@ -46,7 +47,9 @@ def _coverage(reason: Reason) -> str:
     covered = f"{reason.numbers['covered']:.0%}"
     if not reason.text:
         return f"every metric misses more than half of its samples in the steady window ({covered} at most are there)"
-    return f"{reason.text}: only {covered} of the samples in the steady window are there"
+    others = reason.numbers["metrics"] - 1
+    more = f", and too few of {others:.0f} other metrics" if others else ""
+    return f"{reason.text}: only {covered} of the samples in the steady window are there{more}"
 
 
 _WORDS: Mapping[Code, Say] = {

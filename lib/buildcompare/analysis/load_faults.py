@@ -1,4 +1,4 @@
-"""When did users disappear in mid-run? Faster than the coordinator takes them away, so an agent or the server failed."""
+"""When did users disappear in mid-run? Faster than the coordinator takes them away: agent or server failed."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class FindFalls:
     rounding: float = 1.5
     """Factor on `fastest_fall` for sampling and rounding of the curve."""
     hardly_any: float = 0.5
-    busy: float = 0.3
+    busy: float = 0.1
     lasting_s: float = 60.0
-    """What is back sooner was a missed scrape."""
+    """What is back sooner than this after `within_s` was no loss, unless hardly anyone was left."""
     low_s: float = 300.0
     """Within this long the users reach what is left of them, and no second fall is looked for."""
     back: float = 0.8
@@ -71,9 +71,10 @@ class FindFalls:
     def __call__(self, load: pd.Series, stop_s: float) -> tuple[Fall, ...]:
         """The falls of `load` (over elapsed seconds) before `stop_s`, in their order."""
         curve = load[np.isfinite(load.to_numpy()) & (load.index <= stop_s)]
-        elapsed, users = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+        elapsed, users = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64, copy=True)
         if users.size < 3:
             return ()
+        users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)  # one missed scrape is no fall
         later = np.searchsorted(elapsed, elapsed + self.within_s, "right") - 1
         later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
         may = self.rounding * self.fastest_fall * (elapsed[later] - elapsed) + self.part * users
@@ -87,11 +88,8 @@ class FindFalls:
             fall = self._fall(elapsed, users, int(i), float(may[i]))
             if fall is not None:
                 falls.append(fall)
-                past = (
-                    max(fall.at_s + self.low_s, fall.back_s or 0.0)
-                    if fall.kind == "restart"
-                    else fall.at_s + self.low_s
-                )
+                back = fall.back_s if fall.kind == "restart" and fall.back_s is not None else 0.0
+                past = max(fall.at_s + self.low_s, back)
         return tuple(falls)
 
     def _fall(self, elapsed: FloatArray, users: FloatArray, first: int, may: float) -> Fall | None:

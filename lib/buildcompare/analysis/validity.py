@@ -15,6 +15,7 @@ import pandas as pd
 
 from buildcompare.analysis.load_faults import Fall, FindFalls
 from buildcompare.analysis.stop import Stop
+from buildcompare.analysis.supported_users import Reason as NoEstimate
 from buildcompare.analysis.supported_users import SupportedUsers
 
 Side = Literal["base", "new"]
@@ -40,7 +41,7 @@ Code = Literal[
     "other_runs",
 ]
 _OTHER: Mapping[Side, Side] = {"base": "new", "new": "base"}
-_EQUILIBRIUM: Mapping[str, Code] = {
+_EQUILIBRIUM: Mapping[NoEstimate, Code] = {
     "still_climbing": "still_climbing",
     "still_falling": "still_falling",
     "may_be_cut": "may_be_cut",
@@ -169,6 +170,9 @@ class JudgeValidity:
     ceiling
         An unbounded run that ends above this part of the ceiling was stopped by it: the waves of the feedback loop
         keep a mean from being the ceiling itself.
+    steep
+        Users per second: a curve that moves this fast through half of its level within 30 minutes was not interrupted
+        there, but has no level yet (twice mattermost-load-test-ng's stop rule).
     reported
         The mean of a whole published curve is within 0.44 % of the supported users that its run reported
         (45 curves): with more than this between them they are not of one run.
@@ -188,6 +192,7 @@ class JudgeValidity:
     hardly_held: float = 0.25
     proxy_hardly_any: float = 0.1
     ceiling: float = 0.98
+    steep: float = 0.4
     reported: float = 0.02
     covered: float = 0.9
     hardly_covered: float = 0.5
@@ -281,9 +286,12 @@ class JudgeValidity:
         mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
         if facts.target is not None and mean is not None and mean >= self.ceiling * facts.target:
             yield Reason("ceiling_reached", "limited", {"users": mean, "ceiling": facts.target})
-        if estimate.reason in _EQUILIBRIUM:
-            slope = {} if estimate.slope_users_per_s is None else {"slope_users_per_s": estimate.slope_users_per_s}
-            yield Reason(_EQUILIBRIUM[estimate.reason], "limited", slope)
+        slope = estimate.slope_users_per_s
+        why = estimate.reason
+        if why == "interrupted" and slope is not None and abs(slope) > self.steep:
+            why = "still_climbing" if slope > 0 else "still_falling"
+        if why is not None and why in _EQUILIBRIUM:
+            yield Reason(_EQUILIBRIUM[why], "limited", {} if slope is None else {"slope_users_per_s": slope})
         if facts.reported is None:
             return
         numbers = {"reported": facts.reported}
@@ -300,9 +308,10 @@ class JudgeValidity:
         if max(known.values()) < self.hardly_covered:
             yield Reason("little_coverage", "invalid", {"covered": max(known.values()), "metrics": len(known)})
             return
-        for slug, fraction in poor.items():
-            if fraction > 0.0:  # a series without a number is a missing one
-                yield Reason("little_coverage", "limited", {"covered": fraction}, slug)
+        gaps = {slug: fraction for slug, fraction in poor.items() if fraction > 0.0}  # without a number it is missing
+        if gaps:
+            worst = min(gaps, key=gaps.__getitem__)
+            yield Reason("little_coverage", "limited", {"covered": gaps[worst], "metrics": len(gaps)}, worst)
 
     # ---- Runs beside each other ---------------------------------------------------------------------------------
 
