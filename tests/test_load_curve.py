@@ -13,6 +13,7 @@ import pytest
 from buildcompare.analysis.load_adjusted import JudgeAtLoad
 from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
 from buildcompare.analysis.run_to_run import Noise, RunToRun
+from buildcompare.figures_load import at_load, metric_at_load
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Run, Source
 from buildcompare.recording import Recording
@@ -125,7 +126,7 @@ def test_gaps_zeros_and_infinities_are_left_out() -> None:
     gaps = LoadedRun(run.users.drop(run.users.index[800:900]), {"m": values}, run.stop_s)
     found = compared(gaps, made(4000, seed=2))
     assert found.log_ratio == pytest.approx(0.0, abs=0.02)
-    assert found.minutes["base"] < found.minutes["new"]
+    assert len(found.points["base"]) < len(found.points["new"])
 
 
 @pytest.mark.parametrize(
@@ -229,3 +230,31 @@ def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
     assert abs(found["goroutines-in-use"].log_ratio) < 0.005
     judged = JudgeAtLoad(CATALOGUE.find, lambda metric: RunToRun()(metric, "unbounded"))(found, (1, 1))
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
+
+
+def test_the_figure_answers_in_its_title_and_its_alternative_text() -> None:
+    judge = JudgeAtLoad(CATALOGUE.find, lambda _: NOISE)
+    curve = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
+    row = judge({"cpu-utilization": curve}, (1, 1))["cpu-utilization"]
+    figure = metric_at_load("t_at_load_cpu", ("v1", "_v2$"), CATALOGUE.find("cpu-utilization"), row)
+    for words in ("CPU Utilization at 4,000 users", "4,050 % → 4,4", "+9.9 %", "v1 against _v2$", "from 1,2"):
+        assert words in figure.alt
+    assert figure.svg.startswith("<svg")
+    assert "connected users" in figure.svg
+    assert "percent of one core" in figure.svg
+    assert "both sustained 4,000" in figure.svg
+    assert figure.png.startswith(b"\x89PNG")
+    named = list(at_load("test", ("v1", "v2"), {"cpu-utilization": (CATALOGUE.find("cpu-utilization"), row)}))
+    assert [each.name for each in named] == ["test_at_load_cpu-utilization"]
+
+
+def test_the_curves_stand_where_both_builds_were() -> None:
+    """Dots at the same rate of logins: those of a climbing build come down to the resting one's."""
+    found = compared(made(4000, per_login=200, seed=1), made(6000, per_login=200, seed=2))
+    assert found.users[0] >= 1200
+    assert found.users[-1] == 4000
+    assert np.all(found.curves["base"] > 0)
+    for side in ("base", "new"):
+        users, metric = found.points[side].T
+        near = np.abs(users - 3900) < 150
+        assert metric[near].mean() == pytest.approx(np.interp(3900, found.users, found.curves[side]), rel=0.04)

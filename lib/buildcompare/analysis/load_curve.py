@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.analysis.judge import Effect
+from buildcompare.analysis.load_model import LoadModel, Minutes
 from buildcompare.analysis.run_to_run import Noise
 from buildcompare.analysis.significance import StandardError
 from buildcompare.recording import FloatArray
@@ -47,8 +48,8 @@ class MetricAtLoad:
         By build, shape (n,): the metric there, and the standard error of its logarithm within the runs.
     log_ratios, se_ratios
         Shape (n,): the difference at each load.
-    minutes
-        By build, minutes that went in.
+    points
+        By build, shape (minutes, 2): users and metric of each minute, at the same rate of new users as the curves.
     """
 
     at_users: float
@@ -61,7 +62,7 @@ class MetricAtLoad:
     se_curves: Mapping[str, FloatArray]
     log_ratios: FloatArray
     se_ratios: FloatArray
-    minutes: Mapping[str, int]
+    points: Mapping[str, FloatArray]
 
     def effect(self, noise: Noise, runs: tuple[int, int]) -> Effect:
         """The difference at `at_users` with what runs of one build differ by, for `runs` runs of each build."""
@@ -82,10 +83,10 @@ class MetricAtLoad:
 class CompareAtLoad:
     """Fit every metric of both builds as a smooth curve over the users.
 
-    Per build a natural cubic spline (Hastie, Tibshirani & Friedman 2009, section 5.2.1) of the logarithm of the
-    metric over the users, by least squares over one-minute means. A login costs more than a connected user, and one
-    build may climb through a load at which the other rests: so the rate at which users came is in the model too,
-    with one coefficient for both builds. Standard errors are heteroskedasticity and autocorrelation
+    Per build a natural cubic spline over the users, by weighted least squares over one-minute means. A login costs
+    more than a connected user, and one build may climb through a load at which the other rests: so the rate at
+    which users came is in the model too, with the same coefficients for both builds, and the builds are compared at
+    the mean of the rates that they had at each load. Standard errors are heteroskedasticity and autocorrelation
     consistent: each estimate is a sum of weighted residuals, and the long-run variance of that sum is added
     over the runs (see :class:`~buildcompare.analysis.significance.StandardError`).
 
@@ -182,52 +183,58 @@ class CompareAtLoad:
         if min(minutes) < self.fewest:
             return None
         rows = pd.concat([part for _, part in parts])
-        side = np.concatenate([np.full(len(part), own) for own, part in parts])
-        run = np.concatenate([np.full(len(part), i) for i, (_, part) in enumerate(parts)])
-        users, climb = rows["users"].to_numpy(), rows["climb"].to_numpy()
-        low = max(float(users[side == own].min()) for own in (0, 1))
-        if not low < top:
-            return None
-        places = np.linspace(float(users.min()), top, self.knots)
-        if users.max() > 1.02 * top:
-            places = np.append(places, users.max())
-        usual = float(np.mean(climb[(users > 0.9 * top) & (users < 1.1 * top)]))
+        seen = Minutes(
+            users=rows["users"].to_numpy(),
+            climb=rows["climb"].to_numpy(),
+            values=rows[slug].to_numpy(),
+            side=np.concatenate([np.full(len(part), own) for own, part in parts]),
+            run=np.concatenate([np.full(len(part), i) for i, (_, part) in enumerate(parts)]),
+        )
+        low = max(float(seen.users[seen.side == own].min()) for own in (0, 1))
+        return self._compared(seen, low, top) if low < top else None
 
-        def design(at: FloatArray, came: FloatArray, own: FloatArray) -> FloatArray:
-            spline = _natural_spline(at / top, places / top)
-            terms = np.column_stack([came - usual, (came - usual) * (top / at - 1.0)])
-            return np.hstack([spline * (own == 0)[:, None], spline * (own == 1)[:, None], terms])
+    def _compared(self, seen: Minutes, low: float, top: float) -> MetricAtLoad | None:
+        """Both curves from `low` to `top`, each load at the mean of the climbs that the builds had there."""
+        places = np.linspace(float(seen.users.min()), top, self.knots)
+        if seen.users.max() > 1.02 * top:
+            places = np.append(places, seen.users.max())
+        model = LoadModel(top, places / top)
+        matrix = model.design(seen.users, seen.climb, seen.side)
+        coefficients, inverse = self._fit(matrix, seen.values)
 
-        matrix = design(users, climb, side)
-        values = rows[slug].to_numpy()
-        coefficients, inverse = self._fit(matrix, values)
-        grid = np.append(np.linspace(low, top, self.points), top)
-        wanted = [design(grid, np.full(grid.size, usual), np.full(grid.size, own)) for own in (0, 1)]
+        grid = np.linspace(low, top, self.points)
+        climbs = [seen.climb_near(grid, own) for own in (0, 1)]
+        usual = (climbs[0] + climbs[1]) / 2.0
+        wanted = [model.design(grid, usual, np.full(grid.size, own)) for own in (0, 1)]
         curves = [each @ coefficients for each in wanted]
         if min(float(curve[-1]) for curve in curves) <= 0:
             return None
         bad = np.flatnonzero((curves[0] <= 0) | (curves[1] <= 0))  # a straight term may undercut a small value
         first = int(bad[-1]) + 1 if bad.size else 0
-        grid, curves, wanted = grid[first:], [each[first:] for each in curves], [each[first:] for each in wanted]
-        relative = [each / curve[:, None] for each, curve in zip(wanted, curves, strict=True)]
-        weights = np.vstack([*relative, relative[1] - relative[0]]) @ inverse
-        errors = self._errors(weights, values - matrix @ coefficients, run, matrix.shape[1]).reshape(3, -1)
-        came = [_near(grid, users[side == own], climb[side == own]) for own in (0, 1)]
-        moved = (design(grid, came[1], np.zeros(grid.size)) - design(grid, came[0], np.zeros(grid.size))) @ coefficients
-        errors[2] = np.hypot(errors[2], self.doubt * moved / np.sqrt(curves[0] * curves[1]))
-        ratios = np.log(curves[1] / curves[0])
+
+        scaled = [each[first:] / curve[first:, None] for each, curve in zip(wanted, curves, strict=True)]
+        weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ inverse
+        residuals = seen.values - matrix @ coefficients
+        errors = self._errors(weights, residuals, seen.run, matrix.shape[1]).reshape(3, -1)
+        apart = model.design(grid, climbs[1], seen.side[:1]) - model.design(grid, climbs[0], seen.side[:1])
+        moved = apart[:, -2:] @ coefficients[-2:]
+        doubtful = self.doubt * moved[first:] / np.sqrt(curves[0] * curves[1])[first:]
+        ratios = np.log(curves[1][first:] / curves[0][first:])
+        plain = model.design(seen.users, np.interp(seen.users, grid, usual), seen.side) @ coefficients + residuals
         return MetricAtLoad(
             at_users=top,
             base=float(curves[0][-1]),
             new=float(curves[1][-1]),
             log_ratio=float(ratios[-1]),
-            se_log=float(errors[2, -1]),
-            users=grid[:-1],
-            curves={"base": curves[0][:-1], "new": curves[1][:-1]},
-            se_curves={"base": errors[0, :-1], "new": errors[1, :-1]},
-            log_ratios=ratios[:-1],
-            se_ratios=errors[2, :-1],
-            minutes={"base": minutes[0], "new": minutes[1]},
+            se_log=float(np.hypot(errors[2], doubtful)[-1]),
+            users=grid[first:],
+            curves={"base": curves[0][first:], "new": curves[1][first:]},
+            se_curves={"base": errors[0], "new": errors[1]},
+            log_ratios=ratios,
+            se_ratios=np.hypot(errors[2], doubtful),
+            points={
+                name: np.column_stack([seen.users, plain])[seen.side == own] for own, name in enumerate(("base", "new"))
+            },
         )
 
     def _fit(self, matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -263,24 +270,3 @@ class CompareAtLoad:
 def _means(curve: pd.Series, seconds: float) -> pd.Series:
     """Means over stretches of this length, by the number of the stretch."""
     return curve.groupby(np.floor_divide(curve.index.to_numpy(dtype=np.float64), seconds)).mean()
-
-
-def _near(grid: FloatArray, users: FloatArray, climb: FloatArray, width: float = 0.1) -> FloatArray:
-    """The usual climb within this part of each load; of the nearest minute where there is none."""
-    near = np.abs(users[None, :] - grid[:, None]) <= width * grid[:, None]
-    nearest = climb[np.argmin(np.abs(users[None, :] - grid[:, None]), axis=1)]
-    count = near.sum(axis=1)
-    return np.asarray(np.where(count > 0, near @ climb / np.maximum(count, 1), nearest), dtype=np.float64)
-
-
-def _natural_spline(x: FloatArray, knots: FloatArray) -> FloatArray:
-    """Basis of the natural cubic splines with these knots, shape (n, number of knots)."""
-
-    def cut(k: int) -> FloatArray:
-        last = knots[-1]
-        upper = np.maximum(x - last, 0.0) ** 3
-        return np.asarray((np.maximum(x - knots[k], 0.0) ** 3 - upper) / (last - knots[k]))
-
-    count = knots.size
-    columns = [np.ones_like(x), x] + [cut(k) - cut(count - 2) for k in range(count - 2)]
-    return np.column_stack(columns)
