@@ -237,7 +237,7 @@ def test_the_figure_answers_in_its_title_and_its_alternative_text() -> None:
     curve = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
     row = judge({"cpu-utilization": curve}, (1, 1))["cpu-utilization"]
     figure = metric_at_load("t_at_load_cpu", ("v1", "_v2$"), CATALOGUE.find("cpu-utilization"), row)
-    for words in ("CPU Utilization at 4,000 users", "4,050 % → 4,4", "+9.9 %", "v1 against _v2$", "from 1,2"):
+    for words in ("CPU Utilization at 4,000 users", "4,040 % → 4,4", "+10.3 %", "v1 against _v2$", "from 1,3"):
         assert words in figure.alt
     assert figure.svg.startswith("<svg")
     assert "connected users" in figure.svg
@@ -258,3 +258,19 @@ def test_the_curves_stand_where_both_builds_were() -> None:
         users, metric = found.points[side].T
         near = np.abs(users - 3900) < 150
         assert metric[near].mean() == pytest.approx(np.interp(3900, found.users, found.curves[side]), rel=0.04)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-9, 1e12, 1e200])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_size_and_any_outlier_give_numbers(size: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    runs = []
+    for k in range(2):
+        run = made(4000, seed=10 * seed + k)
+        values = run.metrics["m"] * size
+        values[rng.random(len(values)) < 0.02] = 1e300
+        values[rng.random(len(values)) < 0.02] = -5.0
+        runs.append(LoadedRun(run.users, {"m": values}, run.stop_s))
+    found = compared(*runs)
+    for each in (found.log_ratio, found.se_log, *found.curves["base"] / size, *found.se_ratios):
+        assert math.isfinite(each)

@@ -347,3 +347,18 @@ def test_identical_runs_are_valid(real: Path) -> None:
         ]
         found = judged(*runs)
         assert (found.test.status, found.test.reasons) == ("valid", ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_curve_is_judged(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for size in (1, 2, 3, 40, 900):
+        values = np.abs(rng.normal(0, 3000, size)) if seed % 2 else np.minimum(np.arange(size) * 20.0, 5000)
+        values[rng.random(size) < 0.1] = rng.choice([np.nan, np.inf, 0.0])
+        index = np.cumsum(rng.choice([5.0, 5.0, 400.0], size))
+        load = pd.Series(values, index=index)
+        run = flat(HELD, load=load, stop=Stop(float(index[-1]), float(index[-1]), shutdown=False))
+        for found in (judged(run, run), judged(replace(run, kind="unbounded"), run), judged(flat(HELD), run)):
+            assert found.test.status in ("valid", "limited", "invalid")
+            assert bool(found.test.reasons) == (found.test.status != "valid")
+            assert all(said(reason) for reason in found.test.reasons)

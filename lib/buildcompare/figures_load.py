@@ -83,6 +83,6 @@ def _alt(labels: tuple[str, str], adjusted: LoadAdjusted, answer: str) -> str:
     words = answer.replace("\n", " ")
     return (
         f"{words}. Over the connected users, from {seen.users[0]:,.0f} to {seen.users[-1]:,.0f}, {labels[0]} against "
-        f"{labels[1]}. One dot per minute ({minutes}); dots and curves stand at the mean rate of logins of both builds. "
+        f"{labels[1]}. One dot per minute ({minutes}); dots and curves stand at the mean login rate of both builds. "
         "The bands are 95 % intervals within the runs; the interval of the change counts the variance between runs too."
     )

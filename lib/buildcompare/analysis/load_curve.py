@@ -20,6 +20,9 @@ from buildcompare.analysis.run_to_run import Noise
 from buildcompare.analysis.significance import StandardError
 from buildcompare.recording import FloatArray
 
+FARTHEST = 1e6
+"""A minute this many times above or below the usual is a fault of the recording, and counts as no farther off."""
+
 
 @dataclass(frozen=True)
 class LoadedRun:
@@ -100,6 +103,8 @@ class CompareAtLoad:
         A build sustained the highest load that it was at or above for this long in all.
     lowest
         Loads below this part of the highest common load are left out, and with them a server's cold start.
+    highest
+        Loads above this part of it say nothing about it.
     knots
         Of each spline: enough for a saturating metric, few enough for a ramp of half an hour.
     doubt
@@ -119,6 +124,7 @@ class CompareAtLoad:
     climb_s: float = 120.0
     sustained_s: float = 600.0
     lowest: float = 0.3
+    highest: float = 2.0
     knots: int = 4
     fewest: int = 15
     points: int = 41
@@ -170,7 +176,7 @@ class CompareAtLoad:
         low = np.flatnonzero(users[: high[0]] < self.lowest * top) if high.size else np.empty(0, dtype=int)
         first = int(low[-1]) + 1 if low.size else 0
         later = table.iloc[first:]
-        return later[later["users"] >= self.lowest * top]
+        return later[later["users"].between(self.lowest * top, self.highest * top)]
 
     def _metric(self, slug: str, tables: list[list[pd.DataFrame]], top: float) -> MetricAtLoad | None:
         parts = [
@@ -183,10 +189,12 @@ class CompareAtLoad:
         if min(minutes) < self.fewest:
             return None
         rows = pd.concat([part for _, part in parts])
+        values = rows[slug].to_numpy()
+        usual = float(np.median(values))
         seen = Minutes(
             users=rows["users"].to_numpy(),
             climb=rows["climb"].to_numpy(),
-            values=rows[slug].to_numpy(),
+            values=np.clip(values, usual / FARTHEST, usual * FARTHEST),
             side=np.concatenate([np.full(len(part), own) for own, part in parts]),
             run=np.concatenate([np.full(len(part), i) for i, (_, part) in enumerate(parts)]),
         )
@@ -218,7 +226,7 @@ class CompareAtLoad:
         errors = self._errors(weights, residuals, seen.run, matrix.shape[1]).reshape(3, -1)
         apart = model.design(grid, climbs[1], seen.side[:1]) - model.design(grid, climbs[0], seen.side[:1])
         moved = apart[:, -2:] @ coefficients[-2:]
-        doubtful = self.doubt * moved[first:] / np.sqrt(curves[0] * curves[1])[first:]
+        doubtful = self.doubt * moved[first:] / (np.sqrt(curves[0][first:]) * np.sqrt(curves[1][first:]))
         ratios = np.log(curves[1][first:] / curves[0][first:])
         plain = model.design(seen.users, np.interp(seen.users, grid, usual), seen.side) @ coefficients + residuals
         return MetricAtLoad(

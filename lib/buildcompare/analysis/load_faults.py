@@ -101,7 +101,8 @@ class FindFalls:
         before, past = float(users[start]), elapsed[start] + self.within_s
         soon = users[(elapsed > past) & (elapsed <= past + self.lasting_s)]
         left = float(np.median(soon)) if soon.size else float(users[-1])
-        lowest = float(users[(elapsed > elapsed[start]) & (elapsed <= elapsed[start] + self.low_s)].min())
+        last = int(np.searchsorted(elapsed, elapsed[start] + self.low_s, "right"))
+        lowest = float(users[start + 1 : max(last, start + 2)].min())
         restart = lowest < self.hardly_any * before
         if before - left <= 0.5 * may and not restart:
             return None
