@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from buildcompare.analysis.validity import JudgeValidity, TestVerdict
+from buildcompare.analysis.validity import JudgeValidity
+from buildcompare.analysis.validity_reasons import TestVerdict
 from buildcompare.compare import CompareTest
 from buildcompare.errors import InputError
 from buildcompare.metrics import read_catalogue

@@ -15,7 +15,8 @@ import pytest
 from buildcompare.analysis.load_faults import FindFalls
 from buildcompare.analysis.stop import Stop
 from buildcompare.analysis.supported_users import EstimateSupportedUsers, SupportedUsers
-from buildcompare.analysis.validity import Code, Covered, JudgeValidity, Reason, RunFacts, TestVerdict
+from buildcompare.analysis.validity import JudgeValidity
+from buildcompare.analysis.validity_reasons import Code, Covered, Reason, RunFacts, TestVerdict
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Coordinator as Rule
 from buildcompare.params import Run, Source, Test

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from buildcompare.analysis.supported_users import SupportedUsers
-from buildcompare.analysis.validity import Covered, RunFacts
+from buildcompare.analysis.validity_reasons import Covered, RunFacts
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Coordinator, Run, Test
 from buildcompare.run_view import RunView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from buildcompare.analysis.validity import Code, Reason
+from buildcompare.analysis.validity_reasons import Code, Reason
 
 Say = Callable[[Reason], str]
 
