@@ -32,6 +32,7 @@ NO_ESTIMATE_WORDS = {
     "interrupted": "in the last 30 minutes the users fell to less than half and came back",
     "still_falling": "over its last 30 minutes the users fell faster than the stop rule allows",
     "still_climbing": "over its last 30 minutes the users still rose faster than the stop rule allows",
+    "ceiling_reached": "the test added no more users: its ceiling was reached",
     "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
 }
 """Why a curve gives no figure for the supported users."""

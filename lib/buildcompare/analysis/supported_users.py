@@ -10,7 +10,16 @@ import pandas as pd
 
 from buildcompare.analysis.stop import Stop
 
-Reason = Literal["no_users_curve", "too_short", "gaps", "interrupted", "still_climbing", "still_falling", "may_be_cut"]
+Reason = Literal[
+    "no_users_curve",
+    "too_short",
+    "gaps",
+    "interrupted",
+    "still_climbing",
+    "still_falling",
+    "may_be_cut",
+    "ceiling_reached",
+]
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,7 @@ class SupportedUsers:
     estimated
         Mean users over the last 30 minutes under load; None where that is not what the build supports.
     at_least
-        The same mean where the curve still rose, so that the build supports at least as many.
+        The same mean where the curve still rose or met the ceiling, so that the build supports at least as many.
     slope_users_per_s
         Least-squares slope over those 30 minutes.
     window
@@ -56,11 +65,20 @@ class EstimateSupportedUsers:
     min_coverage: float = 0.9
     interrupted: float = 0.5
     """Users below this part of their median, in the middle of the last 30 minutes, are a fault of the test."""
+    ceiling: float = 0.98
+    """Above this part of the users' ceiling the test was stopped by it, and not by the server: the waves of the
+    feedback loop keep the mean below the ceiling itself."""
     longest_silence_s: float = 120.0
     """A run that is known to have gone on for longer than this after the last number has a gap there."""
 
     def __call__(
-        self, users: pd.Series | None, stop: Stop | None, *, may_be_cut: bool, known_end_s: float | None = None
+        self,
+        users: pd.Series | None,
+        stop: Stop | None,
+        *,
+        may_be_cut: bool,
+        known_end_s: float | None = None,
+        ceiling: int | None = None,
     ) -> SupportedUsers:
         """Estimate from `users` (over elapsed seconds) whose load ended at `stop`.
 
@@ -70,6 +88,8 @@ class EstimateSupportedUsers:
             Whether the curve may have been cut before its run stopped.
         known_end_s
             When the run is known to have been stopped; None where the curve merely ends.
+        ceiling
+            The highest number of users that the test would have added; None where it is not known.
         """
         if users is None or stop is None:
             return SupportedUsers(None, None, "no_users_curve")
@@ -87,6 +107,8 @@ class EstimateSupportedUsers:
             return SupportedUsers(None, None, "gaps", slope, window)
         if values.min() < self.interrupted * np.median(values):
             return SupportedUsers(None, None, "interrupted", slope, window)
+        if ceiling is not None and mean >= self.ceiling * ceiling:
+            return SupportedUsers(None, mean, "ceiling_reached", slope, window)
         if may_be_cut:
             climbing = slope > self.stop_slope
             reason: Reason = "still_climbing" if climbing else "may_be_cut"

@@ -9,7 +9,7 @@ import numpy as np
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.recording import FloatArray, Series
 from buildcompare.simulate.noise import ar1
-from buildcompare.simulate.server import Trace, cpu_percent
+from buildcompare.simulate.server import QUERIES, Trace, cpu_percent
 from buildcompare.simulate.settings import RunSettings
 
 RATE_WINDOW_S = 60
@@ -43,6 +43,13 @@ LEVEL_SD = {
 
 Goroutines and stack vary by 2 % there because the users do; what is left at equal users is smaller.
 """
+ALERTS = {
+    "client_avg": "client-average",
+    "client_p99": "client-p99",
+    "client_errors": "client-5xx",
+    "app_cpu": "app-cpu",
+}
+"""The catalogue's alert for each of the coordinator's queries."""
 SATURATION_POWER = 6
 """Times grow with this power of the CPU: at half of it by 1.6 % of `saturation`, at 85 % by 38 % (v11.1: graphs)."""
 
@@ -71,6 +78,26 @@ def graphs(
         for metric in catalogue().metrics
         if metric.slug in values
     )
+
+
+def alert_series(settings: RunSettings, trace: Trace) -> tuple[Series, ...]:
+    """What the coordinator's queries answered, under the names that the catalogue gives its alerts."""
+    times = settings.start + np.arange(0, trace.connected.size, settings.step_s, dtype=np.float64)
+    known = {alert.slug: alert for alert in catalogue().alerts}
+    found = []
+    for query, values in zip(QUERIES, trace.queried.T, strict=True):
+        alert = known[ALERTS[query]]
+        found.append(
+            Series(
+                metric=alert.slug,
+                name=alert.name,
+                unit=alert.unit,
+                times=times,
+                values=values[: times.size].copy(),
+                role="alert",
+            )
+        )
+    return tuple(found)
 
 
 def slowdown(settings: RunSettings, trace: Trace, capacity_users: float) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from buildcompare.recording import FloatArray, Note, Recording
 from buildcompare.simulate.inject import inject
 from buildcompare.simulate.labels import label_summaries
-from buildcompare.simulate.measure import graphs, requests, run_levels, slowdown
+from buildcompare.simulate.measure import alert_series, graphs, requests, run_levels, slowdown
 from buildcompare.simulate.noise import ar1
 from buildcompare.simulate.server import Trace, play
 from buildcompare.simulate.settings import RunSettings
@@ -71,8 +71,8 @@ class SimulatedRun:
     truth: Truth
 
 
-def simulate_run(settings: RunSettings, seed: int) -> SimulatedRun:
-    """Play one load test; equal settings and seeds give equal values.
+def simulate_run(settings: RunSettings, seed: int, *, alerts: bool = False) -> SimulatedRun:
+    """Play one load test; equal settings and seeds give equal values. With `alerts` those series are recorded too.
 
     The random numbers of the loop are drawn for the whole time limit, and before any others, so that settings
     of the recorded metrics or of the stop do not change what the coordinator does until then.
@@ -87,7 +87,7 @@ def simulate_run(settings: RunSettings, seed: int) -> SimulatedRun:
 
     series = graphs(settings, trace, capacity, levels, rng)
     recording = Recording(
-        series=series,
+        series=series + alert_series(settings, trace) if alerts else series,
         window=(float(settings.start), float(series[0].times[-1])),
         stop_known=True,
         label_summaries=label_summaries(settings, _slowed(settings, trace, capacity, levels), rng),

@@ -14,6 +14,8 @@ from buildcompare.simulate.injections import LostAgent, Restart
 from buildcompare.simulate.settings import NO_ALERTS, RunSettings, ServerModel
 
 Number = TypeVar("Number", float, FloatArray)
+QUERIES = ("client_avg", "client_p99", "client_errors", "app_cpu")
+"""What the coordinator asks the server about."""
 NEGLIGIBLE_LOGINS = 0.02
 """Logins per second that count as none, so that an idle server serves no requests at all."""
 NOTICEABLE_COLD = 0.1
@@ -25,7 +27,8 @@ class Trace:
     """State of the load test at each whole second, shape (n,) each, and how it ended.
 
     `pressure` is that of :class:`ServerModel`; `cold` is the fraction that cold caches add to the cost of a login.
-    `alerts` are (time, names of the queries) of every evaluation that alerted.
+    `alerts` are (time, names of the queries) of every evaluation that alerted; `queried` is what each query of
+    `QUERIES` would have answered at each scrape, shape (number of scrapes, number of queries).
     """
 
     active: FloatArray
@@ -39,6 +42,7 @@ class Trace:
     alerts: tuple[tuple[float, tuple[str, ...]], ...]
     actions: tuple[tuple[float, int], ...]
     cold_start_s: float
+    queried: FloatArray
 
 
 class Queries:
@@ -53,30 +57,38 @@ class Queries:
         self._limits = limits
         self._on = limits != NO_ALERTS
         self._p99_ratio = settings.server.client_p99_ratio
+        self._thresholds = (
+            limits.client_avg_s,
+            limits.client_p99_s,
+            limits.client_error_percent,
+            limits.app_cpu_percent,
+        )
         self.fired: list[tuple[float, tuple[str, ...]]] = []
+        self.answers: list[tuple[float, float, float, float]] = []
 
     def scrape(self, at_s: float, requests: float, client_s: float, errors: float, cpu: float) -> None:
         """Keep one sample of the counters."""
         self._scrapes.append((at_s, requests, client_s, errors, cpu))
+        self.answers.append(self._answer())
 
     def alert(self, at_s: float) -> bool:
         """Whether any query is at its threshold; every one that is gets counted."""
         if not self._on or at_s < self._quiet_s or len(self._scrapes) < 2:
             return False
-        now, then = self._scrapes[-1], self._scrapes[max(0, len(self._scrapes) - 1 - self._steps)]
-        span, requests, client, errors, cpu = (a - b for a, b in zip(now, then, strict=True))
-        limits = self._limits
-        average = client / requests if requests > 0 else math.nan  # 0/0 is NaN in PromQL too, and never alerts
-        values = (
-            ("client_avg", average, limits.client_avg_s),
-            ("client_p99", average * self._p99_ratio, limits.client_p99_s),
-            ("client_errors", errors / requests if requests > 0 else math.nan, limits.client_error_percent),
-            ("app_cpu", cpu / span, limits.app_cpu_percent),
-        )
-        names = tuple(name for name, value, limit in values if limit is not None and value >= limit)
+        rows = zip(QUERIES, self.answers[-1], self._thresholds, strict=True)
+        names = tuple(name for name, value, limit in rows if limit is not None and value >= limit)
         if names:
             self.fired.append((at_s, names))
         return bool(names)
+
+    def _answer(self) -> tuple[float, float, float, float]:
+        """What each of `QUERIES` answers now; NaN before there are two scrapes, and 0/0, as in PromQL."""
+        now, then = self._scrapes[-1], self._scrapes[max(0, len(self._scrapes) - 1 - self._steps)]
+        span, requests, client, errors, cpu = (a - b for a, b in zip(now, then, strict=True))
+        if span == 0:
+            return math.nan, math.nan, math.nan, math.nan
+        average = client / requests if requests > 0 else math.nan
+        return average, average * self._p99_ratio, errors / requests if requests > 0 else math.nan, cpu / span
 
 
 def play(settings: RunSettings, capacity_users: float, noise: FloatArray) -> Trace:
@@ -161,6 +173,7 @@ class _States:
             alerts=tuple(queries.fired),
             actions=tuple(loop.actions),
             cold_start_s=cold_start_s,
+            queried=np.array(queries.answers, dtype=np.float64),
         )
 
 

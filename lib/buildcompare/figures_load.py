@@ -1,0 +1,88 @@
+"""The figure of equal load: a metric over the connected users, of both builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MatplotlibFigure
+
+from buildcompare.analysis.load_adjusted import LoadAdjusted
+from buildcompare.figures import COLOURS, DASHES, INK, Figure, _finished, _legend, _styled
+from buildcompare.metrics import Metric
+from buildcompare.wording import change, quantity, unit_scale
+
+_SIZE = (5.4, 3.3)
+_SIDES = ("base", "new")
+
+
+def at_load(test: str, labels: tuple[str, str], metrics: Mapping[str, tuple[Metric, LoadAdjusted]]) -> Iterator[Figure]:
+    """One figure per metric of the test named `test`, base and new build called `labels`."""
+    for slug, (metric, adjusted) in metrics.items():
+        yield metric_at_load(f"{test}_at_load_{slug}", labels, metric, adjusted)
+
+
+def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted: LoadAdjusted) -> Figure:
+    """The metric over the users: one dot per minute, each build's curve with its 95 % interval, and where they meet."""
+    seen = adjusted.at_load
+    top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in _SIDES)
+    factor, unit = unit_scale(top, metric.unit)
+    answer = _answer(metric, adjusted)
+    with _styled():
+        figure = MatplotlibFigure(figsize=_SIZE, layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_title(answer, pad=17)
+        for side, label in zip(_SIDES, labels, strict=True):
+            _curve(axes, adjusted, side, label, factor)
+        axes.axvline(seen.at_users, color=INK, lw=0.8, ls=":")
+        axes.annotate(
+            f"both sustained {seen.at_users:,.0f}",
+            (seen.at_users, 0.02),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            ha="right",
+            fontsize=7,
+        )
+        axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None))
+        axes.set_ylim(0.0, 1.1 * factor * max(top, seen.base, seen.new))
+        axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.1, ncols=2, frameon=False, fontsize=7.5
+        )
+        sns.despine(ax=axes)
+    return _finished(figure, name, _alt(labels, adjusted, answer), graph_of=None)
+
+
+def _curve(axes: Axes, adjusted: LoadAdjusted, side: str, label: str, factor: float) -> None:
+    seen = adjusted.at_load
+    users, metric = seen.points[side].T
+    axes.scatter(users, metric * factor, s=5, color=COLOURS[side], alpha=0.35, lw=0)
+    curve = seen.curves[side] * factor
+    half = 1.96 * seen.se_curves[side]
+    axes.fill_between(seen.users, curve * np.exp(-half), curve * np.exp(half), color=COLOURS[side], alpha=0.18, lw=0)
+    axes.plot(seen.users, curve, color=COLOURS[side], lw=1.6, dashes=DASHES[side] or (None, None), label=_legend(label))
+
+
+def _answer(metric: Metric, adjusted: LoadAdjusted) -> str:
+    """What the figure says: the metric of both builds at one load."""
+    row, seen = adjusted, adjusted.at_load
+    delta = change((seen.new / seen.base - 1.0) * 100.0)
+    if row.effect is not None:
+        low, high = row.effect.interval()
+        delta += f"; {change(low)} to {change(high)}"
+    levels = f"{quantity(seen.base, metric.unit)} → {quantity(seen.new, metric.unit)}"
+    return f"{metric.name} at {seen.at_users:,.0f} users: {levels}\n({delta})"
+
+
+def _alt(labels: tuple[str, str], adjusted: LoadAdjusted, answer: str) -> str:
+    seen = adjusted.at_load
+    minutes = " and ".join(f"{len(seen.points[s])} of {label}" for s, label in zip(_SIDES, labels, strict=True))
+    words = answer.replace("\n", " ")
+    return (
+        f"{words}. Over the connected users, from {seen.users[0]:,.0f} to {seen.users[-1]:,.0f}, {labels[0]} against "
+        f"{labels[1]}. One dot per minute ({minutes}); dots and curves stand at the mean login rate of both builds. "
+        "The bands are 95 % intervals within the runs; the interval of the change counts the variance between runs too."
+    )

@@ -1,0 +1,59 @@
+"""What is known of a run that its validity depends on, from its view and its params."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from buildcompare.analysis.supported_users import SupportedUsers
+from buildcompare.analysis.validity_reasons import Covered, RunFacts
+from buildcompare.metrics import Catalogue
+from buildcompare.params import Coordinator, Run, Test
+from buildcompare.run_view import RunView
+
+
+def facts_of(
+    view: RunView,
+    estimate: SupportedUsers | None,
+    test: Test,
+    run: Run,
+    catalogue: Catalogue,
+    coordinator: Coordinator,
+) -> RunFacts:
+    """The facts of one run of `test`."""
+    known: Mapping[str, Any] = view.recording.provenance
+    pulled = run.is_pulled and isinstance(known.get("url"), str)
+    resets = known.get("counter_resets")
+    return RunFacts(
+        kind=test.type,
+        load=view.load,
+        users=view.users is not None,
+        stop=view.stop,
+        steady=view.steady.window,
+        no_steady=view.steady.reason,
+        target=test.users,
+        fastest_fall=coordinator.fastest_fall,
+        estimate=estimate,
+        reported=run.supported_users,
+        coverage={metric.slug: Covered(_covered(view, metric.slug)) for metric in catalogue.metrics},
+        window=view.recording.window,
+        clock=str(known["url"]) if pulled else None,
+        resets=max(map(int, resets.values()), default=0) if isinstance(resets, Mapping) else 0,
+    )
+
+
+def _covered(view: RunView, slug: str) -> float | None:
+    """The part of the steady window that is there as a number, in the fullest series of `slug`."""
+    found = [series for series in view.recording.graphs() if series.metric == slug]
+    if not found or view.steady.window is None:
+        return 0.0 if found else None
+    start, end = view.steady.window
+    parts = []
+    for series in found:
+        curve = view.recording.curve(series)
+        inside = curve[(curve.index > start) & (curve.index <= end)]
+        expected = max(round((end - start) / series.step_s), 1) if series.step_s > 0 else max(len(inside), 1)
+        parts.append(float(np.isfinite(inside.to_numpy()).sum()) / expected)
+    return min(max(parts), 1.0)
