@@ -17,17 +17,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from buildcompare.analysis.validity import JudgeValidity
-from buildcompare.analysis.validity_reasons import TestVerdict
-from buildcompare.compare import CompareTest
+from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError
 from buildcompare.metrics import read_catalogue
-from buildcompare.params import Coordinator, Source, Test
+from buildcompare.params import Source, Test
 from buildcompare.recording import Recording
-from buildcompare.run_view import ViewRun
+from buildcompare.results import Side, Validity
 from buildcompare.sources import record
-from buildcompare.validity_facts import facts_of
-from buildcompare.wording_validity import said
 
 CATALOGUE = read_catalogue("mattermost")
 
@@ -38,33 +34,19 @@ def main(folder: str | None = None) -> None:
     for tests in (published(real), identical(real)):
         seen: Counter[str] = Counter()
         for name, test, source in tests:
-            verdict = judged(test, source)
-            seen[verdict.test.status] += 1
-            reasons = "; ".join(said(reason) for reason in verdict.test.reasons)
-            until = verdict.test.valid_until_s
-            print(
-                f"{name:40s} {verdict.test.status:8s} {'' if until is None else f'until {until:.0f} s':13s} {reasons}"
-            )
+            validity = judged(test, source)
+            seen[validity.status] += 1
+            until = "" if validity.valid_until_s is None else f"until {validity.valid_until_s:.0f} s"
+            print(f"{name:40s} {validity.status:8s} {until:13s} {'; '.join(validity.reasons)}")
         print("in all:", ", ".join(f"{count} {status}" for status, count in sorted(seen.items())), "\n")
 
 
-def judged(test: Test, source: Source) -> TestVerdict:
-    """The verdict on one test."""
-    coordinator = Coordinator()
-    compare = CompareTest(CATALOGUE, coordinator)
-    view = ViewRun(CATALOGUE, coordinator)
-    recordings: dict[str, list[Recording]] = {
-        side: [record(run, source, CATALOGUE) for run in test.runs(side)] for side in ("base", "new")
+def judged(test: Test, source: Source) -> Validity:
+    """The validity of one test."""
+    recordings: dict[Side, list[Recording]] = {
+        side: [record(run, source, CATALOGUE) for run in test.runs(side)] for side in SIDES
     }
-    views = {side: [view(recording, test.type) for recording in recordings[side]] for side in ("base", "new")}
-    facts = {
-        side: [
-            facts_of(v, e, test, run, CATALOGUE, coordinator)
-            for v, e, run in zip(views[side], compare._estimates(test, views, side), test.runs(side), strict=True)
-        ]
-        for side in ("base", "new")
-    }
-    return JudgeValidity()(facts["base"], facts["new"])
+    return CompareTest(CATALOGUE)(test, recordings).validity
 
 
 def published(real: Path) -> Iterator[tuple[str, Test, Source]]:

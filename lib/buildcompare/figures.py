@@ -195,7 +195,7 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
                 color=COLOURS[side],
                 lw=1.3 if side == "base" else 1.1,
                 dashes=DASHES[side] or (None, None),
-                label=_legend(label) if i == 0 else None,
+                label=legend_text(label) if i == 0 else None,
                 estimator=None,
                 sort=False,
             )
@@ -213,7 +213,7 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
     return top
 
 
-def _legend(label: str) -> str:
+def legend_text(label: str) -> str:
     """A label as matplotlib shows it: it reads $ as mathematics and hides what starts with an underscore."""
     return label.replace("$", r"\$").replace("_", "\u200b_", 1) if label.startswith("_") else label.replace("$", r"\$")
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 
 from buildcompare.analysis.load_adjusted import LoadAdjusted
-from buildcompare.figures import COLOURS, DASHES, INK, Figure, _finished, _legend, _styled
+from buildcompare.figures import COLOURS, DASHES, INK, Figure, finished, legend_text, styled
 from buildcompare.metrics import Metric
 from buildcompare.wording import change, quantity, unit_scale
 
@@ -30,7 +30,7 @@ def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted:
     top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in _SIDES)
     factor, unit = unit_scale(top, metric.unit)
     answer = _answer(metric, adjusted)
-    with _styled():
+    with styled():
         figure = MatplotlibFigure(figsize=_SIZE, layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(answer, pad=17)
@@ -50,10 +50,16 @@ def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted:
         axes.set_ylim(0.0, 1.1 * factor * max(top, seen.base, seen.new))
         axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.1, ncols=2, frameon=False, fontsize=7.5
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            borderaxespad=0.1,
+            ncols=2,
+            frameon=False,
+            fontsize=7.5,
+            labelcolor=INK,
         )
         sns.despine(ax=axes)
-    return _finished(figure, name, _alt(labels, adjusted, answer), graph_of=None)
+    return finished(figure, name, _alt(labels, adjusted, answer), graph_of=None)
 
 
 def _curve(axes: Axes, adjusted: LoadAdjusted, side: str, label: str, factor: float) -> None:
@@ -63,7 +69,9 @@ def _curve(axes: Axes, adjusted: LoadAdjusted, side: str, label: str, factor: fl
     curve = seen.curves[side] * factor
     half = 1.96 * seen.se_curves[side]
     axes.fill_between(seen.users, curve * np.exp(-half), curve * np.exp(half), color=COLOURS[side], alpha=0.18, lw=0)
-    axes.plot(seen.users, curve, color=COLOURS[side], lw=1.6, dashes=DASHES[side] or (None, None), label=_legend(label))
+    axes.plot(
+        seen.users, curve, color=COLOURS[side], lw=1.6, dashes=DASHES[side] or (None, None), label=legend_text(label)
+    )
 
 
 def _answer(metric: Metric, adjusted: LoadAdjusted) -> str:

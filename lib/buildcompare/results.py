@@ -158,6 +158,8 @@ class Validity(_Model):
 
     status: Literal["valid", "limited", "invalid"]
     valid_until_s: Number = None
+    codes: list[str] = Field(default_factory=list)
+    """What each of the reasons is, for programs."""
     reasons: list[str] = Field(default_factory=list)
 
 
@@ -238,6 +240,23 @@ class SupportedUsersResult(_Model):
     reason: BothTexts
 
 
+class LoadAdjustedResult(_Model):
+    """One metric at equal load."""
+
+    users: float
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number
+    ci_high: Number
+    p_value: Number
+    p_adjusted: Number
+    """Benjamini and Hochberg's over all metrics of the test."""
+    status: Status
+    at_users_range: Window
+    """Loads at which both builds were seen."""
+
+
 class MetricResult(_Model):
     """One metric of one test."""
 
@@ -276,7 +295,8 @@ class MetricResult(_Model):
     prior: Literal["calibrated", "borrowed", "none"] = "none"
     window: BothWindows
     missing_samples: BothNumbers
-    load_adjusted: dict[str, Any] | None = None
+    load_adjusted: LoadAdjustedResult | None = None
+    """Unbounded tests: what differs at the highest load that both builds sustained."""
 
 
 class LabelResult(_Model):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from buildcompare.analysis.judge import Effect, Judge, Status, adjust
+from buildcompare.analysis.judge import Effect, Judge, Status, adjust_discoveries
 from buildcompare.analysis.load_curve import MetricAtLoad
 from buildcompare.analysis.run_to_run import Noise
 from buildcompare.metrics import Metric
@@ -59,7 +59,7 @@ class JudgeAtLoad:
         metrics = {slug: self.find(slug) for slug in curves}
         noises = {slug: self.noise(metric) for slug, metric in metrics.items()}
         effects = {slug: curves[slug].effect(noise, runs) for slug, noise in noises.items() if noise is not None}
-        adjusted = dict(zip(effects, adjust([effect.p_value for effect in effects.values()]), strict=True))
+        adjusted = dict(zip(effects, adjust_discoveries([effect.p_value for effect in effects.values()]), strict=True))
         return {
             slug: LoadAdjusted(curve, effects[slug], adjusted[slug], self._status(effects, adjusted, metrics[slug]))
             if slug in effects

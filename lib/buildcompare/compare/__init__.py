@@ -12,10 +12,12 @@ from buildcompare import verdict
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.compare.events import CompareEvents
+from buildcompare.compare.fitness import judge_fitness
 from buildcompare.compare.labels import CompareLabelTables
+from buildcompare.compare.load import at_equal_load, limited_by
 from buildcompare.compare.metrics import CompareMetrics
 from buildcompare.compare.ramps import compare_ramps, ramp_ups
-from buildcompare.compare.runs import run_result, test_validity
+from buildcompare.compare.runs import run_result
 from buildcompare.compare.sides import SIDES
 from buildcompare.compare.users import CompareSupportedUsers, estimates
 from buildcompare.metrics import Catalogue
@@ -39,14 +41,16 @@ class CompareTest:
     def __call__(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> TestResult:
         """Analyse `recordings`, which holds one recording for each run of `test`."""
         view_run = ViewRun(self.catalogue, self.coordinator)
-        views = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
-        supported_by_run = {side: estimates(test, views, side) for side in SIDES}
+        seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
+        by_curve = {side: estimates(test, seen, side) for side in SIDES}
+        fitness = judge_fitness(test, seen, by_curve, self.catalogue, self.coordinator)
+        views, supported_by_run = fitness.views, fitness.estimates
         ramps = ramp_ups(views)
         runs = {
             side: [
-                run_result(self.catalogue, view, estimate, ramp, params.supported_users)
-                for view, estimate, ramp, params in zip(
-                    views[side], supported_by_run[side], ramps[side], test.runs(side), strict=True
+                run_result(self.catalogue, view, estimate, ramp, params.supported_users, fitness.of_run(side, number))
+                for number, (view, estimate, ramp, params) in enumerate(
+                    zip(views[side], supported_by_run[side], ramps[side], test.runs(side), strict=True)
                 )
             ]
             for side in SIDES
@@ -54,14 +58,16 @@ class CompareTest:
         supported = None
         if test.type == "unbounded":
             supported = CompareSupportedUsers(self.catalogue, self.run_to_run)(test, supported_by_run)
-        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views)
-        validity = test_validity(runs)
+        loaded = at_equal_load(test, views, self.catalogue, self.run_to_run)
+        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views, loaded)
+        validity = fitness.of_test()
         return TestResult(
             name=test.name,
             type=test.type,
             db_engine=test.db_engine,
             users=test.users,
             verdict=verdict.of_test(metrics, supported, validity),
+            limited_by=limited_by(test, views, self.catalogue, self.coordinator),
             runs=Runs(base=runs["base"], new=runs["new"]),
             supported_users=supported,
             ramp_up=compare_ramps(views, ramps),

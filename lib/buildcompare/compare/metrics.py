@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from buildcompare.analysis.families import Judged, JudgeMetrics
 from buildcompare.analysis.judge import Effect, MeasureEffect
 from buildcompare.analysis.levels import Level, delta_percent, mean_of_runs
+from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.compare.sides import SIDES, Views
 from buildcompare.metrics import Catalogue, Metric
 from buildcompare.params import Test
 from buildcompare.recording import Series
-from buildcompare.results import BothNumbers, BothWindows, MetricResult, Side
+from buildcompare.results import BothNumbers, BothWindows, LoadAdjustedResult, MetricResult, Side
 from buildcompare.run_view import run_level
 from buildcompare.wording import NO_NOISE
 
@@ -29,7 +30,9 @@ class CompareMetrics:
     catalogue: Catalogue
     run_to_run: RunToRun
 
-    def __call__(self, test: Test, views: Views) -> list[MetricResult]:
+    def __call__(
+        self, test: Test, views: Views, loaded: Mapping[str, LoadAdjusted] | None = None
+    ) -> list[MetricResult]:
         """Every series of `test` in the catalogue's order, judged in its family."""
         keys: dict[SeriesKey, Series] = {}
         for side in SIDES:
@@ -39,7 +42,7 @@ class CompareMetrics:
         ordered = [series for _, series in sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))]
         measured = [self._measured(test, series, views) for series in ordered]
         judged = JudgeMetrics()([(each.metric, each.effect) for each in measured])
-        return [_metric_result(m, j, views) for m, j in zip(measured, judged, strict=True)]
+        return [_metric_result(m, j, views, loaded or {}) for m, j in zip(measured, judged, strict=True)]
 
     def _measured(self, test: Test, series: Series, views: Views) -> _Measured:
         metric = self.catalogue.find(series.name)
@@ -72,13 +75,16 @@ class _Measured:
     reason: str | None
 
 
-def _metric_result(measured: _Measured, judged: Judged | None, views: Views) -> MetricResult:
+def _metric_result(
+    measured: _Measured, judged: Judged | None, views: Views, loaded: Mapping[str, LoadAdjusted]
+) -> MetricResult:
     metric, series, levels = measured.metric, measured.series, measured.levels
     values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
     delta = delta_percent(values["base"], values["new"])
     windows = {side: next((v.steady.window for v in views[side] if v.steady.window), None) for side in SIDES}
     effective = [level.n_effective for side in SIDES for level in levels[side] if level]
     low, high = judged.effect.interval() if judged else (None, None)
+    at_load = loaded.get(series.metric)
     return MetricResult(
         name=metric.name if metric.known else series.name,
         slug=series.metric,
@@ -103,6 +109,7 @@ def _metric_result(measured: _Measured, judged: Judged | None, views: Views) -> 
         detectable_percent=judged.effect.detectable_percent if judged else None,
         runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent) if judged else None,
         prior=judged.effect.prior if judged else "none",
+        load_adjusted=LoadAdjustedResult.model_validate(at_load.row()) if at_load else None,
         window=BothWindows(**windows),
         missing_samples=BothNumbers(
             **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from buildcompare.analysis.supported_users import SupportedUsers
-from buildcompare.compare.sides import SIDES
 from buildcompare.metrics import Catalogue
 from buildcompare.recording import Recording, Series
 from buildcompare.results import (
@@ -19,15 +18,18 @@ from buildcompare.results import (
     RunResult,
     SeriesCoverage,
     ServerResult,
-    Side,
     Validity,
 )
 from buildcompare.run_view import RunView
-from buildcompare.wording import NO_ESTIMATE_WORDS
 
 
 def run_result(
-    catalogue: Catalogue, view: RunView, estimate: SupportedUsers | None, ramp: RampUp, reported: int | None
+    catalogue: Catalogue,
+    view: RunView,
+    estimate: SupportedUsers | None,
+    ramp: RampUp,
+    reported: int | None,
+    validity: Validity,
 ) -> RunResult:
     """One run, with what it misses."""
     recording = view.recording
@@ -44,7 +46,7 @@ def run_result(
         load_curve=view.load_slug,
         phases=_phases(view),
         ramp_up=ramp,
-        validity=_run_validity(view, estimate),
+        validity=validity,
         estimated_supported_users=Estimate(**vars(estimate)) if estimate else None,
         reported_supported_users=reported,
         coverage=[_coverage(view, series) for series in recording.graphs()],
@@ -57,26 +59,6 @@ def run_result(
 def _phases(view: RunView) -> list[Phase]:
     shape = view.shape
     return [Phase(name=each.name, start_s=each.start_s, end_s=each.end_s) for each in shape.phases] if shape else []
-
-
-def _run_validity(view: RunView, estimate: SupportedUsers | None) -> Validity:
-    reasons = []
-    if view.steady.reason:
-        reasons.append(f"no steady window: {view.steady.reason}")
-    if estimate and estimate.reason:
-        reasons.append(f"no estimate of the supported users: {NO_ESTIMATE_WORDS[estimate.reason]}")
-    return Validity(status="limited" if reasons else "valid", reasons=reasons)
-
-
-def test_validity(runs: Mapping[Side, list[RunResult]]) -> Validity:
-    """Whether the test may be judged, by its runs."""
-    reasons = [
-        f"{side} run {i + 1}: {reason}" if len(runs[side]) > 1 else f"{side}: {reason}"
-        for side in SIDES
-        for i, run in enumerate(runs[side])
-        for reason in run.validity.reasons
-    ]
-    return Validity(status="limited" if reasons else "valid", reasons=reasons)
 
 
 def _coverage(view: RunView, series: Series) -> SeriesCoverage:

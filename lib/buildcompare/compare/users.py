@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from buildcompare.analysis.judge import Judge, MeasureEffect, leans_worse
@@ -30,6 +30,7 @@ def estimates(test: Test, views: Views, side: Side) -> list[SupportedUsers | Non
             view.stop,
             may_be_cut=side == "new" and _may_be_cut(view, base_ends),
             known_end_s=view.recording.duration_s if view.recording.stop_known else None,
+            ceiling=test.users,
         )
         for view in views[side]
     ]
@@ -42,7 +43,7 @@ class CompareSupportedUsers:
     catalogue: Catalogue
     run_to_run: RunToRun
 
-    def __call__(self, test: Test, estimates: Mapping[Side, list[SupportedUsers | None]]) -> SupportedUsersResult:
+    def __call__(self, test: Test, estimates: Mapping[Side, Sequence[SupportedUsers | None]]) -> SupportedUsersResult:
         """Compare the `estimates` of each run, or what the load-test tool reported where it did for all."""
         load = self.catalogue.load
         reports: dict[Side, list[float | None]] = {s: [run.supported_users for run in test.runs(s)] for s in SIDES}

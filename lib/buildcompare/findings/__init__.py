@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
 from buildcompare.findings.metrics import blind_spots, metrics
-from buildcompare.findings.recordings import counter_resets, coverage, notes, servers, validity
+from buildcompare.findings.recordings import counter_resets, coverage, left_out, notes, servers, validity
 from buildcompare.findings.shape import beginning, events, time_to_users
-from buildcompare.findings.users import reported_against_estimated, supported_users
+from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
 __all__ = ["find", "title"]
@@ -23,11 +23,13 @@ _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     supported_users,
+    limited_by,
     time_to_users,
     beginning,
     events,
     reported_against_estimated,
     validity,
+    left_out,
     coverage,
     servers,
     counter_resets,

@@ -8,7 +8,7 @@ from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, MetricResult, TestResult
 from buildcompare.verdict import LEANING
-from buildcompare.wording import change, listed, percent, quantity
+from buildcompare.wording import change, interval, listed, percent, quantity
 
 Row = tuple[TestResult, MetricResult]
 
@@ -51,11 +51,19 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> str:
     worse = [metric for _, metric in rows if metric.status == "regression" and metric.better != "context"]
+    if worse and all(_from_load(metric) for metric in worse):
+        return "info"
     if any(metric.gate for metric in worse):
         return "critical"
     if any(metric.gate and _leans(metric) for _, metric in rows):
         return "warning"
     return "warning" if worse and (alone or agreeing > 1) else "info"
+
+
+def _from_load(metric: MetricResult) -> bool:
+    """Whether a metric that users do not feel was called at different loads only, and not at an equal one."""
+    at_load = metric.load_adjusted
+    return not metric.gate and at_load is not None and at_load.p_value is not None and at_load.status != "regression"
 
 
 def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, severity: str) -> Finding:
@@ -70,6 +78,12 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
         for m in t.metrics
         if m.slug == metric.slug and m.delta_percent is not None and t not in [row[0] for row in rows]
     ]
+    if metric.load_adjusted is not None and metric.load_adjusted.ci_low is not None:
+        at_load = metric.load_adjusted
+        text += (
+            f" At equal load ({at_load.users:,.0f} users): {change(at_load.delta_percent)} "
+            f"({interval(at_load.ci_low, at_load.ci_high)})."
+        )
     if others:
         text += f" Also: {listed(others)}."
     if rest:
@@ -77,6 +91,7 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
     keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
     evidence = {
         **metric.model_dump(include=keys),
+        "load_adjusted": metric.load_adjusted.model_dump() if metric.load_adjusted else None,
         "tests": {
             t.name: m.model_dump(include={"delta_percent", "status"})
             for t in tests

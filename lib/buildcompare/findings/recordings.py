@@ -9,17 +9,29 @@ from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, RunResult, TestResult
 from buildcompare.wording import NO_ESTIMATE_WORDS, listed, minutes
 
+USUAL_LIMITS = {"may_be_cut", "still_climbing", "ceiling_reached"}
+"""Limits that say something of the supported users only, and stand beside them anyway."""
 MIN_COVERAGE = 0.98
 """Below this part of the expected samples a series' gaps are worth a sentence."""
 
 
 def validity(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """A run without a steady window, or one that is left out of its supported users."""
+    """Why a test is not fit to be judged, or only in part."""
+    found = test.validity
+    if found.status == "valid":
+        return
+    named = [f"{labels[0]}{r[4:]}" if r.startswith("base") else f"{labels[1]}{r[3:]}" if r.startswith("new") else r
+             for r in found.reasons]  # fmt: skip
+    usual = found.status == "limited" and set(found.codes) <= USUAL_LIMITS
+    start = "is no valid test" if found.status == "invalid" else "is limited"
+    text = f"{title(test)} {start}: {'; '.join(named)}."
+    severity = "critical" if found.status == "invalid" else "info" if usual else "warning"
+    yield finding(test, "validity", severity, text, found.model_dump())
+
+
+def left_out(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Runs that do not count for the supported users of their build."""
     for side, label in (("base", labels[0]), ("new", labels[1])):
-        for run in getattr(test.runs, side):
-            if run.window is None:
-                text = f"{title(test)}: {label} has no steady window ({run.window_reason}), so nothing was measured."
-                yield finding(test, "no_steady_window", "warning", text, {"side": side})
         estimates = [run.estimated_supported_users for run in getattr(test.runs, side)]
         for i, estimate in enumerate(estimates):
             if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):

@@ -56,3 +56,12 @@ def reported_against_estimated(test: TestResult, labels: Labels) -> Iterator[Fin
             )
             evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
             yield finding(test, "reported_against_estimated", "warning", text, evidence)
+
+
+def limited_by(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Which threshold limited each build."""
+    limits = test.limited_by
+    if limits is None:
+        return
+    named = [f"{label} by {words}" for label, words in zip(labels, (limits.base, limits.new), strict=True) if words]
+    yield finding(test, "limited_by", "info", f"{title(test)}: limited {'; '.join(named)}.", limits.model_dump())
