@@ -156,12 +156,14 @@ def _style() -> Mapping[str, Any]:
     return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **own}
 
 
-def new_figure(size: tuple[float, float], title: str, *, below: float = 0.0) -> tuple[MatplotlibFigure, Axes]:
-    """An empty figure of `size` inches, over elapsed time, with `below` inches left free under its axes.
+def new_figure(
+    size: tuple[float, float], title: str, *, below: float = 0.0, above: float = 0.0
+) -> tuple[MatplotlibFigure, Axes]:
+    """An empty figure of `size` inches, over elapsed time, with some inches left free below and above its axes.
 
     The margins are the same in all figures of one size: in a column of them, the axes stand under each other.
     """
-    left, right, top, bottom = 0.68, 0.08, 0.52, 0.45 + below
+    left, right, top, bottom = 0.68, 0.08, 0.52 + above, 0.45 + below
     with styled():
         figure = MatplotlibFigure(figsize=size)
         axes = figure.add_axes(

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as MatplotlibFigure
 
 from buildcompare.analysis.load_adjusted import LoadAdjusted
-from buildcompare.figures import COLOURS, DASHES, INK, Figure, finished, legend_text, styled
+from buildcompare.figures import COLOURS, DASHES, INK, SMALL, Figure, finished, legend_text, new_figure, styled
 from buildcompare.metrics import Metric
 from buildcompare.wording import change, quantity, unit_scale
+from buildcompare.workbench import TestView
 
-_SIZE = (5.4, 3.3)
 _SIDES = ("base", "new")
 
 
-def at_load(test: str, labels: tuple[str, str], metrics: Mapping[str, tuple[Metric, LoadAdjusted]]) -> Iterator[Figure]:
-    """One figure per metric of the test named `test`, base and new build called `labels`."""
-    for slug, (metric, adjusted) in metrics.items():
-        yield metric_at_load(f"{test}_at_load_{slug}", labels, metric, adjusted)
+def at_equal_load(test: TestView, curves: Mapping[str, LoadAdjusted]) -> Iterator[Figure]:
+    """A figure for each metric of `test` that users feel, or that was called at equal load or at the builds' own."""
+    for row in test.result.metrics:
+        called = {row.status, row.load_adjusted.status if row.load_adjusted else None} & {"regression", "improvement"}
+        if row.slug in curves and not row.labels and (row.gate or called):
+            metric = test.catalogue.find(row.slug)
+            yield metric_at_load(f"{test.result.name}_at_load_{row.slug}", test.labels, metric, curves[row.slug])
 
 
 def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted: LoadAdjusted) -> Figure:
@@ -31,9 +32,7 @@ def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted:
     factor, unit = unit_scale(top, metric.unit)
     answer = _answer(metric, adjusted)
     with styled():
-        figure = MatplotlibFigure(figsize=_SIZE, layout="constrained")
-        axes = figure.add_subplot()
-        axes.set_title(answer, pad=17)
+        figure, axes = new_figure(SMALL, answer, above=0.14)
         for side, label in zip(_SIDES, labels, strict=True):
             _curve(axes, adjusted, side, label, factor)
         axes.axvline(seen.at_users, color=INK, lw=0.8, ls=":")
@@ -58,7 +57,6 @@ def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted:
             fontsize=7.5,
             labelcolor=INK,
         )
-        sns.despine(ax=axes)
     return finished(figure, name, _alt(labels, adjusted, answer), graph_of=None)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from buildcompare import findings, verdict
 from buildcompare.analysis.label_noise import LabelNoise
+from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
@@ -64,6 +65,12 @@ class Workbench:
     catalogue: Catalogue
     recordings: Mapping[str, TestRecordings]
     results: Results
+    compare: CompareTest
+
+    def at_equal_load(self, name: str) -> dict[str, LoadAdjusted]:
+        """The curves of each metric of the test `name` over the load, for its figures."""
+        test = next(test for test in self.params.tests if test.name == name)
+        return self.compare.at_equal_load(test, self.recordings[name])
 
     def tests(self) -> list[TestView]:
         """Every test with its recordings, in the order of the params."""
@@ -163,7 +170,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
             run=_this_run(params),
         ),
     )
-    return Workbench(params, catalogue, recordings, results)
+    return Workbench(params, catalogue, recordings, results, compare)
 
 
 def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> ClearedCalibration | None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from buildcompare import verdict
 from buildcompare.analysis.label_noise import LabelNoise
+from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.compare.events import CompareEvents
-from buildcompare.compare.fitness import judge_fitness
+from buildcompare.compare.fitness import Fitness, judge_fitness
 from buildcompare.compare.labels import CompareLabelTables
 from buildcompare.compare.load import at_equal_load, limited_by
 from buildcompare.compare.metrics import CompareMetrics
@@ -40,10 +41,7 @@ class CompareTest:
 
     def __call__(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> TestResult:
         """Analyse `recordings`, which holds one recording for each run of `test`."""
-        view_run = ViewRun(self.catalogue, self.coordinator)
-        seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
-        by_curve = {side: estimates(test, seen, side) for side in SIDES}
-        fitness = judge_fitness(test, seen, by_curve, self.catalogue, self.coordinator)
+        fitness = self._fitness(test, recordings)
         views, supported_by_run = fitness.views, fitness.estimates
         ramps = ramp_ups(views)
         runs = {
@@ -76,3 +74,14 @@ class CompareTest:
             events=CompareEvents(self.catalogue)(test, views),
             validity=validity,
         )
+
+    def at_equal_load(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> dict[str, LoadAdjusted]:
+        """Each metric of an unbounded test over the load, with its curves."""
+        return at_equal_load(test, self._fitness(test, recordings).views, self.catalogue, self.run_to_run)
+
+    def _fitness(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> Fitness:
+        """The runs of `test` as they may be judged."""
+        view_run = ViewRun(self.catalogue, self.coordinator)
+        seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
+        by_curve = {side: estimates(test, seen, side) for side in SIDES}
+        return judge_fitness(test, seen, by_curve, self.catalogue, self.coordinator)

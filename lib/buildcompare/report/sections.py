@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare import explanations, figure_users, figures, findings, wording
+from buildcompare import explanations, figure_users, figures, figures_load, findings, wording
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
@@ -99,9 +99,13 @@ def ramp_up(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
         yield _fragment("ramp_up", results=bench.results, test=test.result)
 
 
-def metrics(bench: Workbench) -> Fragment:
-    """Every metric over the steady windows."""
-    return _fragment("metrics", results=bench.results, prior_source=bench.catalogue.prior_source)
+def metrics(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
+    """Every metric over the steady windows, and at equal load where the load was not the same."""
+    for test in bench.tests():
+        yield _fragment("test_heading", test=test.result)
+        yield _fragment("metrics", results=bench.results, test=test.result)
+        yield from figures_load.at_equal_load(test, bench.at_equal_load(test.result.name))
+    yield _fragment("metrics_rule", results=bench.results, prior_source=bench.catalogue.prior_source)
 
 
 def labels(bench: Workbench) -> Fragment:
