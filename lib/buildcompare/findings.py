@@ -46,7 +46,12 @@ def find(tests: Sequence[TestResult], labels: tuple[str, str]) -> list[Finding]:
     """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
     found = [finding for rule in _RULES for test in tests for finding in rule(test, labels)]
     found += [finding for rule in _RULES_ACROSS for finding in rule(tests, labels)]
-    return sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity))
+    return gravest_first(found)
+
+
+def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings by severity; those of one severity keep their order."""
+    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
 def title(test: TestResult) -> str:
