@@ -33,10 +33,10 @@ def ledger_text(folder: Path, metrics: str) -> str:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")
     found = look_back(ledger.chain, known.noise, ledger.studies)
+    studies = ", ".join(entry.name for entry in ledger.studies)
     lines = [
-        f"{plural(len(ledger.chain), 'comparison')} in the chain, studies outside it: "
-        f"{', '.join(entry.name for entry in ledger.studies) or 'none'}.",
-        f"Intervals: 95 %, from a standard deviation of {percent(100 * known.noise.sd)} of one run ({known.noise.prior}).",
+        f"{plural(len(ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
+        f"Intervals: 95 %; one run has a standard deviation of {percent(100 * known.noise.sd)} ({known.noise.prior}).",
         *variance_lines(found),
     ]
     for step in found.steps:
@@ -50,8 +50,8 @@ def ledger_text(folder: Path, metrics: str) -> str:
 def variance_lines(found: LookBack) -> list[str]:
     """What the ledger has learned of variance so far, and what that is."""
     lines = [
-        f"Between comparisons, {db_name(row.db_engine) or row.type}: the same version (major.minor) moves with a standard "
-        f"deviation of {percent(row.sd_percent)} (robust, {plural(row.links, 'pair')})."
+        f"Between comparisons, {db_name(row.db_engine) or row.type}: the same version (major.minor) moves with a "
+        f"standard deviation of {percent(row.sd_percent)} (robust, {plural(row.links, 'pair')})."
         for row in found.between
         if row.sd_percent is not None
     ]
@@ -81,9 +81,9 @@ def step_lines(step: Step, found: LookBack, margin_percent: float) -> Iterator[s
         between=list(found.between),
     )
     findings = findings_history.find(history, step.drift, step.setup_differences)
-    yield from (finding.text for finding in findings)
     if step.before is not None and not any(finding.kind == "setup_differences" for finding in findings):
         yield f"Setup, compared with {step.before.name}: {findings_history.setup_words(step.setup_differences)}."
+    yield from (finding.text for finding in findings)
 
 
 def _changed(entry: Entry, test: LedgerTest, within: Change) -> str:
