@@ -144,6 +144,29 @@ def history_import(
 
 
 @app.command()
+def index(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders [default: reports].")
+    ] = None,
+    ledger: Annotated[
+        list[Path] | None,
+        typer.Option("--history", help="A ledger's folder; may be repeated [default: those that the reports name]."),
+    ] = None,
+    metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
+        "mattermost"
+    ),
+) -> None:
+    """Put every release on one page: index.html in the folder of the reports."""
+    from buildcompare.report.publication import reports
+    from buildcompare.run.index import write_index
+
+    with _said_faults() as outcome:
+        file, rows = write_index(output or reports(), ledger or [], metrics)
+        print(f"{file}: {rows} comparisons")
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
 def history(
     ledger: Annotated[Path, typer.Argument(metavar="FOLDER", help="A ledger, such as data/history/NAME.")],
     metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
