@@ -32,6 +32,11 @@ def test_a_change_has_the_interval_of_two_single_runs() -> None:
     assert change.beyond_chance
 
 
+def test_a_level_has_the_interval_of_its_runs() -> None:
+    low, high = MEASURE.interval(1000.0, 4)
+    assert (low, high) == pytest.approx((1000 * math.exp(-1.959964 * 0.009), 1000 * math.exp(1.959964 * 0.009)))
+
+
 def test_repeated_runs_narrow_the_interval() -> None:
     single, repeated = MEASURE(100.0, 103.0), MEASURE(100.0, 103.0, (4, 4))
     assert single is not None

@@ -509,3 +509,30 @@ def test_the_command_line_imports_and_tells(real: Path, tmp_path: Path) -> None:
     assert "v10.7: v10.7.0-rc1 against v10.6.1" in told.stdout
     bad = CliRunner().invoke(command_line.app, ["history-import", str(tmp_path / "no.csv"), "-o", out])
     assert bad.exit_code == 3
+
+
+def test_the_docs_say_what_is_computed(looked: LookBack, table: pd.DataFrame, project: Path) -> None:
+    """docs/history.md states figures of the published history: each is made again here."""
+    docs = " ".join((project / "docs/history.md").read_text("utf-8").split())
+    by_db = {row.db_engine: row for row in looked.between}
+    postgres, mysql = by_db["postgresql"], by_db["mysql"]
+    assert f"{postgres.sd_percent:.1f} % on Postgres ({postgres.links} pairs) and" in docs
+    assert f"and {mysql.sd_percent:.0f} % on MySQL ({mysql.links})" in docs
+    pairs = [row for each in looked.steps for row in each.drift if row.kind == "same_version" and row.same_version]
+    beyond = {db: sum(abs(p.delta_percent or 0) > MARGIN for p in pairs if p.db_engine == db) for db in by_db}
+    assert f"{beyond['postgresql']} and {beyond['mysql']} differ by more than 5 %" in docs
+    for row in (row for row in pairs if row.jump and row.db_engine == "postgresql"):
+        size = f"{row.delta_percent:+.0f} %".replace("-", "−")
+        assert f"{row.comparison} ({size}" in docs
+    repeats = looked.repeats
+    assert repeats is not None
+    assert f"{repeats.sd_percent:.1f} % ({repeats.ci_low:.1f} to {repeats.ci_high:.1f} %, four degrees" in docs
+    loss = step(looked, "v10.10").within["mysql_unbounded"]
+    interval = f"{loss.low:.1f} to {loss.high:.1f} %".replace("-", "−")
+    assert f"{-loss.percent:.2f} % fewer users than v10.9.1 on MySQL ({interval})" in docs
+    for db, name in (("mysql", "MySQL"), ("postgresql", "Postgres")):
+        rc, base, new = (
+            users(table, *at) for at in (("v10.3", db, "new"), ("v10.4", db, "base"), ("v10.4", db, "new"))
+        )
+        drift, both = (change(100 * (value / rc - 1)) for value in (base, new))
+        assert f"| {name} | {rc:.0f} | {base:.0f} | **{drift}** | {new:.0f} | {both} |" in docs

@@ -96,6 +96,17 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     assert (rows[1].users[0].against, rows[1].users[0].value) == (users.base, users.new)
 
 
+def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> None:
+    checked = check_params(small_params(tmp_path / "data"))
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    (tmp_path / "reports/r").mkdir(parents=True)
+    (tmp_path / "reports/r/results.json").write_text(dumps(results.model_copy(update={"simulated": True})), "utf-8")
+    builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
+    record(tmp_path / "ledger", [entry(1, name="measured", **builds)])
+    rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
+    assert [(row.name, row.simulated) for row in rows] == [("small", True), ("measured", False)]
+
+
 def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
     record(
         tmp_path / "l",

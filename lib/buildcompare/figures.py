@@ -72,7 +72,7 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     top = _curves(axes, test, metric.slug, metric.labels, metric.unit)
     _phases(axes, test)
     _axis(axes, top, metric.unit)
-    return _finished(draw, name, _alt(test, metric), graph_of=test.result.name)
+    return finished(draw, name, _alt(test, metric), graph_of=test.result.name)
 
 
 def users(test: TestView) -> Figure | None:
@@ -90,7 +90,7 @@ def users(test: TestView) -> Figure | None:
                 minutes = [second / 60 for second in run.window]
                 axes.plot(minutes, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
     _axis(axes, 1.0, "users")
-    return _finished(draw, f"{test.result.name}_users", _alt(test, metric), graph_of=None)
+    return finished(draw, f"{test.result.name}_users", _alt(test, metric), graph_of=None)
 
 
 def _users_title(test: TestView, metric: MetricResult) -> str:
@@ -137,7 +137,8 @@ def _runs(test: TestView, side: str) -> list[RunResult]:
     return test.result.runs.base if side == "base" else test.result.runs.new
 
 
-def _styled() -> AbstractContextManager[None]:
+def styled() -> AbstractContextManager[None]:
+    """Draw in the style that every figure has."""
     return mpl.rc_context(cast(Any, dict(_style())))
 
 
@@ -166,7 +167,7 @@ def _style() -> Mapping[str, Any]:
 
 
 def _figure(size: tuple[float, float], title: str, test: TestView) -> tuple[MatplotlibFigure, Axes]:
-    with _styled():
+    with styled():
         figure = MatplotlibFigure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(title.replace("$", r"\$"), pad=17)
@@ -189,7 +190,7 @@ def _curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | N
     for side, i, curve in curves:
         thin = _decimated(curve)
         label = test.labels[0 if side == "base" else 1]
-        with _styled():
+        with styled():
             sns.lineplot(
                 x=thin.index.to_numpy() / 60,
                 y=thin.to_numpy() * factor,
@@ -269,9 +270,10 @@ def _axis(axes: Axes, top: float, unit: str) -> None:
     axes.set_xlim(left=0.0)
 
 
-def _finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
+def finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
+    """The figure in both of its forms."""
     vector, pixels = io.StringIO(), io.BytesIO()
-    with _styled():
+    with styled():
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
     return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph_of=graph_of)

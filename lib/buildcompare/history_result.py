@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ def hold_against(
         return HeldAgainst(HistoryResult.model_validate(about), [], [])
     found = look_back([*alike, _renamed(entry, alike)], noise.noise, ledger.studies)
     about |= {
-        "run_sd_percent": 100.0 * noise.noise.sd,
+        "run_sd_percent": 100.0 * math.expm1(noise.noise.sd),
         "prior": noise.noise.prior,
         "between": found.between,
         "repeats": found.repeats,

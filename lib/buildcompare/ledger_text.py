@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -33,10 +34,11 @@ def ledger_text(folder: Path, metrics: str) -> str:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")
     found = look_back(ledger.chain, known.noise, ledger.studies)
+    run_sd = 100 * math.expm1(known.noise.sd)
     studies = ", ".join(entry.name for entry in ledger.studies)
     lines = [
         f"{plural(len(ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
-        f"Intervals: 95 %; one run has a standard deviation of {percent(100 * known.noise.sd)} ({known.noise.prior}).",
+        f"Intervals: 95 %; one run has a standard deviation of {percent(run_sd)} ({known.noise.prior}).",
         *variance_lines(found),
     ]
     for step in found.steps:

@@ -88,6 +88,12 @@ class MeasureChange:
         low, high = effect.interval()
         return Change(against, value, effect.delta_percent, low, high, effect.p_value, self.noise.prior)
 
+    def interval(self, level: float, runs: int = 1) -> tuple[float, float]:
+        """The 95 % interval of one positive level, a mean over `runs` runs."""
+        sd = self.noise.sd / math.sqrt(runs)
+        low, high = Effect(0.0, sd, self.noise.df, self.noise.sd, self.noise.prior).interval()
+        return level * (1.0 + low / 100.0), level * (1.0 + high / 100.0)
+
 
 @dataclass(frozen=True)
 class Link:

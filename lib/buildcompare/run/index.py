@@ -60,7 +60,7 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
             continue
         row = _of_report(results, _links(folder / name))
         found = next(((each, entry) for each in opened if (entry := each.find(_probe(results)))), None)
-        if found is None:
+        if found is None or found[1].simulated != results.simulated:
             alone.append(row)
             continue
         ledger, entry = found
