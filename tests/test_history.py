@@ -16,7 +16,8 @@ from buildcompare import __main__ as command_line
 from buildcompare import findings_history
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError
-from buildcompare.history import (
+from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.ledger import (
     BothUsers,
     Entry,
     Ledger,
@@ -27,10 +28,9 @@ from buildcompare.history import (
     record,
     version_in,
 )
-from buildcompare.history_import import import_table, read_table
-from buildcompare.history_result import SupportedUsersNoise
-from buildcompare.ledger_text import ledger_text, step_lines
-from buildcompare.look_back import LookBack, Step, look_back
+from buildcompare.history.look_back import LookBack, Step, look_back
+from buildcompare.history.table import import_table, read_table
+from buildcompare.history.text import ledger_text, step_lines
 from buildcompare.metrics import read_catalogue
 from buildcompare.results import Drift, HistoryResult
 from buildcompare.wording import change

@@ -12,8 +12,8 @@ import pytest
 from buildcompare import figures_history
 from buildcompare.errors import InputError
 from buildcompare.figures import FIGURE_MIME
-from buildcompare.history import BothUsers, Entry, LedgerBuild, LedgerTest, record
-from buildcompare.history_view import HistoryView, open_history
+from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, record
+from buildcompare.history.view import HistoryView, open_history
 from buildcompare.report import executed
 
 

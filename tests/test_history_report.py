@@ -11,12 +11,12 @@ from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
 from buildcompare import workbench
-from buildcompare.history import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
-from buildcompare.history_import import import_table
+from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
+from buildcompare.history.setup import plain_text, setup_differences
+from buildcompare.history.table import import_table
 from buildcompare.params import check_params
 from buildcompare.report import sections
 from buildcompare.results import Results, dumps
-from buildcompare.setup_differences import plain_text, setup_differences
 from support import real_params, small_params, write_params
 
 

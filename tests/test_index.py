@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare import workbench
-from buildcompare.history import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
-from buildcompare.history_import import import_table
+from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
+from buildcompare.history.table import import_table
 from buildcompare.params import check_params
 from buildcompare.results import dumps
 from buildcompare.run.index import index_rows, write_index

@@ -134,7 +134,7 @@ def history_import(
     output: Annotated[Path, typer.Option("--output", "-o", help="The ledger's folder, such as data/history/NAME.")],
 ) -> None:
     """Record the comparisons of a table in a ledger; all of them or none."""
-    from buildcompare.history_import import import_table
+    from buildcompare.history.table import import_table
 
     with _said_faults() as outcome:
         made = import_table(table, output)
@@ -174,7 +174,7 @@ def history(
     ),
 ) -> None:
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
-    from buildcompare.ledger_text import ledger_text
+    from buildcompare.history.text import ledger_text
 
     with _said_faults() as outcome:
         print(ledger_text(ledger, metrics), end="")

@@ -29,7 +29,7 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
     Parameters
     ----------
     table
-        As :meth:`buildcompare.history_view.HistoryView.levels` makes it; at least one row.
+        As :meth:`buildcompare.history.view.HistoryView.levels` makes it; at least one row.
     """
     names = list(dict.fromkeys(table["comparison"]))
     title = _title(table, db_engine)

@@ -21,8 +21,8 @@ from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError, SourceError
-from buildcompare.history import read_ledger
-from buildcompare.history_result import HeldAgainst, SupportedUsersNoise, hold_against
+from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
+from buildcompare.history.ledger import read_ledger
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
 from buildcompare.progress import pull_progress

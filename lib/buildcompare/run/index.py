@@ -11,9 +11,9 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from buildcompare.analysis.run_to_run import RunToRun
-from buildcompare.history import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger, version_in
-from buildcompare.history_result import SupportedUsersNoise
-from buildcompare.look_back import Step, look_back
+from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger, version_in
+from buildcompare.history.look_back import Step, look_back
 from buildcompare.metrics import read_catalogue
 from buildcompare.project import resolve
 from buildcompare.report import publication

@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 from buildcompare import workbench
 from buildcompare.errors import InputError
-from buildcompare.history import read_ledger, record
-from buildcompare.history_result import entry_of
+from buildcompare.history.at_hand import entry_of
+from buildcompare.history.ledger import read_ledger, record
 from buildcompare.params import read_params
 from buildcompare.project import resolve, root
 from buildcompare.report import publication

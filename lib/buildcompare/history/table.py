@@ -17,7 +17,7 @@ from typing import Any
 
 from buildcompare.errors import InputError
 from buildcompare.faults import checked
-from buildcompare.history import Entry, record, version_in
+from buildcompare.history.ledger import Entry, record, version_in
 from buildcompare.params import SLUG
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
@@ -103,7 +103,7 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
     Raises
     ------
     InputError
-        With file, line and column; or as :func:`buildcompare.history.record` does.
+        With file, line and column; or as :func:`buildcompare.history.ledger.record` does.
     """
     entries = read_table(file)
     record(folder, entries)

@@ -12,10 +12,10 @@ import pandas as pd
 from buildcompare.analysis.drift import MeasureChange
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError
-from buildcompare.history import Entry, Ledger, LedgerTest, read_ledger
-from buildcompare.history_result import SupportedUsersNoise
-from buildcompare.ledger_text import step_lines, variance_lines
-from buildcompare.look_back import SIDES, LookBack, look_back
+from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
+from buildcompare.history.look_back import SIDES, LookBack, look_back
+from buildcompare.history.text import step_lines, variance_lines
 from buildcompare.metrics import read_catalogue
 from buildcompare.project import resolve
 from buildcompare.results import Side

@@ -10,9 +10,9 @@ from buildcompare import findings_history
 from buildcompare.analysis.drift import Change
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError, plural
-from buildcompare.history import Entry, LedgerTest, read_ledger
-from buildcompare.history_result import SupportedUsersNoise
-from buildcompare.look_back import LookBack, Step, look_back
+from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.ledger import Entry, LedgerTest, read_ledger
+from buildcompare.history.look_back import LookBack, Step, look_back
 from buildcompare.metrics import read_catalogue
 from buildcompare.results import HistoryResult
 from buildcompare.wording import change, db_name, interval, percent

@@ -10,7 +10,8 @@ from itertools import combinations, pairwise
 
 from buildcompare.analysis import drift as analysis
 from buildcompare.analysis.run_to_run import Noise
-from buildcompare.history import Entry, LedgerBuild, LedgerTest
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
+from buildcompare.history.setup import setup_differences
 from buildcompare.results import (
     BetweenComparisons,
     DatabaseOrder,
@@ -19,7 +20,6 @@ from buildcompare.results import (
     SetupDifference,
     Side,
 )
-from buildcompare.setup_differences import setup_differences
 
 SIDES: tuple[Side, Side] = ("base", "new")
 Key = tuple[str, str, str]

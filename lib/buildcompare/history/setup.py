@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from buildcompare.history import Entry, TestKey
-from buildcompare.history_import import SETUP_COLUMNS
+from buildcompare.history.ledger import Entry, TestKey
+from buildcompare.history.table import SETUP_COLUMNS
 from buildcompare.results import SetupDifference
 from buildcompare.wording import db_name
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from buildcompare.analysis.run_to_run import Noise, RunToRun
-from buildcompare.history import BothRuns as LedgerRuns
-from buildcompare.history import BothUsers as LedgerUsers
-from buildcompare.history import Entry, Ledger, LedgerBuild, LedgerTest, version_in
-from buildcompare.look_back import look_back
+from buildcompare.history.ledger import BothRuns as LedgerRuns
+from buildcompare.history.ledger import BothUsers as LedgerUsers
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, version_in
+from buildcompare.history.look_back import look_back
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Comparison
 from buildcompare.results import Drift, HistoryResult, Results, SetupDifference, TestResult
