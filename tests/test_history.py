@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from buildcompare.history.ledger import (
     Ledger,
     LedgerBuild,
     LedgerTest,
+    alone,
     minor,
     read_ledger,
     record,
@@ -464,6 +466,25 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError) as fault:
         read_ledger(tmp_path)
     assert fault.value.file == str(tmp_path / "v1.1.json")
+
+
+def test_records_at_the_same_time_take_a_place_each(tmp_path: Path) -> None:
+    def add(number: int) -> None:
+        with alone(tmp_path):
+            last = max((e.position or 0 for e in read_ledger(tmp_path).chain), default=0)
+            base, new = (LedgerBuild(label=f"{side}-{number}") for side in ("base", "new"))
+            record(tmp_path, [entry(f"r{number}", position=last + 1, base=base, new=new)])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(24)))
+    assert sorted(e.position or 0 for e in read_ledger(tmp_path).chain) == list(range(1, 25))
+
+
+def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="can be written") as fault, alone(tmp_path / "file"):
+        pass
+    assert fault.value.key == "history"
 
 
 def test_two_entries_at_one_place_are_refused(tmp_path: Path) -> None:

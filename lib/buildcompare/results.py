@@ -372,6 +372,7 @@ class Drift(_Model):
     flipped: bool = False
     """The databases stand in another order than in the comparison before."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
+    """Where they flipped: every earlier comparison in which they stood like this."""
 
 
 class BetweenComparisons(_Model):

@@ -6,10 +6,12 @@ what was derived from it, so that a better way to look back applies to the whole
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +22,10 @@ from buildcompare.errors import InputError
 from buildcompare.faults import checked
 from buildcompare.params import FileName
 
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = ".lock"
 MAX_BYTES = 1_000_000
 """An entry of forty tests has some 20 kB; what is larger is none."""
 _VERSION = re.compile(
@@ -193,6 +199,21 @@ def read_ledger(folder: Path) -> Ledger:
                     found=str(entry.position),
                 )
     return Ledger(folder, entries)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a")
+    except OSError as error:
+        expected = "a folder that can be written"
+        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
+    with file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:

@@ -172,6 +172,7 @@ def _add_databases(chain: Sequence[Entry], rows: dict[str, list[Drift]], measure
                     continue
                 percents[side] = change.percent
                 previous = last.get((*pair, "new"))
+                flipped = previous is not None and previous * change.percent < 0
                 label = _build(entry, side).title
                 about = {
                     "kind": "between_databases",
@@ -181,8 +182,8 @@ def _add_databases(chain: Sequence[Entry], rows: dict[str, list[Drift]], measure
                     "label": label,
                     "against_label": label,
                     "same_version": True,
-                    "flipped": previous is not None and previous * change.percent < 0,
-                    "earlier": [seen for each in past if (seen := _like(each, change.percent))],
+                    "flipped": flipped,
+                    "earlier": [seen for each in past if flipped and (seen := _like(each, change.percent))],
                 }
                 rows[entry.name].append(_row(tests[1], change, about))
             past.append(DatabaseOrder(comparison=entry.name, **percents))

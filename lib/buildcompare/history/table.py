@@ -17,7 +17,7 @@ from typing import Any
 
 from buildcompare.errors import InputError
 from buildcompare.faults import checked
-from buildcompare.history.ledger import Entry, record, version_in
+from buildcompare.history.ledger import Entry, alone, record, version_in
 from buildcompare.params import SLUG
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
@@ -106,7 +106,8 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
         With file, line and column; or as :func:`buildcompare.history.ledger.record` does.
     """
     entries = read_table(file)
-    record(folder, entries)
+    with alone(folder):
+        record(folder, entries)
     return entries
 
 

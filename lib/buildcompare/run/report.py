@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 from buildcompare import workbench
 from buildcompare.errors import InputError
 from buildcompare.history.at_hand import entry_of
-from buildcompare.history.ledger import read_ledger, record
+from buildcompare.history.ledger import alone, read_ledger, record
 from buildcompare.params import read_params
 from buildcompare.project import resolve, root
 from buildcompare.report import publication
@@ -71,8 +71,9 @@ def publish(
         publication.write_text(staging / publication.JUNIT, junit)
         results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
         if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
-            ledger = read_ledger(resolve(params.history))
-            record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
+            with alone(resolve(params.history)):
+                ledger = read_ledger(resolve(params.history))
+                record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
     return Published(folder, results)
 
 
