@@ -230,6 +230,7 @@ def _history(looked: LookBack, each: Step) -> HistoryResult:
         ledger="x",
         comparisons=1,
         studies=0,
+        entries_sha256="",
         before=each.before.name if each.before else None,
         reason="first",
         margin_percent=MARGIN,

@@ -17,6 +17,7 @@ from buildcompare.history.table import import_table
 from buildcompare.params import check_params
 from buildcompare.report import sections
 from buildcompare.results import Results, dumps
+from buildcompare.run import report as run_report
 from support import real_params, small_params, write_params
 
 
@@ -140,7 +141,6 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     assert (kept.name, kept.position, kept.verdict, kept.source) == ("small", 1, results.verdict, "report")
     assert kept.setup == small["setup"]
     assert kept.coordinator == {"users_inc": 8.0, "users_dec": 8.0, "rest_s": 2.0}
-    assert run("report", str(file), "-o", out, "--record").exit_code == 0, "the same comparison may be recorded again"
     file = write_params(tmp_path / "other.yaml", {**small, "new": {"label": "v9.9.9"}})
     before = (tmp_path / "out/results.json").read_bytes()
     refused = run("report", str(file), "-o", out, "--record")
@@ -148,6 +148,31 @@ def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     assert "small.json: name: expected the comparison of v1.0.0 with v9.9.9" in refused.stderr
     assert (tmp_path / "out/results.json").read_bytes() == before
     assert [entry.new.label for entry in read_ledger(tmp_path / "ledger").entries] == ["v1.1.0"]
+
+
+def test_a_damaged_ledger_starts_nothing(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger/x.json").write_text("{}")
+    done = run("report", str(write_params(tmp_path / "small.yaml", small)), "-o", str(tmp_path / "out"))
+    assert done.exit_code == 3
+    assert "x.json" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_any_setup_can_be_held_against_the_ledger(small: dict[str, Any], tmp_path: Path) -> None:
+    odd = {"": "empty", "long": "x" * 5000, "`marks`": "$ <b> | \\", "Load-test version": ""}
+    record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (1000, 1000), setup=dict(odd))])
+    bench = bench_of({**small, "setup": odd})
+    assert not [row for row in bench.results.setup_differences if row.kind == "changed"]
+    assert bench.results.history is not None
+    before = bench.results.history.entries_sha256
+    record(tmp_path / "ledger", [earlier("r0.9", 7, ("0.8.0", "0.9.0-rc1"), (1000, 1000))])
+    history = bench_of({**small, "setup": odd}).results.history
+    assert history is not None
+    assert history.entries_sha256 != before, "what was read is part of the provenance"
 
 
 def test_record_needs_a_ledger(tmp_path: Path) -> None:

@@ -401,6 +401,8 @@ class HistoryResult(_Model):
     comparisons: int
     """Earlier ones in the chain."""
     studies: int
+    entries_sha256: str
+    """Of all that was read from the ledger: it is an input as the recordings are."""
     before: str | None
     """The comparison before this one."""
     reason: str | None = None

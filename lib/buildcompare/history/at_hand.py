@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from buildcompare.results import Drift, HistoryResult, Results, SetupDifference,
 
 REPORT = "report"
 """The source of an entry that a report wrote."""
+UNNAMED = "comparison"
+"""What a comparison without a name is called here; it is never recorded."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ def hold_against(
         "ledger": params.history or "",
         "comparisons": len(alike),
         "studies": len(ledger.studies),
+        "entries_sha256": _hash([*alike, *ledger.studies]),
         "before": alike[-1].name if alike and reason is None else None,
         "reason": reason,
         "margin_percent": noise.margin_percent,
@@ -101,7 +106,7 @@ def _entry(params: Comparison, tests: Sequence[TestResult], *, position: int | N
     }
     thresholds = {f"threshold_{name}": value for name, value in params.coordinator.thresholds.items()}
     return Entry(
-        name=params.name or "",
+        name=params.name or UNNAMED,
         kind="study" if position is None else "monthly",
         position=position,
         base=LedgerBuild(label=params.base.label, version=version_in(params.base.label)),
@@ -117,20 +122,30 @@ def _entry(params: Comparison, tests: Sequence[TestResult], *, position: int | N
 
 def _test(test: TestResult) -> LedgerTest:
     users = test.supported_users
-    known = users is not None and (users.base is not None or users.new is not None)
+    base, new = (_positive(users.base), _positive(users.new)) if users is not None else (None, None)
     return LedgerTest(
         name=test.name,
         type=test.type,
         db_engine=test.db_engine,
         users=test.users,
-        supported_users=LedgerUsers(base=users.base, new=users.new) if users is not None and known else None,
+        supported_users=LedgerUsers(base=base, new=new) if base or new else None,
         runs=LedgerRuns(base=len(test.runs.base), new=len(test.runs.new)),
     )
 
 
+def _hash(entries: Sequence[Entry]) -> str:
+    text = json.dumps([entry.model_dump(mode="json") for entry in entries], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _positive(users: float | None) -> float | None:
+    """No users at all are no level that anything could be compared with."""
+    return users if users is not None and users > 0 else None
+
+
 def _servers(tests: Sequence[TestResult]) -> list[str]:
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
-    return sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
+    return sorted({f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server} - {""})
 
 
 def _renamed(entry: Entry, chain: Sequence[Entry]) -> Entry:

@@ -35,7 +35,6 @@ _VERSION = re.compile(
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Users = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Text = Annotated[str, Field(max_length=2000)]
 TestKey = tuple[str, str]
 """A test's type and database: what a test of one comparison is found again by in the next."""
 
@@ -116,8 +115,9 @@ class Entry(_Strict):
     verdict: Literal["pass", "regression", "inconclusive", "invalid"] | None = None
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
-    setup: dict[Name, Text] = Field(default_factory=dict)
-    coordinator: dict[Name, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+    setup: dict[str, str] = Field(default_factory=dict)
+    """Rows of the setup table: Markdown, at their writer's choice."""
+    coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     """Steps, rest time and alert thresholds of the load test, where they are known."""
     servers: list[Name] = Field(default_factory=list)
     """Which metrics servers (kind and version) it was recorded by."""

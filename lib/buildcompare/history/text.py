@@ -77,6 +77,7 @@ def step_lines(step: Step, found: LookBack, margin_percent: float) -> Iterator[s
         ledger="",
         comparisons=0,
         studies=0,
+        entries_sha256="",
         before=step.before.name if step.before else None,
         reason="it is the first of the chain",
         margin_percent=margin_percent,

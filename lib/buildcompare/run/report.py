@@ -56,6 +56,8 @@ def publish(
     if ledger_as is not None and params.history is None:
         expected = "the folder of a ledger, such as data/history/mattermost, to record in"
         raise InputError(file=params_file, key="history", expected=expected, found="none")
+    if params.history is not None:
+        read_ledger(resolve(params.history))
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     folder = (output or publication.reports() / params_file.stem).absolute()
     with publication.staged(folder) as staging:
