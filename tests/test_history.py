@@ -119,7 +119,7 @@ def test_postgres_below_mysql_and_not_for_the_first_time(looked: LookBack, table
     earlier = rows["postgresql_base"].earlier
     assert {each.comparison for each in earlier} == below
     assert below, "the published report says `for the first time`"
-    text = next(text for text in step_lines(step(looked, "v10.4"), looked, MARGIN) if "other than" in text)
+    text = next(text for text in step_lines(step(looked, "v10.4"), looked, MARGIN) if "unlike in" in text)
     assert "Postgres supports fewer users than MySQL" in text
     for value in said.values():
         assert change(value) in text

@@ -77,19 +77,22 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     params = small_params(tmp_path / "data", history=str(tmp_path / "ledger"))
     checked = check_params(params)
     results = workbench.analyse(checked, workbench.read_recordings(checked)).results
-    for name in ("a report", "damaged"):
+    for name in ("a report", "damaged", "half"):
         (tmp_path / "reports" / name).mkdir(parents=True)
     (tmp_path / "reports/a report/results.json").write_text(dumps(results), "utf-8")
     (tmp_path / "reports/a report/report.html").write_text("", "utf-8")
     (tmp_path / "reports/damaged/results.json").write_text("{", "utf-8")
+    half = json.dumps({**json.loads(dumps(results)), "comparison": "\ud800"})
+    (tmp_path / "reports/half/results.json").write_text(half, "utf-8")
     builds = {
         "base": LedgerBuild(label="v1.0.0", version="1.0.0"),
         "new": LedgerBuild(label="v1.1.0", version="1.1.0"),
     }
     record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
     rows = index_rows(tmp_path / "reports", [], "mattermost")
-    assert [row.name for row in rows] == ["damaged", "small", "v1.1"]
-    assert rows[0].fault == "results.json cannot be read by this version"
+    assert [row.name for row in rows] == ["damaged", "half", "small", "v1.1"]
+    assert {row.fault for row in rows[:2]} == {"results.json cannot be read by this version"}
+    rows = rows[1:]
     assert rows[1].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
     assert (rows[1].verdict, rows[1].before) == (results.verdict, "v1.1")
     users = next(test.supported_users for test in results.tests if test.supported_users)

@@ -109,7 +109,7 @@ def _databases(rows: Sequence[Drift]) -> Iterator[Finding]:
             for row in pair
         )
         where = f"{db_name(pair[0].db_engine)} supports {'fewer' if below else 'more'} users than {db_name(against)}"
-        text = f"{where}, other than in the comparison before: {told}. {_seen_before(flipped[0].earlier)}"
+        text = f"{where}, unlike in the comparison before: {told}. {_seen_before(flipped[0].earlier)}"
         evidence = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(flipped[0].earlier)}
         yield _finding("between_databases", "info", text, evidence)
 

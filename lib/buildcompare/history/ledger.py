@@ -290,6 +290,7 @@ def _read(file: Path) -> Entry:
             found = f"{file.stat().st_size:,} bytes"
             raise InputError(file=file, key="history", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
         data = json.loads(file.read_text(encoding="utf-8"))
+        json.dumps(data, ensure_ascii=False).encode()  # half a character could be read, and never written again
     except (ValueError, RecursionError) as error:
         raise InputError(file=file, key="history", expected=expected, found=str(error)[:200]) from None
     except OSError as error:

@@ -18,7 +18,7 @@ from buildcompare.metrics import read_catalogue
 from buildcompare.project import resolve
 from buildcompare.report import publication
 from buildcompare.report.index_page import IndexRow, UsersLine, render
-from buildcompare.results import Drift, Results, SetupDifference
+from buildcompare.results import Drift, Results, SetupDifference, dumps
 from buildcompare.wording import db_name
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
@@ -79,9 +79,11 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
 def _read(file: Path) -> Results | str:
     """The results, or why there are none."""
     try:
-        return Results.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        results = Results.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        dumps(results).encode()  # half a character could be read, and never written again
     except (ValidationError, ValueError, RecursionError, OSError):
         return "results.json cannot be read by this version"
+    return results
 
 
 def _steps(ledger: Ledger, metrics: str) -> Sequence[Step]:
