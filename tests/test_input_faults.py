@@ -312,6 +312,65 @@ def _(given: Given) -> None:
     given.params["calibration"] = str(given.folder / "other.json")
 
 
+# ---- The ledger -----------------------------------------------------------------------------------------------------
+
+
+def ledger(given: Given, **entries: str) -> None:
+    folder = given.folder / "ledger"
+    folder.mkdir()
+    given.params["history"] = str(folder)
+    for name, text in entries.items():
+        (folder / f"{name}.json").write_text(text)
+
+
+def entry(name: str, **more: Any) -> str:
+    test = {"name": "mysql_unbounded", "type": "unbounded"}
+    known = {"name": name, "position": 1, "base": {"label": "a"}, "new": {"label": "b"}, "tests": [test], "source": "x"}
+    return json.dumps({**known, **more})
+
+
+@fault("history", "a file where the folder should be")
+def _(given: Given) -> None:
+    given.params["history"] = str(given.folder / "file")
+    (given.folder / "file").write_text("x")
+
+
+@fault("history", "a file that is no entry")
+def _(given: Given) -> None:
+    ledger(given, x="{")
+
+
+@fault("history", "an entry nested too deeply")
+def _(given: Given) -> None:
+    ledger(given, x="[" * 100_000)
+
+
+@fault("history", "an unknown key in an entry")
+def _(given: Given) -> None:
+    ledger(given, x=entry("x", dates=[]))
+
+
+@fault("history", "supported users that are no number of people")
+def _(given: Given) -> None:
+    test = {"name": "t", "type": "unbounded", "supported_users": {"base": -7, "new": 1}}
+    ledger(given, x=entry("x", tests=[test]))
+
+
+@fault("history", "a text that is half a character")
+def _(given: Given) -> None:
+    ledger(given, x=entry("x", setup={"a": "\ud800"}))
+
+
+@fault("history", "an entry under another's name")
+def _(given: Given) -> None:
+    ledger(given, x=entry("y"))
+
+
+@fault("history", "two entries at one place")
+def _(given: Given) -> None:
+    ledger(given, x=entry("x"), y=entry("y"))
+
+
 # ---- The walk -------------------------------------------------------------------------------------------------------
 
 

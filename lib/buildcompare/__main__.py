@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -48,9 +48,17 @@ def report(
     ] = None,
     fail_on: FailOnOption = None,
     refresh: RefreshOption = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the results in the ledger that `history` of PARAMS names.")
+    ] = False,
+    study: Annotated[bool, typer.Option("--study", help="With --record: a study, outside the chain.")] = False,
 ) -> None:
     """Compare two builds and publish the report."""
-    raise typer.Exit(_report(params, output, fail_on, refresh=refresh))
+    if study and not record:
+        print("buildcompare: --study: expected --record beside it, found none", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)
+    ledger_as: Literal["monthly", "study"] | None = ("study" if study else "monthly") if record else None
+    raise typer.Exit(_report(params, output, fail_on, refresh=refresh, ledger_as=ledger_as))
 
 
 @app.command()
@@ -121,6 +129,59 @@ def simulate(
 
 
 @app.command()
+def history_import(
+    table: Annotated[Path, typer.Argument(metavar="CSV", help="A table of earlier comparisons (docs/history.md).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The ledger's folder, such as data/history/NAME.")],
+) -> None:
+    """Record the comparisons of a table in a ledger; all of them or none."""
+    from buildcompare.history.table import import_table
+
+    with _said_faults() as outcome:
+        made = import_table(table, output)
+        studies = sum(entry.kind == "study" for entry in made)
+        print(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
+def index(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders [default: reports].")
+    ] = None,
+    ledger: Annotated[
+        list[Path] | None,
+        typer.Option("--history", help="A ledger's folder; may be repeated [default: those that the reports name]."),
+    ] = None,
+    metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
+        "mattermost"
+    ),
+) -> None:
+    """Put every release on one page: index.html in the folder of the reports."""
+    from buildcompare.report.publication import reports
+    from buildcompare.run.index import write_index
+
+    with _said_faults() as outcome:
+        file, rows = write_index(output or reports(), ledger or [], metrics)
+        print(f"{file}: {rows} comparisons")
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
+def history(
+    ledger: Annotated[Path, typer.Argument(metavar="FOLDER", help="A ledger, such as data/history/NAME.")],
+    metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
+        "mattermost"
+    ),
+) -> None:
+    """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
+    from buildcompare.history.text import ledger_text
+
+    with _said_faults() as outcome:
+        print(ledger_text(ledger, metrics), end="")
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of results.json."""
     from buildcompare.results import json_schema
@@ -128,12 +189,19 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=1))
 
 
-def _report(params: Path, output: Path | None, fail_on: FailOn | None, *, refresh: bool = False) -> int:
+def _report(
+    params: Path,
+    output: Path | None,
+    fail_on: FailOn | None,
+    *,
+    refresh: bool = False,
+    ledger_as: Literal["monthly", "study"] | None = None,
+) -> int:
     """Publish one report and say how it went; its exit code."""
     from buildcompare.run.report import publish  # late: it takes seconds to import
 
     with _said_faults() as outcome:
-        published = publish(params, output=output, refresh=refresh, progress=sys.stderr.isatty())
+        published = publish(params, output=output, refresh=refresh, progress=sys.stderr.isatty(), ledger_as=ledger_as)
     if outcome.code:
         return outcome.code
     verdict = published.results.verdict

@@ -36,6 +36,11 @@ NO_ESTIMATE_WORDS = {
     "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
 }
 """Why a curve gives no figure for the supported users."""
+DRIFT_WORDS = {
+    "same_version": "same version, measured again",
+    "previous_new": "new against the previous new",
+    "between_databases": "between databases",
+}
 VERDICT_SENTENCES = {
     "pass": "No metric that users feel got worse by more than these tests can show.",
     "regression": "Something that users feel got worse.",

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from buildcompare import findings, verdict
+from buildcompare import findings, findings_history, verdict
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError, SourceError
+from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
+from buildcompare.history.ledger import read_ledger
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
 from buildcompare.progress import pull_progress
@@ -145,24 +147,31 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
     catalogue = catalogue_of(params)
     calibration = _calibration(params, recordings)
     groups = calibration.calibration.repeated_runs() if calibration else []
-    compare = CompareTest(catalogue, params.coordinator, RunToRun(groups), LabelNoise(groups))
+    run_to_run = RunToRun(groups)
+    compare = CompareTest(catalogue, params.coordinator, run_to_run, LabelNoise(groups))
     tests = [compare(test, recordings[test.name]) for test in params.tests]
     labels = (params.base.label, params.new.label)
+    simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
+    held = _held(params, tests, SupportedUsersNoise.of(catalogue, run_to_run), simulated=simulated)
+    past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
     results = Results(
         comparison=params.name or "",
         base=Label(label=labels[0]),
         new=Label(label=labels[1]),
-        simulated=any(r.simulated for test in recordings.values() for side in SIDES for r in test[side]),
+        simulated=simulated,
         verdict=verdict.of_comparison(tests),
         verdict_rule=verdict.RULE,
         setup=[SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        setup_differences=list(held.setup_differences) if held else [],
+        drift=list(held.drift) if held else [],
+        history=held.history if held else None,
         comments=params.comments,
         action_items=params.action_items,
         action_items_title=params.action_items_title,
         grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
-        findings=findings.find(tests, labels),
+        findings=findings.gravest_first([*findings.find(tests, labels), *past]),
         provenance=Provenance(
             params_sha256=_hash(params),
             catalogue=params.metrics,
@@ -171,6 +180,15 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
         ),
     )
     return Workbench(params, catalogue, recordings, results, compare)
+
+
+def _held(
+    params: Comparison, tests: list[TestResult], noise: SupportedUsersNoise, *, simulated: bool
+) -> HeldAgainst | None:
+    """The comparison beside the ledger that the params name; None where they name none."""
+    if params.history is None:
+        return None
+    return hold_against(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
 
 
 def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> ClearedCalibration | None:

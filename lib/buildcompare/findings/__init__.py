@@ -15,10 +15,12 @@ from buildcompare.findings.shape import beginning, events, time_to_users
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
-__all__ = ["find", "title"]
+__all__ = ["find", "gravest_first", "title"]
 _SEVERITIES = ("critical", "warning", "info")
 _FIRST = ("supported_users",)
 """Kinds of findings that stand above everything but critical ones: what everybody asks first."""
+_HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases", "no_history")
+"""Kinds that look back at earlier comparisons: after what this comparison itself says, setup differences first."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
@@ -47,10 +49,15 @@ def find(tests: Sequence[TestResult], labels: Labels) -> list[Finding]:
     """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
     found = [each for rule in _OF_ONE_TEST for test in tests for each in rule(test, labels)]
     found += [each for rule in _ACROSS for each in rule(tests, labels)]
-    return sorted(found, key=_order)
+    return gravest_first(found)
+
+
+def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Critical findings, the supported users, then by severity; those of one rank keep their order."""
+    return sorted(findings, key=_order)
 
 
 def _order(found: Finding) -> tuple[int, int]:
     grave = _SEVERITIES.index(found.severity)
     rank = 1 if found.kind in _FIRST and grave else 2 + grave if grave else 0
-    return rank, int(found.kind in _LAST)
+    return rank, 2 if found.kind in _LAST else int(found.kind in _HISTORY)

@@ -10,6 +10,7 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.findings import title
+from buildcompare.findings_history import setup_words
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
@@ -53,6 +54,7 @@ def render(results: Results, graphs: Sequence[executed.EmbeddedFigure]) -> str:
         hand_written.empty("action-items"),
         "## Setup",
         _setup(results),
+        *_setup_differences(results),
         "## Results",
         *_grafana(results),
         *_supported_users(results, [test for test in tests if test.supported_users], several=several),
@@ -82,6 +84,14 @@ def _items(items: Sequence[str], none: str) -> str:
 def _setup(results: Results) -> str:
     rows = [[to_markdown(row.setting), to_markdown(row.value)] for row in results.setup]
     return _table(["Setting", "Value"], rows) if rows else "The setup was not written down."
+
+
+def _setup_differences(results: Results) -> list[str]:
+    """What differs from the comparison before, where there is a ledger that knows."""
+    if results.history is None or results.history.before is None:
+        return []
+    words = setup_words(results.setup_differences)
+    return [f"Differences to the comparison before, {plain(results.history.before)}: {plain(words)}."]
 
 
 def _grafana(results: Results) -> list[str]:

@@ -191,6 +191,7 @@ def _templates() -> Environment:
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
+        DRIFT_WORDS=wording.DRIFT_WORDS,
         VERDICT_SENTENCES=wording.VERDICT_SENTENCES,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,

@@ -7,12 +7,15 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from buildcompare import workbench
 from buildcompare.calibration import read_calibration
+from buildcompare.errors import InputError
+from buildcompare.history.at_hand import entry_of
+from buildcompare.history.ledger import alone, read_ledger, record
 from buildcompare.params import read_params
-from buildcompare.project import root
+from buildcompare.project import resolve, root
 from buildcompare.report import hand_written, publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
@@ -32,7 +35,12 @@ class Published:
 
 
 def publish(
-    params_file: Path, *, output: Path | None = None, refresh: bool = False, progress: bool = False
+    params_file: Path,
+    *,
+    output: Path | None = None,
+    refresh: bool = False,
+    progress: bool = False,
+    ledger_as: Literal["monthly", "study"] | None = None,
 ) -> Published:
     """Check the params, run the notebook, and publish everything made from it, or nothing.
 
@@ -42,8 +50,15 @@ def publish(
         The report's folder; by default ``reports/<the params file's stem>``.
     refresh
         Pull again what was pulled from a server before.
+    ledger_as
+        Record the results in the ledger that the params name (``history``), as what; by default they are not.
     """
     params = read_params(params_file)
+    if ledger_as is not None and params.history is None:
+        expected = "the folder of a ledger, such as data/history/mattermost, to record in"
+        raise InputError(file=params_file, key="history", expected=expected, found="none")
+    if params.history is not None:
+        read_ledger(resolve(params.history))
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     if params.calibration is not None:
         read_calibration(params.calibration, params.metrics)
@@ -62,6 +77,10 @@ def publish(
         junit, _ = _exporter(JUnitExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.JUNIT, junit)
         results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
+        if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
+            with alone(resolve(params.history)):
+                ledger = read_ledger(resolve(params.history))
+                record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
     return Published(folder, results)
 
 

@@ -1,0 +1,301 @@
+"""What did earlier comparisons find? The ledger: a folder with one small JSON file for each comparison.
+
+Only ``report --record`` and ``history-import`` write to it. A file says what was measured and on which setup, never
+what was derived from it, so that a better way to look back applies to the whole past.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from buildcompare.errors import InputError
+from buildcompare.faults import checked
+from buildcompare.params import FileName
+
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = ".lock"
+MAX_BYTES = 1_000_000
+"""An entry of forty tests has some 20 kB; what is larger is none."""
+_VERSION = re.compile(
+    r"(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])", re.IGNORECASE
+)
+
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Users = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+TestKey = tuple[str, str]
+"""A test's type and database: what a test of one comparison is found again by in the next."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LedgerBuild(_Strict):
+    """A build by the name that people call it, and the version in that name."""
+
+    label: Name
+    version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\d{1,6})*(-[a-z]+\.?\d+)?$")
+
+    @property
+    def title(self) -> str:
+        """What a sentence calls it: by its version where there is one, else by its label."""
+        return f"v{self.version}" if self.version else self.label
+
+    @property
+    def minor(self) -> str | None:
+        """Major and minor number: builds that share them count as the same version."""
+        return None if self.version is None else minor(self.version)
+
+
+class BothUsers(_Strict):
+    """Supported users of each build; null where there is no figure."""
+
+    base: Users | None = None
+    new: Users | None = None
+
+
+class BothCounts(_Strict):
+    """A count for each build; null where it is not known."""
+
+    base: Count | None = None
+    new: Count | None = None
+
+
+class BothRuns(_Strict):
+    """How many runs stand behind each build's figures."""
+
+    base: int = Field(default=1, ge=1)
+    new: int = Field(default=1, ge=1)
+
+
+class LedgerTest(_Strict):
+    """One test of a comparison."""
+
+    name: FileName
+    type: Literal["bounded", "unbounded"]
+    db_engine: str | None = Field(default=None, min_length=1, max_length=60)
+    users: int | None = Field(default=None, gt=0)
+    """The target (bounded) or the ceiling (unbounded)."""
+    supported_users: BothUsers | None = None
+    runs: BothRuns = Field(default_factory=BothRuns)
+    errors: BothCounts | None = None
+    written: BothUsers | None = None
+    """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
+
+    @property
+    def key(self) -> TestKey:
+        """Type and database."""
+        return self.type, (self.db_engine or "").casefold()
+
+
+class Entry(_Strict):
+    """One comparison as the ledger keeps it."""
+
+    schema_version: Literal[1] = 1
+    name: FileName
+    kind: Literal["monthly", "study"] = "monthly"
+    """Studies answer a question of their own: they are kept, and stay out of the chain of releases."""
+    position: int | None = Field(default=None, ge=1)
+    """Place in the chain; null for a study."""
+    base: LedgerBuild
+    new: LedgerBuild
+    verdict: Literal["pass", "regression", "inconclusive", "invalid"] | None = None
+    simulated: bool = False
+    tests: list[LedgerTest] = Field(min_length=1)
+    setup: dict[str, str] = Field(default_factory=dict)
+    """Rows of the setup table: Markdown, at their writer's choice."""
+    coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+    """Steps, rest time and alert thresholds of the load test, where they are known."""
+    servers: list[Name] = Field(default_factory=list)
+    """Which metrics servers (kind and version) it was recorded by."""
+    source: Name
+    """What wrote this entry: ``report``, or the name of the table that it was imported from."""
+
+    @model_validator(mode="after")
+    def _placed(self) -> Entry:
+        if (self.kind == "monthly") != (self.position is not None):
+            raise ValueError("a `position` for a monthly comparison, and none for a study")
+        return self
+
+    @field_validator("tests")
+    @classmethod
+    def _distinct(cls, tests: list[LedgerTest]) -> list[LedgerTest]:
+        names = [test.name.casefold() for test in tests]
+        if len({*names}) < len(names):
+            raise ValueError("a different `name` for each test")
+        return tests
+
+    def is_same_comparison(self, other: Entry) -> bool:
+        """Whether both compare the same two builds: by name, or by two different versions to the last digit."""
+        mine, theirs = (self.base, self.new), (other.base, other.new)
+        versions = (self.base.version, self.new.version)
+        by_version = None not in versions and versions[0] != versions[1]
+        return mine == theirs or (by_version and versions == (other.base.version, other.new.version))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Every recorded comparison: the chain in its order, then the studies."""
+
+    folder: Path
+    entries: Sequence[Entry] = ()
+
+    @property
+    def chain(self) -> list[Entry]:
+        """The monthly comparisons, in their order."""
+        return sorted((e for e in self.entries if e.position is not None), key=lambda e: e.position or 0)
+
+    @property
+    def studies(self) -> list[Entry]:
+        """The studies, by name."""
+        return [entry for entry in self.entries if entry.kind == "study"]
+
+    def find(self, other: Entry) -> Entry | None:
+        """The entry of the comparison that `other` is of; of several (repeated studies) that with its name."""
+        alike = [entry for entry in self.entries if entry.is_same_comparison(other)]
+        return next((entry for entry in alike if entry.name == other.name), alike[0] if alike else None)
+
+    def before(self, entry: Entry | None) -> list[Entry]:
+        """The chain up to `entry`; all of it where there is none."""
+        if entry is None:
+            return self.chain
+        return [e for e in self.chain if entry.position is not None and (e.position or 0) < entry.position]
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """Read a ledger; a folder that does not exist yet is an empty one.
+
+    Raises
+    ------
+    InputError
+        Where a file is damaged, is called otherwise than its comparison, or two claim the same place.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(file=folder, key="history", expected="a folder", found="something else")
+    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    entries = [_read(file) for file in files]
+    placed: dict[int, str] = {}
+    for entry in entries:
+        if entry.position is not None:
+            other = placed.setdefault(entry.position, entry.name)
+            if other != entry.name:
+                raise InputError(
+                    file=folder / f"{entry.name}.json",
+                    key="position",
+                    expected=f"a place in the chain that is not {other}'s",
+                    found=str(entry.position),
+                )
+    return Ledger(folder, entries)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a")
+    except OSError as error:
+        expected = "a folder that can be written"
+        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
+    with file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
+    """Write `entries` into the ledger at `folder`, each file whole or not at all; the same comparison keeps its place.
+
+    Raises
+    ------
+    InputError
+        Where a name, a pair of builds or a place belongs to another comparison, or measured and simulated would mix:
+        then nothing is written.
+    """
+    kept = {entry.name: entry for entry in read_ledger(folder).entries}
+    for entry in entries:
+        kept[entry.name] = _placed_among(kept.values(), entry, folder)
+    return [_write(folder, kept[entry.name]) for entry in entries]
+
+
+def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry:
+    """`entry` with the place that it had already, once nothing speaks against it."""
+    namesake = next((e for e in entries if e.name.casefold() == entry.name.casefold()), None)
+    others = [e for e in entries if e is not namesake]
+    twin = next((e for e in others if e.kind == entry.kind == "monthly" and e.is_same_comparison(entry)), None)
+    same = namesake is not None and (namesake.name, namesake.kind) == (entry.name, entry.kind)
+    if namesake is not None and not (same and namesake.is_same_comparison(entry)):
+        expected = f"the comparison of {entry.base.label} with {entry.new.label}, or another name"
+        found = f"that of {namesake.base.label} with {namesake.new.label}"
+        raise InputError(file=folder / f"{namesake.name}.json", key="name", expected=expected, found=found)
+    if twin is not None:
+        expected = f"{entry.name!r}, or no record yet of {entry.base.label} with {entry.new.label}"
+        found = f"the same comparison as {twin.name!r}"
+        raise InputError(file=folder / f"{twin.name}.json", key="name", expected=expected, found=found)
+    if any(e.simulated != entry.simulated for e in others):
+        kinds = ("measured", "simulated")
+        expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
+        raise InputError(file=folder, key=entry.name, expected=expected, found=f"a {kinds[entry.simulated]} one")
+    if namesake is not None and entry.kind == "monthly":
+        entry = entry.model_copy(update={"position": namesake.position})
+    clash = next((e for e in others if entry.position is not None and e.position == entry.position), None)
+    if clash is not None:
+        expected, found = f"another place than {entry.name}'s", f"{clash.position} in both"
+        raise InputError(file=folder / f"{clash.name}.json", key="position", expected=expected, found=found)
+    return entry
+
+
+def _write(folder: Path, entry: Entry) -> Path:
+    file = folder / f"{entry.name}.json"
+    half = file.with_name(f".{file.name}.{os.getpid()}.part")
+    text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        half.write_text(text + "\n", encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        expected = "a folder that can be written"
+        raise InputError(file=file, key="history", expected=expected, found=error.strerror or str(error)) from None
+    return file
+
+
+def version_in(label: str) -> str | None:
+    """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
+    found = _VERSION.search(label)
+    return found[1].casefold() if found else None
+
+
+def minor(version: str) -> str:
+    """Major and minor number of a version."""
+    return ".".join(version.partition("-")[0].split(".")[:2])
+
+
+def _read(file: Path) -> Entry:
+    expected = "an entry that `report --record` or `history-import` wrote"
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            found = f"{file.stat().st_size:,} bytes"
+            raise InputError(file=file, key="history", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
+        data = json.loads(file.read_text(encoding="utf-8"))
+        json.dumps(data, ensure_ascii=False).encode()  # half a character could be read, and never written again
+    except (ValueError, RecursionError) as error:
+        raise InputError(file=file, key="history", expected=expected, found=str(error)[:200]) from None
+    except OSError as error:
+        raise InputError(file=file, key="history", expected=expected, found=error.strerror or str(error)) from None
+    entry = checked(Entry, data, file=file)
+    if entry.name != file.stem:
+        raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
+    return entry

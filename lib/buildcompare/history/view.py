@@ -1,0 +1,110 @@
+"""What the notebook of all releases calls: a ledger in, its look back and plain tables out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from buildcompare.analysis.drift import MeasureChange
+from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.errors import InputError
+from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
+from buildcompare.history.look_back import SIDES, LookBack, look_back
+from buildcompare.history.text import step_lines, variance_lines
+from buildcompare.metrics import read_catalogue
+from buildcompare.project import resolve
+from buildcompare.results import Side
+
+USUAL = "data/history/mattermost"
+"""What the notebook opens when nobody said which ledger."""
+COLUMNS = ("comparison", "side", "build", "users", "low", "high", "drift_percent", "jump", "setup_changed")
+
+
+@dataclass(frozen=True)
+class HistoryView:
+    """A ledger that was read and looked at."""
+
+    ledger: Ledger
+    looked: LookBack
+    measure: MeasureChange
+    margin_percent: float
+
+    @property
+    def databases(self) -> list[str]:
+        """Databases of the unbounded tests, in the order of their appearance."""
+        tests = (test for entry in self.ledger.chain for test in entry.tests)
+        return list(dict.fromkeys(test.key[1] for test in tests if test.supported_users is not None))
+
+    def levels(self, db_engine: str) -> pd.DataFrame:
+        """Supported users of each build of each comparison, in the chain's order.
+
+        Returns
+        -------
+        DataFrame
+            Columns: comparison; side; build; users with `low` and `high` (95 %, one level by itself); drift_percent
+            (a base against the same version in the comparison before; NaN otherwise); jump; setup_changed (settings).
+        """
+        rows = []
+        for step in self.looked.steps:
+            test = _unbounded(step.entry, db_engine)
+            if test is None or test.supported_users is None:
+                continue
+            drift = next((row for row in step.drift if row.test == test.name and row.kind == "same_version"), None)
+            moved = drift is not None and drift.same_version
+            changed = [each.setting for each in step.setup_differences if each.kind == "changed"]
+            for side in SIDES:
+                users = getattr(test.supported_users, side)
+                if users is None:
+                    continue
+                low, high = self.measure.interval(users, getattr(test.runs, side))
+                is_base = side == "base" and drift is not None and moved
+                percent = drift.delta_percent if is_base and drift else float("nan")
+                build = _title(step.entry, side)
+                jump = bool(is_base and drift and drift.jump)
+                rows.append((step.entry.name, side, build, users, low, high, percent, jump, changed))
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def statements(self) -> pd.DataFrame:
+        """Every sentence about each comparison: columns comparison, sentence."""
+        rows = [
+            (step.entry.name, line)
+            for step in self.looked.steps
+            for line in step_lines(step, self.looked, self.margin_percent)
+        ]
+        return pd.DataFrame(rows, columns=["comparison", "sentence"])
+
+    def variance(self) -> list[str]:
+        """What was learned of variance so far, in sentences."""
+        return variance_lines(self.looked)
+
+
+def open_history(variables: Mapping[str, Any]) -> HistoryView:
+    """The ledger that a notebook's variables name (`history`, `metrics`), or else the environment variable HISTORY.
+
+    Raises
+    ------
+    InputError
+        Where the ledger is damaged, or the catalogue does not say how far runs scatter.
+    """
+    folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
+    catalogue = str(variables.get("metrics") or "mattermost")
+    known = SupportedUsersNoise.of(read_catalogue(catalogue), RunToRun())
+    if known.noise is None:
+        expected = "a catalogue that says how far runs scatter"
+        raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
+    ledger = read_ledger(resolve(folder))
+    looked = look_back(ledger.chain, known.noise, ledger.studies)
+    return HistoryView(ledger, looked, MeasureChange(known.noise), known.margin_percent)
+
+
+def _unbounded(entry: Entry, db_engine: str) -> LedgerTest | None:
+    return next((test for test in entry.tests if test.key == ("unbounded", db_engine) and test.supported_users), None)
+
+
+def _title(entry: Entry, side: Side) -> str:
+    return entry.base.title if side == "base" else entry.new.title

@@ -1,0 +1,42 @@
+
+"use strict";
+(() => {
+  const table = document.getElementById("releases");
+  if (!table) return;
+  const body = table.tBodies[0];
+  const rows = [...body.rows].map((row) => ({
+    row,
+    text: (row.textContent + " " + (row.dataset.words || "")).toLowerCase(),
+    keys: [...row.cells].map((cell) => Number(cell.dataset.sort)),
+  }));
+  const shown = document.getElementById("shown");
+  const search = document.getElementById("search");
+  const filter = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
+    for (const each of rows) {
+      const found = words.every((word) => each.text.includes(word));
+      each.row.hidden = !found;
+      count += found ? 1 : 0;
+    }
+    shown.textContent = count + " of " + rows.length;
+  };
+  search.addEventListener("input", filter);
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    if (rows.length && Number.isNaN(rows[0].keys[column])) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      rows.sort((a, b) => (up ? 1 : -1) * (a.keys[column] - b.keys[column]));
+      body.append(...rows.map((each) => each.row));
+    });
+  });
+  document.getElementById("tools").hidden = false;
+  filter();
+})();

@@ -1,0 +1,114 @@
+"""The notebook and the figure of all releases: what they show is what the ledger holds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+
+from buildcompare import figures_history
+from buildcompare.errors import InputError
+from buildcompare.figures import FIGURE_MIME
+from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, record
+from buildcompare.history.view import HistoryView, open_history
+from buildcompare.report import executed
+
+
+def chain(levels: list[float], *, name: str = "r") -> list[Entry]:
+    return [
+        Entry(
+            name=f"{name}{i}",
+            position=i,
+            base=LedgerBuild(label=f"1.{i - 1}", version=f"1.{i - 1}"),
+            new=LedgerBuild(label=f"1.{i}", version=f"1.{i}"),
+            tests=[
+                LedgerTest(
+                    name="mysql_unbounded",
+                    type="unbounded",
+                    db_engine="mysql",
+                    supported_users=BothUsers(base=users, new=users * 1.01),
+                )
+            ],
+            setup={"Tool": f"v{i // 4}"},
+            source="report",
+        )
+        for i, users in enumerate(levels, start=1)
+    ]
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> HistoryView:
+    """Ten comparisons whose level doubles at the seventh."""
+    record(tmp_path / "ledger", chain([1000.0] * 6 + [2000.0] * 4))
+    return open_history({"history": str(tmp_path / "ledger")})
+
+
+def test_the_table_of_levels(view: HistoryView) -> None:
+    assert view.databases == ["mysql"]
+    table = view.levels("mysql")
+    assert list(table["comparison"]) == [f"r{i}" for i in range(1, 11) for _ in range(2)]
+    assert list(table["side"]) == ["base", "new"] * 10
+    jumped = table[table["jump"]]
+    assert list(jumped["comparison"]) == ["r7"]
+    assert jumped["drift_percent"].item() == pytest.approx(100 * (2000 / 1010 - 1))
+    assert table["drift_percent"].notna().sum() == 9, "each base but the first"
+    half = 1.959964 * math.log1p(0.018)  # the catalogue's 1.8 %
+    assert table["high"].iloc[0] == pytest.approx(1000 * math.exp(half))
+    assert table["low"].iloc[0] == pytest.approx(1000 * math.exp(-half))
+    changed = table.loc[(table["side"] == "base") & table["setup_changed"].astype(bool), "comparison"]
+    assert list(changed) == ["r4", "r8"]
+
+
+def test_the_figure_says_what_it_shows(view: HistoryView) -> None:
+    figure = figures_history.levels(view.levels("mysql"), "mysql")
+    assert "jumped at r7 +98.0 %" in figure.alt
+    assert "from 1,000 to 2,020" in figure.alt
+    assert "MySQL: the level jumped at r7" in figure.svg
+    assert figure.svg.count("setup changed before it") == 1
+    assert "var(--base" in figure.svg
+    assert "var(--ink" in figure.svg
+
+
+def test_a_figure_without_jumps_or_names_that_could_be_markup(tmp_path: Path) -> None:
+    record(tmp_path / "ledger", chain([1000.0, 1000.0], name="a_b"))
+    view = open_history({"history": str(tmp_path / "ledger")})
+    figure = figures_history.levels(view.levels("mysql"), "mysql")
+    assert "never jumped" in figure.alt
+    assert "a_b2" in figure.svg
+
+
+def test_a_long_chain_grows_wide_and_stays_small(tmp_path: Path) -> None:
+    record(tmp_path / "ledger", chain([1000.0 + i for i in range(200)]))
+    view = open_history({"history": str(tmp_path / "ledger")})
+    assert len(figures_history.levels(view.levels("mysql"), "mysql").svg) < 1_000_000
+
+
+def test_a_catalogue_that_knows_no_noise_is_refused(tmp_path: Path) -> None:
+    catalogue = tmp_path / "none.yaml"
+    catalogue.write_text("metrics:\n  - {name: A, slug: a, unit: s, better: lower, query: a}\n")
+    with pytest.raises(InputError):
+        open_history({"history": str(tmp_path), "metrics": str(catalogue)})
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_the_notebook_runs(project: Path, tmp_path: Path, filled: bool) -> None:
+    if filled:
+        record(tmp_path / "ledger", chain([1000.0] * 6 + [2000.0] * 4))
+    papermill.execute_notebook(
+        str(project / "notebooks/history.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"history": str(tmp_path / "ledger")},
+        cwd=str(project / "notebooks"),
+        progress_bar=False,
+    )
+    notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    outputs = list(executed.outputs(notebook))
+    text = "".join(str(output.get("text", "")) for output in outputs)
+    figures = [output for output in outputs if FIGURE_MIME in output.get("metadata", {})]
+    assert f"{10 if filled else 0} comparisons" in text
+    assert len(figures) == (1 if filled else 0)
+    assert ("The level jumped: v1.6 against v1.6 in r6: MySQL +98.0 %" in text) == filled
+    assert ("Too few comparisons to tell." in text) == (not filled)

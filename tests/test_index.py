@@ -1,0 +1,224 @@
+"""The page of every release: what it lists, in a browser, offline, without JavaScript, and with 500 releases."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from buildcompare import __main__ as command_line
+from buildcompare import workbench
+from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
+from buildcompare.history.table import import_table
+from buildcompare.params import check_params
+from buildcompare.results import dumps
+from buildcompare.run.index import index_rows, write_index
+from support import small_params
+
+OPENS_WITHIN_S = 1.5
+MAX_BYTES = 2_000_000
+HOSTILE = '<img src=x onerror=alert(1)>"&'
+
+
+def entry(number: int, **more: Any) -> Entry:
+    tests = [
+        LedgerTest(
+            name=f"{db}_unbounded",
+            type="unbounded",
+            db_engine=db,
+            supported_users=BothUsers(base=9000.0 + 10 * number, new=9100.0 + 7 * number),
+        )
+        for db in ("mysql", "postgresql")
+    ]
+    data: dict[str, Any] = {
+        "name": f"v1.{number}",
+        "position": number,
+        "base": LedgerBuild(label=f"v1.{number - 1}.0", version=f"1.{number - 1}.0"),
+        "new": LedgerBuild(label=f"v1.{number}.0-rc1", version=f"1.{number}.0-rc1"),
+        "verdict": ("pass", "regression", "inconclusive", "invalid", None)[number % 5],
+        "tests": tests,
+        "setup": {"Load-test version": f"v{number // 3}", "App instances": "2 x c7i.2xlarge"},
+        "source": "report",
+        **more,
+    }
+    return Entry.model_validate(data)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 500 releases."""
+    folder = tmp_path_factory.mktemp("many")
+    record(folder / "ledger", [entry(number) for number in range(1, 501)])
+    file, rows = write_index(folder / "reports", [folder / "ledger"])
+    assert rows == 500
+    return file
+
+
+def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
+    import_table(real / "comparisons/history.csv", tmp_path / "ledger")
+    file, rows = write_index(tmp_path / "reports", [tmp_path / "ledger"])
+    ledger = read_ledger(tmp_path / "ledger")
+    assert rows == len(ledger.entries)
+    page = file.read_text("utf-8")
+    listed = [row.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")]
+    assert listed == [each.name for each in [*reversed(ledger.chain), *ledger.studies]]
+    assert "7,097 → 7,126, <b>+0.4 %</b>" in page
+    assert "8,638 → 6,537, <b>−24.3 %</b>" in page
+    assert "none recorded" in page
+
+
+def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
+    params = small_params(tmp_path / "data", history=str(tmp_path / "ledger"))
+    checked = check_params(params)
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    for name in ("a report", "damaged", "half"):
+        (tmp_path / "reports" / name).mkdir(parents=True)
+    (tmp_path / "reports/a report/results.json").write_text(dumps(results), "utf-8")
+    (tmp_path / "reports/a report/report.html").write_text("", "utf-8")
+    (tmp_path / "reports/damaged/results.json").write_text("{", "utf-8")
+    half = json.dumps({**json.loads(dumps(results)), "comparison": "\ud800"})
+    (tmp_path / "reports/half/results.json").write_text(half, "utf-8")
+    builds = {
+        "base": LedgerBuild(label="v1.0.0", version="1.0.0"),
+        "new": LedgerBuild(label="v1.1.0", version="1.1.0"),
+    }
+    record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
+    rows = index_rows(tmp_path / "reports", [], "mattermost")
+    assert [row.name for row in rows] == ["damaged", "half", "small", "v1.1"]
+    assert {row.fault for row in rows[:2]} == {"results.json cannot be read by this version"}
+    rows = rows[1:]
+    assert rows[1].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
+    assert (rows[1].verdict, rows[1].before) == (results.verdict, "v1.1")
+    users = next(test.supported_users for test in results.tests if test.supported_users)
+    assert (rows[1].users[0].against, rows[1].users[0].value) == (users.base, users.new)
+
+
+def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> None:
+    checked = check_params(small_params(tmp_path / "data"))
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    (tmp_path / "reports/r").mkdir(parents=True)
+    (tmp_path / "reports/r/results.json").write_text(dumps(results.model_copy(update={"simulated": True})), "utf-8")
+    builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
+    record(tmp_path / "ledger", [entry(1, name="measured", **builds)])
+    rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
+    assert [(row.name, row.simulated) for row in rows] == [("small", True), ("measured", False)]
+
+
+def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
+    record(
+        tmp_path / "l",
+        [entry(1, base=LedgerBuild(label=HOSTILE), setup={HOSTILE: "a"}), entry(2, setup={HOSTILE: "b"})],
+    )
+    file, _ = write_index(tmp_path / "reports", [tmp_path / "l"])
+    page = file.read_text("utf-8")
+    assert HOSTILE not in page
+    assert page.count("onerror") == page.count(html.escape(HOSTILE, quote=False).replace('"', "&#34;")) > 0
+
+
+def test_no_release_yet(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command_line.app, ["index", "-o", str(tmp_path / "reports")])
+    assert done.exit_code == 0
+    assert "No report was published" in (tmp_path / "reports/index.html").read_text("utf-8")
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger/x.json").write_text("{")
+    bad = CliRunner().invoke(
+        command_line.app, ["index", "-o", str(tmp_path / "reports"), "--history", str(tmp_path / "ledger")]
+    )
+    assert bad.exit_code == 3
+
+
+def test_the_page_asks_for_nothing(many: Path, requests_of: Callable[..., list[str]]) -> None:
+    assert requests_of(many) == []
+    assert "http://" not in many.read_text("utf-8")
+    assert "https://" not in many.read_text("utf-8")
+
+
+def test_500_releases_are_small_and_open_fast(many: Path, browser: Any) -> None:
+    assert many.stat().st_size < MAX_BYTES
+
+    def look(browser: Any) -> tuple[float, int, list[str]]:
+        page = browser.new_page()
+        try:
+            errors: list[str] = []
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+            began = time.perf_counter()
+            page.goto(many.as_uri(), wait_until="load")
+            rows = page.evaluate(
+                "document.querySelectorAll('#releases tbody tr').length + 0 * document.body.offsetHeight"
+            )
+            return time.perf_counter() - began, rows, errors
+        finally:
+            page.close()
+
+    took, rows, errors = min(browser.run(look) for _ in range(3))
+    assert rows == 500
+    assert errors == []
+    assert took < OPENS_WITHIN_S
+
+
+def test_search_and_sort_by_keyboard(many: Path, browser: Any) -> None:
+    def look(browser: Any) -> dict[str, Any]:
+        page = browser.new_page()
+        try:
+            page.goto(many.as_uri())
+            seen: dict[str, Any] = {}
+            names = "[...document.querySelectorAll('#releases tbody tr:not([hidden]) th')].map(e => e.firstChild.data)"
+            page.keyboard.press("Tab")
+            page.keyboard.type("v1.499 REGRESSION")
+            seen["none"] = page.evaluate(names)
+            page.fill("#search", "regression v1.496.0-rc1")
+            seen["one"] = page.evaluate(names)
+            seen["count"] = page.inner_text("#shown")
+            page.fill("#search", "")
+            for _ in range(2):  # past the name, to the verdict
+                page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+            seen["gravest"] = page.evaluate(names)
+            seen["said"] = page.get_attribute("#releases thead th:nth-child(2)", "aria-sort")
+            page.keyboard.press("Enter")
+            seen["last"] = page.evaluate(names)
+            return seen
+        finally:
+            page.close()
+
+    seen = browser.run(look)
+    assert seen["none"] == []
+    assert seen["one"] == ["v1.496"]
+    assert seen["count"] == "1 of 500"
+    assert seen["said"] == "ascending"
+    invalid = [f"v1.{number}" for number in range(500, 0, -1) if number % 5 == 3]
+    assert seen["gravest"][: len(invalid)] == invalid
+    assert seen["last"][0] == "v1.499", "not judged"
+
+
+@pytest.mark.parametrize(("width", "zoom"), [(380, 1.0), (1200, 2.0), (1200, 1.0)])
+def test_no_content_is_cut(many: Path, browser: Any, width: int, zoom: float) -> None:
+    def look(browser: Any) -> tuple[int, int, str]:
+        context = browser.new_context(java_script_enabled=False, viewport={"width": int(width / zoom), "height": 800})
+        try:
+            page = context.new_page()
+            page.goto(many.as_uri())
+            size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+            return size[0], size[1], page.inner_text("main")
+        finally:
+            context.close()
+
+    wide, shown, text = browser.run(look)
+    assert wide <= shown
+    assert "v1.500" in text
+    assert "Regression" in text
+    assert "Search" not in text, "a control that does nothing is not shown"
+
+
+def test_results_are_plain_data(many: Path) -> None:
+    """The rows' sort keys are numbers, so that no row falls out of the order."""
+    keys = [part.split('"')[0] for part in many.read_text("utf-8").split('data-sort="')[1:]]
+    assert len(keys) == 500 * 5
+    assert all(isinstance(json.loads(key), (int, float)) for key in keys)
