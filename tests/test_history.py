@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import findings_history
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError
+from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
 from buildcompare.history.ledger import (
     BothUsers,

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from buildcompare import findings, findings_history, verdict
+from buildcompare import findings, verdict
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError, SourceError
+from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
 from buildcompare.metrics import Catalogue, read_catalogue

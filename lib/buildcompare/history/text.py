@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from buildcompare import findings_history
 from buildcompare.analysis.drift import Change
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError, plural
+from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
 from buildcompare.history.ledger import Entry, LedgerTest, read_ledger
 from buildcompare.history.look_back import LookBack, Step, look_back

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare import explanations, figure_users, figures, figures_load, findings, wording
+from buildcompare import explanations, figures, figures_load, figures_users, findings, wording
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
@@ -93,7 +93,7 @@ def ramp_up(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
     """How the load came up in each test: curve and times."""
     for test in bench.tests():
         yield _fragment("test_heading", test=test.result)
-        figure = figure_users.users(test)
+        figure = figures_users.users(test)
         if figure is not None:
             yield figure
         yield _fragment("ramp_up", results=bench.results, test=test.result)
