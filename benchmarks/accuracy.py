@@ -142,7 +142,7 @@ def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
             except InputError:
                 continue  # one file is empty, as published
             view = view_run(recording, row.test_type)
-            runs.append(view_run.levels(view))
+            runs.append(view_run.levels(view, row.test_type))
             levels = {series.metric: view.level(series) for series in recording.graphs()}
             means[id(runs[-1])] = {slug: level.mean for slug, level in levels.items() if level and level.mean}
         if len(runs) > 1:

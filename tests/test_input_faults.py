@@ -307,7 +307,7 @@ def _(given: Given) -> None:
 
 @fault("calibration", "one that was made with another catalogue")
 def _(given: Given) -> None:
-    made = {"schema_version": 1, "method": 1, "metrics": "postgresql", "groups": []}
+    made = {"schema_version": 1, "method": 2, "metrics": "postgresql", "groups": []}
     (given.folder / "other.json").write_text(json.dumps(made))
     given.params["calibration"] = str(given.folder / "other.json")
 

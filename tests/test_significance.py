@@ -397,7 +397,7 @@ def ceiling(real: Path) -> list[RepeatedRuns]:
             except InputError:
                 assert row.run_id == "v2-4XL552-1"  # an empty file, as published
                 continue
-            runs.append(view_run.levels(view_run(recording, row.test_type)))
+            runs.append(view_run.levels(view_run(recording, row.test_type), row.test_type))
         if len(runs) > 1 and f"{suite}-{config}" not in SMALL:
             groups.append(RepeatedRuns(f"{suite}-{config}", rows.test_type.iloc[0], runs))
     return groups

@@ -24,7 +24,7 @@ from buildcompare.project import resolve
 from buildcompare.recording import Recording
 from buildcompare.strict_yaml import read_yaml
 
-METHOD = 1
+METHOD = 2
 """Raised with every change of how runs are measured or judged: a self-check of another method is not shown."""
 DIGITS = 7
 """Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand."""
@@ -80,6 +80,8 @@ class KeptRun(_Strict):
     """By slug (see run_to_run.series_key): level, its standard error (log scale) and the seconds it covers."""
     labels: dict[str, dict[str, dict[str, Pair]]]
     """By group, statistic and label."""
+    no_change: dict[str, float] = Field(default_factory=dict)
+    """By metric: the no-change penalty of the run (see analysis.events.FindEvents.no_change)."""
 
 
 class KeptGroup(_Strict):
@@ -187,6 +189,7 @@ def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:
             for key, each in levels.metrics.items()
         },
         labels=labels,
+        no_change={slug: _short(each) or 0.0 for slug, each in levels.no_change.items()},
     )
 
 
@@ -232,6 +235,7 @@ def _levels(run: KeptRun) -> RunLevels:
             for stat, labels in stats.items()
             for label, (value, calls) in labels.items()
         },
+        run.no_change,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from buildcompare.analysis.events import FindEvents, search_window
 from buildcompare.analysis.label_levels import LabelLevels, MeasureLabels
 from buildcompare.analysis.levels import Level, MeasureLevel
 from buildcompare.analysis.load import PrepareLoad
@@ -78,7 +79,7 @@ class ViewRun:
             ideal_slope=self.coordinator.users_inc / self.coordinator.rest_s if proxy is None else None,
         )
 
-    def levels(self, view: RunView) -> RunLevels:
+    def levels(self, view: RunView, kind: Literal["bounded", "unbounded"]) -> RunLevels:
         """All that a calibration learns from a run: levels of known metrics in the steady window, and labels.
 
         Where a run has no curve of users, the curve that stands in for it gives the level of the load too: only
@@ -98,7 +99,19 @@ class ViewRun:
             for row in table.summaries
             if math.isfinite(row.value) and not self._at_the_end(row.group, row.stat, row.value)
         }
-        return RunLevels(metrics, labels)
+        return RunLevels(metrics, labels, self._no_change(view, kind))
+
+    def _no_change(self, view: RunView, kind: Literal["bounded", "unbounded"]) -> dict[str, float]:
+        """What repeated runs teach about events: how large a change their noise alone looks like."""
+        if view.steady.window is None:
+            return {}
+        window = search_window(view.steady.window, kind)
+        found: dict[str, float] = {}
+        for metric in self.catalogue.metrics:
+            series = view.recording.total(metric.slug)
+            if series is not None and window[1] > window[0]:
+                found[metric.slug] = FindEvents().no_change(view.recording.curve(series), window)
+        return {slug: each for slug, each in found.items() if each > 0}
 
     def _at_the_end(self, group: str, stat: str, value: float) -> bool:
         """Whether a percentile sits at the end of the histogram, where it no longer moves."""

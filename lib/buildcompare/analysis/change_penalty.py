@@ -95,7 +95,7 @@ class CalibratedPenalty:
     @classmethod
     def learn(cls, runs: Sequence[FloatArray]) -> CalibratedPenalty:
         """From the values of at least 10 identical runs, all finite, each of shape (n,)."""
-        return cls(tuple(no_change_penalty(run) / first_noise(run).sd ** 2 for run in runs))
+        return cls(tuple(no_change_of(run) for run in runs))
 
     @property
     def factor(self) -> float:
@@ -109,6 +109,12 @@ class CalibratedPenalty:
         quantile = float(student_t.ppf(1.0 - self.false_alarms, runs - 1))
         bound = float(logs.mean()) + quantile * float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / runs)
         return math.exp(max(bound, float(logs.max())))
+
+
+def no_change_of(values: FloatArray) -> float:
+    """The no-change penalty of a run in which nothing happened, in units of its variance; NaN where it has none."""
+    variance = first_noise(values).sd ** 2
+    return no_change_penalty(values) / variance if variance > 0 else math.nan
 
 
 def best_split_noise(values: FloatArray) -> Noise:

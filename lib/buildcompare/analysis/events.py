@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.change_penalty import DetectChanges
+from buildcompare.analysis.change_penalty import DetectChanges, no_change_of
 from buildcompare.analysis.event_measures import MeasureEvents, MetricEvent
 from buildcompare.analysis.spikes import FindSpikes
 from buildcompare.recording import FloatArray
@@ -42,6 +42,11 @@ class RunEvents:
         """Mean of the averages between two times; NaN where there is none."""
         inside = self.averages[(self.times_s >= start_s) & (self.times_s < end_s)]
         return float(inside.mean()) if inside.size else math.nan
+
+
+def search_window(steady: tuple[float, float], kind: str) -> tuple[float, float]:
+    """The part of a steady window in which events are searched: after a bounded test's ramp has died away."""
+    return (steady[0] + AFTER_RAMP_S, steady[1]) if kind == "bounded" else steady
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,11 @@ class FindEvents:
         resolution
             The step in which the curve was read off, in its unit; 0 where it was not read off a plot.
         """
-        numbers = np.abs(curve.to_numpy(dtype=np.float64)) < LARGEST
-        inside = curve[(curve.index > window[0]) & (curve.index <= window[1]) & numbers]
+        inside = self._inside(curve, window)
         times, averages, width = self._sample(inside, window[0])
         if times.size < self.detect.shortest:
             return RunEvents((), times, averages)
-        unit = None if (averages > 1.0 / LARGEST).all() else float(np.abs(averages).max()) or 1.0
-        values = np.log(averages) if unit is None else averages / unit
+        values, unit = _scaled(averages)
         rounding = resolution / (float(np.median(averages)) if unit is None else unit)
         spikes = self.spikes(values, resolution=rounding)
         calm = np.ones(times.size, dtype=bool)
@@ -102,6 +105,15 @@ class FindEvents:
         events = self._joined(whole, spikes, slow)
         events = [event for event in events if _large_enough(event, smallest_percent)]
         return RunEvents(tuple(events), times, averages)
+
+    def no_change(self, curve: pd.Series, window: tuple[float, float]) -> float:
+        """What `CalibratedPenalty` learns from a run in which nothing happened; NaN where it is too short."""
+        _, averages, _ = self._sample(self._inside(curve, window), window[0])
+        return no_change_of(_scaled(averages)[0]) if averages.size >= self.detect.shortest else math.nan
+
+    def _inside(self, curve: pd.Series, window: tuple[float, float]) -> pd.Series:
+        numbers = np.abs(curve.to_numpy(dtype=np.float64)) < LARGEST
+        return curve[(curve.index > window[0]) & (curve.index <= window[1]) & numbers]
 
     def _sample(self, inside: pd.Series, start: float) -> tuple[FloatArray, FloatArray, float]:
         """Middles and means of the sampling intervals that hold enough samples, and their length."""
@@ -190,3 +202,9 @@ class FindEvents:
 
 def _large_enough(event: MetricEvent, smallest_percent: float) -> bool:
     return event.size_percent is None or abs(event.size_percent) >= smallest_percent
+
+
+def _scaled(averages: FloatArray) -> tuple[FloatArray, float | None]:
+    """Logarithms where all are positive, else parts of the largest, and that unit."""
+    unit = None if (averages > 1.0 / LARGEST).all() else float(np.abs(averages).max()) or 1.0
+    return (np.log(averages) if unit is None else averages / unit), unit

@@ -51,10 +51,14 @@ class LabelValue:
 
 @dataclass(frozen=True)
 class RunLevels:
-    """What one run says: levels by metric, and values by (group, stat, label)."""
+    """What one run says: levels by metric, values by (group, stat, label), and by metric its no-change penalty.
+
+    See :meth:`buildcompare.analysis.events.FindEvents.no_change` for the last.
+    """
 
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)
     labels: Mapping[tuple[str, str, str], LabelValue] = field(default_factory=dict)
+    no_change: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

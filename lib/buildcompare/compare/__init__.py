@@ -71,7 +71,7 @@ class CompareTest:
             ramp_up=compare_ramps(views, ramps),
             metrics=metrics,
             labels=CompareLabelTables(self.catalogue, self.label_noise)(test, views),
-            events=CompareEvents(self.catalogue)(test, views),
+            events=CompareEvents(self.catalogue, self.run_to_run.groups)(test, views),
             validity=validity,
         )
 

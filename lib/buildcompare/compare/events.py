@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from buildcompare.analysis.events import AFTER_RAMP_S, FindEvents, RunEvents
+from buildcompare.analysis.change_penalty import CalibratedPenalty, DetectChanges
+from buildcompare.analysis.events import FindEvents, RunEvents, search_window
 from buildcompare.analysis.match_events import MatchEvents
+from buildcompare.analysis.run_to_run import RepeatedRuns
 from buildcompare.compare.sides import SIDES, Views
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Test
@@ -21,6 +24,8 @@ class CompareEvents:
     """The events of the steady windows. Repeated runs are paired in their order; a run left over has no partner."""
 
     catalogue: Catalogue
+    identical: Sequence[RepeatedRuns] = ()
+    """Repeated runs, from which the penalties of changes are learned where there are enough of them."""
 
     def __call__(self, test: Test, views: Views) -> list[Event]:
         """Every event of every run, matched with the run of the same number of the other build."""
@@ -51,12 +56,20 @@ class CompareEvents:
     def _of_run(self, test: Test, view: RunView) -> dict[str, RunEvents]:
         if view.steady.window is None:
             return {}
-        start, end = view.steady.window
-        inside = (start + AFTER_RAMP_S, end) if test.type == "bounded" else (start, end)
+        inside = search_window(view.steady.window, test.type)
         found: dict[str, RunEvents] = {}
         for metric in self.catalogue.metrics:
             series = view.recording.total(metric.slug)
             if series is not None and inside[1] > inside[0]:
                 smallest = SMALLEST_SHARE * metric.margin_percent
-                found[metric.slug] = FindEvents()(view.recording.curve(series), inside, smallest_percent=smallest)
+                find = FindEvents(detect=DetectChanges(calibration=self._penalty(metric.slug, test)))
+                found[metric.slug] = find(view.recording.curve(series), inside, smallest_percent=smallest)
         return found
+
+    def _penalty(self, slug: str, test: Test) -> CalibratedPenalty | None:
+        """Learned from runs of the same type of test, whose windows are about as long; None with too few of them."""
+        same = [
+            run.no_change.get(slug, 0.0) for group in self.identical if group.type == test.type for run in group.runs
+        ]
+        known = tuple(each for each in same if each > 0)
+        return CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None

@@ -45,7 +45,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
                     expected="a run with a steady window",
                     found=str(view.steady.reason),
                 )
-            runs.append(kept_run(recording, view_run.levels(view)))
+            runs.append(kept_run(recording, view_run.levels(view, group.type)))
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
     checked = as_json(SelfCheck(catalogue.find)(calibration.repeated_runs()))
