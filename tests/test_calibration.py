@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
+from buildcompare.analysis.change_penalty import CalibratedPenalty, DetectChanges
+from buildcompare.analysis.events import FindEvents
 from buildcompare.calibration import read_calibration
 from buildcompare.errors import InputError
 from buildcompare.params import check_params
@@ -80,6 +83,8 @@ def test_a_calibration_names_its_runs_and_holds_their_levels(learned: tuple[Path
     assert len(run["ids"][0]) == 64
     assert run["metrics"]["avg-api-times"][0] == pytest.approx(0.01, rel=0.1)
     assert len(run["labels"]["api"]["avg"]) == 30
+    assert {*run["no_change"]} >= {"avg-api-times", "cpu-utilization"}
+    assert all(each > 0 for each in run["no_change"].values())
     assert not list(file.parent.glob("*.part"))
 
 
@@ -95,6 +100,21 @@ def test_a_comparison_is_judged_by_it(learned: tuple[Path, list[dict[str, Any]]]
     assert results.self_check["pairs"] == 15
     assert results.self_check["left_out"] == []
     assert results.self_check["metrics"]["found"]["50"] == results.self_check["metrics"]["rows"] == 30
+
+
+def test_events_are_judged_by_what_unchanged_runs_look_like(learned: tuple[Path, list[dict[str, Any]]]) -> None:
+    groups = read_calibration(str(learned[0]), "mattermost").repeated_runs()
+    seen = [run.no_change["cpu-utilization"] for group in groups for run in group.runs]
+    rng = np.random.default_rng(3)
+    users = pd.Series(np.full(540, 1000.0), index=np.arange(540) * 5.0)
+    calm = pd.Series(50 + rng.normal(0, 0.5, 540), index=users.index)
+    stepped = calm + 2.0 * (calm.index > 1300)
+    penalty = CalibratedPenalty(tuple(seen))
+    find = FindEvents(detect=DetectChanges(calibration=penalty))
+    assert find(calm, (0.0, 2700.0)).events == ()
+    (event,) = find(stepped, (0.0, 2700.0)).events
+    assert (event.kind, event.at_s) == ("level", pytest.approx(1300, abs=60))
+    assert event.size_percent == pytest.approx(4.0, abs=0.5)
 
 
 def test_no_run_is_judged_by_itself(learned: tuple[Path, list[dict[str, Any]]]) -> None:

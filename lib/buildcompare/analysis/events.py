@@ -113,7 +113,8 @@ class FindEvents:
 
     def _inside(self, curve: pd.Series, window: tuple[float, float]) -> pd.Series:
         numbers = np.abs(curve.to_numpy(dtype=np.float64)) < LARGEST
-        return curve[(curve.index > window[0]) & (curve.index <= window[1]) & numbers]
+        inside: pd.Series = curve[(curve.index > window[0]) & (curve.index <= window[1]) & numbers]
+        return inside
 
     def _sample(self, inside: pd.Series, start: float) -> tuple[FloatArray, FloatArray, float]:
         """Middles and means of the sampling intervals that hold enough samples, and their length."""

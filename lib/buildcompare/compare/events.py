@@ -68,8 +68,6 @@ class CompareEvents:
 
     def _penalty(self, slug: str, test: Test) -> CalibratedPenalty | None:
         """Learned from runs of the same type of test, whose windows are about as long; None with too few of them."""
-        same = [
-            run.no_change.get(slug, 0.0) for group in self.identical if group.type == test.type for run in group.runs
-        ]
-        known = tuple(each for each in same if each > 0)
+        runs = [run for group in self.identical if group.type == test.type for run in group.runs]
+        known = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
         return CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
