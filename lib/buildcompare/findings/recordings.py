@@ -41,16 +41,23 @@ def left_out(test: TestResult, labels: Labels) -> Iterator[Finding]:
 
 
 def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """Metrics that a run lacks, and gaps in those that it has."""
+    """Metrics that a run lacks, and gaps in those that it has; what no run has was not asked for, and is no warning."""
+    every = [run for runs in (test.runs.base, test.runs.new) for run in runs]
+    nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
+    if nowhere:
+        slugs = sorted(nowhere)
+        text = f"{title(test)}: no run has {plural(len(slugs), 'metric')} of the catalogue: {listed(slugs)}."
+        yield finding(test, "metrics_nowhere", "info", text, {"slugs": slugs})
     for side, label in (("base", labels[0]), ("new", labels[1])):
         runs: list[RunResult] = getattr(test.runs, side)
         for i, run in enumerate(runs):
             who = label if len(runs) == 1 else f"run {i + 1} of {label}"
             empty = [c.slug for c in run.coverage if c.finite == 0]
             gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
-            if run.missing:
-                text = f"{title(test)}: {who} lacks {plural(len(run.missing), 'metric')}: {listed(run.missing)}."
-                yield finding(test, "missing_metrics", "warning", text, {"side": side, "slugs": run.missing})
+            missing = [slug for slug in run.missing if slug not in nowhere]
+            if missing:
+                text = f"{title(test)}: {who} lacks {plural(len(missing), 'metric')}: {listed(missing)}."
+                yield finding(test, "missing_metrics", "warning", text, {"side": side, "slugs": missing})
             if empty:
                 text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
                 yield finding(test, "empty_metrics", "warning", text, {"side": side, "slugs": empty})

@@ -9,6 +9,9 @@ from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Event, Finding, TestResult
 from buildcompare.wording import change, listed, minutes
 
+TOGETHER = 3
+"""Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs
+(Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
 WORTH_A_WORD_S = 300.0
 """A build that climbs five minutes later than the other is worth a sentence."""
 
@@ -74,5 +77,17 @@ def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
             f"{minutes(first.at_s)}" + (f", together with {listed(sorted(set(others)), most=4)}" if others else "")
         )
         evidence = {"side": first.build, "group": number, "events": [event.model_dump() for event in events]}
-        found = finding(test, "event", "warning", f"{text}; the other build shows nothing like it.", evidence)
+        severity = "warning" if _alarming(test, events) else "info"
+        found = finding(test, "event", severity, f"{text}; the other build shows nothing like it.", evidence)
         yield found.model_copy(update={"id": f"{found.id}.{number}"})
+
+
+def _alarming(test: TestResult, events: list[Event]) -> bool:
+    """Whether the load itself moved, or several metrics together of which one got worse."""
+    loads = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
+    if any(event.metric in loads for event in events if event.warning):
+        return True
+    bad = {"lower": 1.0, "higher": -1.0}
+    better = {metric.slug: metric.better for metric in test.metrics}
+    worse = any(event.size * bad.get(better.get(event.metric, "lower"), event.size) > 0 for event in events)
+    return worse and len({event.metric for event in events}) >= TOGETHER

@@ -1,0 +1,87 @@
+"""What does a report say of two runs between which nothing changed?
+
+    python benchmarks/identical.py [FOLDER]
+
+A single-test comparison is made of every pair of identical runs of Mattermost's ceiling tests (the folder of real
+runs: BUILDCOMPARE_REAL), twice: judged by the other configurations, and by the catalogue's borrowed priors. Printed
+are the verdicts, the pairs with a warning, and every finding above info. The smallest machines stand apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from buildcompare import findings
+from buildcompare.analysis.label_noise import LabelNoise
+from buildcompare.analysis.run_to_run import RepeatedRuns, RunToRun
+from buildcompare.compare import CompareTest
+from buildcompare.errors import InputError
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Run, Test
+from buildcompare.project import root
+from buildcompare.recording import Recording
+from buildcompare.run_view import ViewRun
+from buildcompare.sources.ltctl import LtctlSource
+
+SMALL = ("v1-1.1", "v2-L110", "v2-L222")
+CATALOGUE = read_catalogue("mattermost")
+
+
+def main(folder: str | None = None) -> None:
+    """Print both tables."""
+    given = folder or os.environ.get("BUILDCOMPARE_REAL") or root().parent / "shared" / "real"
+    recordings, reported = read(Path(given).resolve())
+    view_run = ViewRun(CATALOGUE)
+    groups = {
+        (name, kind): RepeatedRuns(name, kind, [view_run.levels(view_run(r, kind), kind) for r in runs])  # type: ignore[arg-type]
+        for (name, kind), runs in recordings.items()
+    }
+    for calibrated in (True, False):
+        print("Judged by the other configurations" if calibrated else "\nJudged by borrowed priors")
+        for small in (False, True):
+            seen: Counter[str] = Counter()
+            for (name, kind), runs in recordings.items():
+                if (name in SMALL) is not small:
+                    continue
+                others = [g for g in groups.values() if calibrated and g.name != name and g.name not in SMALL]
+                compare = CompareTest(CATALOGUE, run_to_run=RunToRun(others), label_noise=LabelNoise(others))
+                for (i, first), (j, second) in itertools.combinations(enumerate(runs, 1), 2):
+                    base, new = (Run(report="-", supported_users=reported.get((name, n))) for n in (i, j))
+                    test = Test(name=f"{name}_{i}_{j}", type=kind, base=[base], new=[new])  # type: ignore[arg-type]
+                    result = compare(test, {"base": [first], "new": [second]})
+                    grave = [f for f in findings.find([result], ("first", "second")) if f.severity != "info"]
+                    seen[result.verdict] += 1
+                    seen["with a warning"] += bool(grave)
+                    seen["pass without a warning"] += result.verdict == "pass" and not grave
+                    seen["pairs"] += 1
+                    for each in grave:
+                        print(f"    {test.name}: {each.text[:180]}")
+            print(f"  {'smallest machines' if small else 'all others'}: {dict(seen)}")
+
+
+def read(real: Path) -> tuple[dict[tuple[str, str], list[Recording]], dict[tuple[str, int], int]]:
+    """The runs of each configuration with at least two of them, and the supported users that were published."""
+    table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
+    found: dict[tuple[str, str], list[Recording]] = {}
+    reported: dict[tuple[str, int], int] = {}
+    for row in table.itertuples():
+        try:
+            recording = LtctlSource(CATALOGUE).record(Run(report=str(real / "ceiling" / str(row.file))))
+        except InputError:
+            continue  # one file is empty, as published
+        name = f"{row.suite}-{row.config}"
+        runs = found.setdefault((name, str(row.test_type)), [])
+        runs.append(recording)
+        if row.published_users_run > 0:
+            reported[name, len(runs)] = int(row.published_users_run)
+    return {key: runs for key, runs in found.items() if len(runs) > 1}, reported
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
