@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,38 @@ def test_a_calibration_is_of_one_catalogue(learned: tuple[Path, list[dict[str, A
         read_calibration(str(learned[0]), "postgresql")
     with pytest.raises(InputError, match="no such file"):
         read_calibration("nowhere.json", "mattermost")
+
+
+def test_one_run_is_no_repetition_of_itself(tmp_path: Path) -> None:
+    groups = run_files(tmp_path, 2, 2)
+    groups[1]["runs"][1] = groups[0]["runs"][0]
+    result = calibrate(spec_file(tmp_path, groups), tmp_path / "out.json")
+    assert result.exit_code == 3
+    assert "groups.g1.runs[1]: expected another run, found that of groups.g0.runs[0]" in result.output
+
+
+def test_a_run_is_known_by_its_samples(learned: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
+    file, groups = learned
+    copy = tmp_path / "copy.csv.gz"
+    copy.write_bytes(gzip.compress(Path(groups[2]["runs"][0]["recording"]).read_bytes()))
+    results = comparison({"recording": str(copy)}, groups[5]["runs"][1], file)
+    assert results.self_check["left_out"] == ["g2"]
+
+
+def test_a_single_group_has_no_self_check(tmp_path: Path) -> None:
+    groups = run_files(tmp_path, 2, 3)
+    made = calibrate(spec_file(tmp_path, groups[:1]), tmp_path / "one.json")
+    assert "Self-check: none" in made.output
+    check = comparison(groups[1]["runs"][0], groups[1]["runs"][1], tmp_path / "one.json").self_check
+    assert check["same_method"] is True
+    assert "metrics" not in check
+
+
+@pytest.mark.parametrize("output", ["folder", "file/calibration.json"])
+def test_an_output_that_cannot_be_written_is_said_before_the_work(tmp_path: Path, output: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    result = calibrate(spec_file(tmp_path, run_files(tmp_path, 1, 2)), tmp_path / output)
+    assert result.exit_code == 3
+    assert "--output: expected" in result.output
+    assert not list(tmp_path.rglob("*.part"))

@@ -142,6 +142,22 @@ def test_without_runs_the_prior_is_borrowed_and_without_a_prior_there_is_none() 
     assert RunToRun()(LOWER, "bounded") is None
 
 
+def test_few_runs_lean_on_the_catalogue() -> None:
+    with_prior = LOWER.model_copy(update={"run_sd_percent": RunSd(bounded=8.0)})
+    found = RunToRun(groups_of(np.array([[100.0, 100.1, 100.2]])))(with_prior, "bounded")
+    assert found is not None
+    assert found.df == pytest.approx(2 + 4)
+    assert found.sd == pytest.approx(math.sqrt((2 * 0.001**2 + 4 * math.log(1.08) ** 2) / 6), rel=0.01)
+
+
+def test_runs_that_scatter_widen_a_borrowed_prior() -> None:
+    noise = Noise(0.02, math.inf, "borrowed")
+    wide = MeasureEffect()([RunLevel(v) for v in (100, 60, 160)], [RunLevel(v) for v in (130, 75, 220)], noise)
+    assert wide is not None
+    assert wide.run_sd > 0.2
+    assert wide.p_value > 0.2
+
+
 @pytest.mark.parametrize("run_sd", [0.3, 1.0, 3.0])
 def test_a_calibrated_comparison_has_its_size_and_finds_what_it_should(run_sd: float) -> None:
     rng = np.random.default_rng(int(10 * run_sd))
@@ -248,6 +264,45 @@ def test_the_runs_that_settle_it_would_settle_it() -> None:
     means = rng.normal(0, 0.10, (20_000, 2, runs)).mean(axis=2)
     z = np.abs(means[:, 1] - means[:, 0] + math.log(1.1)) / (0.10 * math.sqrt(2 / runs))
     assert 0.8 <= np.mean(z > 1.96) < 0.85
+
+
+def test_what_would_be_seen_is_seen() -> None:
+    noise = Noise(0.03, 14.0, "calibrated")
+    rng = np.random.default_rng(21)
+    family, sd = [LOWER] * 7, 0.03 * math.sqrt(2)
+    size = effect(0.0, sd, 14.0).detectable_percent(10.0, len(family))
+    found = 0
+    for _ in range(800):
+        known = Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibrated")  # an estimate too
+        factors = [1 + size / 100, *[1.0] * (len(family) - 1)]
+        pairs = [([RunLevel(1.0)], [RunLevel(factor * math.exp(rng.normal(0, sd)))]) for factor in factors]
+        judged = JudgeMetrics()([(LOWER, MeasureEffect()(a, b, known)) for a, b in pairs])
+        found += judged[0] is not None and judged[0].status == "regression"
+    assert 0.75 <= found / 800 <= 0.87
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "verdict"),
+    [(0.02, 0.02, "pass"), (None, 0.02, "inconclusive"), (0.02, None, "inconclusive"), (0.0, 40.0, "inconclusive")],
+)
+def test_what_users_feel_must_be_there_in_both_builds(
+    tmp_path: Path, base: float | None, new: float | None, verdict: str
+) -> None:
+    """A second gate metric, which is missing in one build or rises from zero, is no pass."""
+    params = small_params(tmp_path)
+    for side, value in (("base", base), ("new", new)):
+        file = Path(params["tests"][0][side]["recording"])
+        table = pd.read_csv(file)
+        rows = table[table["metric"] == "rps"].assign(
+            metric="p99-api-times", value=math.nan if value is None else value
+        )
+        pd.concat([table, rows]).to_csv(file, index=False)
+    params["tests"] = params["tests"][:1]
+    params["margins"] = {"avg-api-times": 20.0}
+    checked = check_params(params)
+    results = analyse(checked, read_recordings(checked)).results
+    assert results.verdict == verdict
+    assert any(each.kind == "unjudgeable" for each in results.findings) is (verdict != "pass")
 
 
 # ---- Labels ---------------------------------------------------------------------------------------------------------

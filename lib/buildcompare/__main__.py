@@ -88,7 +88,9 @@ def calibrate(
         made = learn(file, output, refresh=refresh)
         check = made.self_check
         print(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
-        if check:
+        if not check:
+            print("Self-check: none, as a single group leaves nothing to be judged by.")
+        else:
             print(
                 f"Self-check: {check['metrics']['called']} of {check['metrics']['rows']} metrics and "
                 f"{check['labels']['called']} of {check['labels']['rows']} labels of identical pairs called changed."

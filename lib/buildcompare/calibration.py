@@ -6,8 +6,10 @@ any of it can be left out and anybody can look at it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from buildcompare.project import resolve
 from buildcompare.recording import Recording
 from buildcompare.strict_yaml import read_yaml
 
-METHOD = 2
+METHOD = 3
 """Raised with every change of how runs are measured or judged: a self-check of another method is not shown."""
 DIGITS = 7
 """Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand."""
@@ -168,11 +170,16 @@ def cleared(calibration: Calibration, recordings: Iterable[Recording]) -> Cleare
 
 
 def ids_of(recording: Recording) -> list[str]:
-    """What a run is known by: the hash of its first file, and of what a server was asked."""
+    """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
+    samples = hashlib.sha256()
+    for series in recording.graphs():
+        samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
+        samples.update(series.times.tobytes())
+        samples.update(series.values.tobytes())
     files = recording.provenance.get("files", [])
     hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
     request = recording.provenance.get("request")
-    return [*hashes, str(request)] if request else hashes
+    return [samples.hexdigest(), *hashes, *([str(request)] if request else [])]
 
 
 def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:
@@ -216,11 +223,35 @@ def as_json(result: SelfCheckResult | None) -> dict[str, Any] | None:
 
 def write_calibration(calibration: Calibration, file: Path) -> None:
     """Write the file, whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_name(file.name + ".part")
     text = json.dumps(calibration.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    half.write_text(text.replace('{"inputs"', '\n{"inputs"') + "\n", encoding="utf-8")
-    half.replace(file)
+    half = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        half.write_text(text.replace('{"inputs"', '\n{"inputs"') + "\n", encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def check_writable(file: Path) -> None:
+    """Make the folder of `file`, before the long work whose result shall stand there.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be made, or something that is no file stands in the way.
+    """
+    if file.is_dir():
+        raise InputError(file=file, key="--output", expected="the name of a file", found="a folder")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> InputError:
+    return InputError(file=file, key="--output", expected="a file that can be written", found=str(error.strerror))
 
 
 def _levels(run: KeptRun) -> RunLevels:

@@ -19,18 +19,34 @@ def explain(row: MetricResult | SupportedUsersResult) -> str:
     if chance is None or row.delta_percent is None:
         return _without_noise(row)
     margin = row.margin_percent if isinstance(row, MetricResult) else row.band_percent
-    same = f"Runs of one unchanged build differ by up to {percent(chance)} here in 19 of 20 cases"
+    same = f"Two comparisons of unchanged builds differ by up to {percent(chance)} here in 19 of 20 cases"
     moved = f"{change(row.delta_percent)} (95 % interval {interval(row.ci_low, row.ci_high)})"
     if row.status in ("regression", "improvement"):
         return f"{same}. The change of {moved} is more than that, and more than the {percent(margin)} that matter."
     if row.status == "equivalent":
         return f"{same}. The change of {moved} leaves no room for one of {percent(margin)}, the smallest that matters."
+    return f"{same}; {why_undecided(row, margin)}. {_settled_by(row, margin)}"
+
+
+def why_undecided(row: MetricResult | SupportedUsersResult, margin: float | None) -> str:
+    """Why a judged change is neither called nor ruled out."""
+    low, high, delta = row.ci_low or 0.0, row.ci_high or 0.0, row.delta_percent or 0.0
+    moved = f"{change(delta)} ({interval(row.ci_low, row.ci_high)})"
+    if low <= 0.0 <= high:
+        return f"{moved} may be chance and may be real"
+    if margin is not None and abs(delta) <= margin:
+        return f"{moved} differs, but not surely by more than the {percent(margin)} that matter"
+    return f"{moved} would be rare for one metric, and is not for the rarest of all that were compared"
+
+
+def _settled_by(row: MetricResult | SupportedUsersResult, margin: float | None) -> str:
+    seen = f"A rise below {percent(row.detectable_percent)} would hardly be called here"
     runs = row.runs_to_settle
-    settle = f"{runs} runs of each build" if runs and runs > 1 else "no number of runs below 100 of each build"
-    return (
-        f"{same}, so {moved} may be chance and may be real. A rise below {percent(row.detectable_percent)} would "
-        f"hardly be seen here; {settle} would show one of {percent(margin)}."
-    )
+    if runs is None:
+        return f"{seen}; no number of runs below 100 of each build would tell one of {percent(margin)} from chance."
+    if runs == 1:
+        return f"{seen}; one run of each build tells a change of {percent(margin)} from chance."
+    return f"{seen}; {runs} runs of each build would tell a change of {percent(margin)} from chance."
 
 
 def _without_noise(row: MetricResult | SupportedUsersResult) -> str:

@@ -289,9 +289,9 @@ class MetricResult(_Model):
     n_effective: Number = None
     """Independent samples that the steady window is worth, in the run that is worth least."""
     detectable_percent: Number = None
-    """The smallest rise that would have been called with a probability of 80 %, before adjustment."""
+    """The smallest rise that would have been called with a probability of 80 %, alone in its family."""
     runs_to_settle: int | None = None
-    """Runs per build that would see a change of the size of the margin; null beyond 99 or where nothing is known."""
+    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
     prior: Literal["calibrated", "borrowed", "none"] = "none"
     window: BothWindows
     missing_samples: BothNumbers
@@ -315,6 +315,8 @@ class LabelResult(_Model):
     calls: BothNumbers | None = None
     window: Literal["steady", "whole_run"]
     status: Status
+    """Called by `p_value` below 0.02, row by row: of rows where nothing changed at most that part is called.
+    `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
     only_in: Side | None
     at_least: BothFlags
     reason: str | None

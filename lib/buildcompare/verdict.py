@@ -9,7 +9,8 @@ from buildcompare.results import MetricResult, SupportedUsersResult, TestResult,
 RULE = (
     "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
     "inconclusive if one of them leans worse (beyond its margin, adjusted one-sided p below 0.1), if the supported "
-    "users cannot exclude a loss of twice their margin, or if nothing that users feel could be judged; else pass"
+    "users cannot exclude a loss of twice their margin, if a gate metric has no number in one build or rises from "
+    "zero, or if nothing that users feel could be judged; else pass"
 )
 """Gate metrics are those that users feel: API times, supported users, errors. The others only warn."""
 LEANING = 0.1
@@ -28,9 +29,16 @@ def of_test(
         return "regression"
     leaning = any(gate.leans_worse is not None and gate.leans_worse < LEANING for gate in gates)
     judged = any(gate.p_value is not None for gate in gates)
-    if leaning or not judged or (supported_users is not None and not _excludes_a_loss(supported_users)):
+    unjudgeable = any(lost(metric) for metric in metrics if metric.gate)
+    if leaning or not judged or unjudgeable or (supported_users is not None and not _excludes_a_loss(supported_users)):
         return "inconclusive"
     return "pass"
+
+
+def lost(metric: MetricResult) -> bool:
+    """Whether a metric is there in one build only, or was zero in one and is not in the other."""
+    levels = (metric.base or 0.0, metric.new or 0.0)
+    return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
 
 
 def _excludes_a_loss(users: SupportedUsersResult) -> bool:

@@ -204,7 +204,7 @@ def _self_check(calibration: ClearedCalibration | None) -> dict[str, Any] | None
     if calibration is None:
         return None
     kept = calibration.calibration
-    same_method = kept.method == METHOD and kept.self_check is not None
+    same_method = kept.method == METHOD
     return {
         "calibration": [group.name for group in kept.groups],
         "left_out": list(calibration.left_out),

@@ -28,12 +28,15 @@ class Judged:
     ----------
     p_adjusted
         Over the family: Holm's for metrics, Benjamini and Hochberg's for labels.
+    size
+        How many were judged in the family.
     leans_worse
         Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none.
     """
 
     effect: Effect
     family: str
+    size: int
     p_value: float
     p_adjusted: float
     status: Status
@@ -62,6 +65,7 @@ class JudgeMetrics:
                 Judged(
                     effect,
                     families[i],
+                    sum(f == families[i] and e is not None for f, (_, e) in zip(families, effects, strict=True)),
                     effect.p_value,
                     adjusted[i],
                     self.judge(effect, adjusted[i], metric.margin_percent, metric.better),
@@ -92,6 +96,7 @@ class JudgeLabels:
             else Judged(
                 effect,
                 str(table),
+                sum(t == table and e is not None for t, e in effects),
                 effect.p_value,
                 adjusted[i],
                 judge(effect, effect.p_value, self.margin_percent, "lower"),

@@ -22,6 +22,8 @@ Better = Literal["lower", "higher", "context"]
 ALPHA = 0.05
 POWER = 0.8
 """The usual power at which a detectable effect is stated (Cohen 1988)."""
+BORROWED_DF = 8.0
+"""What a borrowed prior counts for beside the repeated runs of a comparison, which know their own noise."""
 MOST_RUNS = 99
 """More runs per build than this are no advice."""
 
@@ -63,16 +65,19 @@ class Effect:
         half = _quantile(0.5 + level / 2.0, self.df) * self.sd
         return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
 
-    @property
-    def detectable_percent(self) -> float:
-        """The smallest rise that this comparison would call changed with probability `POWER` (before adjustment)."""
-        return _percent(_reach(self.df) * self.sd)
+    def detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
+        """The smallest rise that would be called with probability `POWER`, alone among `family` metrics.
 
-    def runs_to_settle(self, margin_percent: float) -> int | None:
-        """Runs per build with which a change of the size of the margin would be seen; None beyond `MOST_RUNS`."""
+        It must be told from chance, and its estimate must lie beyond the margin.
+        """
+        beyond = math.log1p(margin_percent / 100.0) + _quantile(POWER, self.df) * self.sd
+        return _percent(max(_reach(self.df, ALPHA / family) * self.sd, beyond))
+
+    def runs_to_settle(self, margin_percent: float, family: int = 1) -> int | None:
+        """Runs per build that tell a change of the size of the margin from chance; None beyond `MOST_RUNS`."""
         wanted = math.log1p(margin_percent / 100.0)
         for runs in range(1, MOST_RUNS + 1):
-            if _reach(self.df + 2.0 * (runs - 1)) * self.run_sd * math.sqrt(2.0 / runs) <= wanted:
+            if _reach(self.df + 2.0 * (runs - 1), ALPHA / family) * self.run_sd * math.sqrt(2.0 / runs) <= wanted:
                 return runs
         return None
 
@@ -94,10 +99,11 @@ class MeasureEffect:
         """Repeated runs of these builds count like those of a calibration."""
         logs = [np.log([run.level for run in runs if run.level > 0]) for runs in sides]
         own_df = float(sum(max(log.size - 1, 0) for log in logs))
-        if own_df == 0 or not math.isfinite(noise.df):
+        if own_df == 0:
             return noise.sd**2, noise.df
+        known_df = noise.df if math.isfinite(noise.df) else BORROWED_DF
         squares = math.fsum(float(((log - log.mean()) ** 2).sum()) for log in logs if log.size > 1)
-        return (noise.df * noise.sd**2 + squares) / (noise.df + own_df), noise.df + own_df
+        return (known_df * noise.sd**2 + squares) / (known_df + own_df), known_df + own_df
 
     def _excess(self, runs: Sequence[RunLevel], noise: Noise) -> float:
         """Factor on the variance for runs that were measured over shorter windows than those it was learned from.
@@ -171,9 +177,9 @@ def _quantile(p: float, df: float) -> float:
     return float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
 
 
-def _reach(df: float) -> float:
+def _reach(df: float, alpha: float) -> float:
     """In standard deviations, the effect that a two-sided test finds with probability `POWER`."""
-    return _quantile(1.0 - ALPHA / 2.0, df) + _quantile(POWER, df)
+    return _quantile(1.0 - alpha / 2.0, df) + _quantile(POWER, df)
 
 
 def _percent(log_ratio: float) -> float:

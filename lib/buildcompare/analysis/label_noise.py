@@ -46,13 +46,16 @@ class _Model:
     effects: Mapping[str, float]
 
     def __call__(self, label: str, level: float, calls: float | None, kind: TestType) -> float:
-        row = _design(
-            np.array([np.clip(level, self.knots[0], self.knots[-1])]),
-            np.array([math.log(calls) if calls and calls > 0 else self.mean_calls]),
-            np.array([float(kind == "bounded")]),
-            self.knots,
-        )
-        return float((row @ self.coefficients)[0]) + self.effects.get(label, 0.0)
+        """By hand, not through `_design`: it is asked for a hundred thousand rows, one by one."""
+        knots = [float(knot) for knot in self.knots]
+        at = min(max(level, knots[0]), knots[-1])
+        slopes = [
+            (max(at - knot, 0.0) ** 3 - max(at - knots[-1], 0.0) ** 3) / max(knots[-1] - knot, 1e-9)
+            for knot in knots[:-1]
+        ]
+        rate = math.log(calls) if calls and calls > 0 else self.mean_calls
+        row = (1.0, at, *(slope - slopes[-1] for slope in slopes[:-1]), rate, float(kind == "bounded"))
+        return sum(a * float(b) for a, b in zip(row, self.coefficients, strict=True)) + self.effects.get(label, 0.0)
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,11 @@ class Tails:
     scale: float
 
 
-def fit_tails(scores: Mapping[str, Sequence[float]], left_out: str | None = None) -> Tails | None:
-    """The tails of `scores` by group (see `LabelNoise.held_out`), without one that shall be judged by them."""
-    rest = [each for group, each in scores.items() if group != left_out]
-    if len(rest) < FEWEST_GROUPS - 1:
+def fit_tails(scores: Mapping[str, Sequence[float]]) -> Tails | None:
+    """The tails of `scores` by group (see `LabelNoise.held_out`); None of fewer than two groups."""
+    if len(scores) < FEWEST_GROUPS - 1:
         return None
-    df, _, scale = stats.t.fit(np.concatenate([np.asarray(each) for each in rest]), floc=0.0)
+    df, _, scale = stats.t.fit(np.concatenate([np.asarray(each) for each in scores.values()]), floc=0.0)
     return Tails(float(df), float(scale))
 
 

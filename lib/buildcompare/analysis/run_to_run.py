@@ -99,7 +99,8 @@ class RunToRun:
 
     The variance is pooled over groups. Its degrees of freedom are what the scatter of the groups' own variances
     leaves of them (Satterthwaite 1946): where one setup is quiet and the next is not, a pooled variance is worth
-    less than its number of runs. A test type with few runs leans on the other type's variance of the same metric.
+    less than its number of runs. A test type with few runs leans on the other type's variance of the same metric, and
+    then on the catalogue's prior.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -109,18 +110,28 @@ class RunToRun:
     """What the other type's variance counts for, at most: two setups of three runs."""
     least_df: float = 3.0
     """Bound on the loss of degrees of freedom to setups that differ."""
+    prior_df: float = 4.0
+    """What the catalogue's prior counts for beside too few runs of the user's own."""
 
     def __call__(self, metric: Metric, kind: TestType) -> Noise | None:
         """The noise of `metric` in tests of type `kind`; None where nothing is known of it."""
+        percent = getattr(metric.run_sd_percent, kind)
+        prior = Noise(math.log1p(percent / 100.0), math.inf, "borrowed", seconds=BORROWED_S) if percent else None
+        learned = self._learned(metric, kind)
+        if learned is None or prior is None or learned.df >= self.enough_df:
+            return learned or prior
+        df = learned.df + self.prior_df
+        variance = (learned.df * learned.sd**2 + self.prior_df * prior.sd**2) / df
+        return Noise(math.sqrt(variance), df, "calibrated", learned.within, learned.seconds)
+
+    def _learned(self, metric: Metric, kind: TestType) -> Noise | None:
+        """From the groups alone."""
         own = self._pooled(metric.slug, kind)
         other = self._pooled(metric.slug, "bounded" if kind == "unbounded" else "unbounded")
-        if own is None and other is None:
-            percent = getattr(metric.run_sd_percent, kind)
-            sd = math.log1p(percent / 100.0) if percent else 0.0
-            return Noise(sd, math.inf, "borrowed", seconds=BORROWED_S) if sd else None
+        known = own or other
+        if known is None:
+            return None
         if own is None or other is None:
-            known = own or other
-            assert known is not None
             df = known.df if own else min(known.df, self.borrowed_df)
             return Noise(math.sqrt(known.variance), df, "calibrated", known.within, known.seconds)
         if own.df >= self.enough_df:

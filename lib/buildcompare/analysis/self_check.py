@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from buildcompare.analysis.families import Judged, JudgeLabels, JudgeMetrics
 from buildcompare.analysis.judge import Effect, MeasureEffect
-from buildcompare.analysis.label_noise import LabelNoise, fit_tails, label_pairs
+from buildcompare.analysis.label_noise import LabelNoise, label_pairs
 from buildcompare.analysis.run_to_run import Noise, RepeatedRuns, RunLevel, RunToRun, slug_of
 from buildcompare.metrics import Metric
 
@@ -109,10 +109,9 @@ class SelfCheck:
 
     def label_rows(self, groups: Sequence[RepeatedRuns]) -> Iterator[tuple[RepeatedRuns, Row]]:
         """Every label of every identical pair, with its group."""
-        scores = LabelNoise(groups).held_out()
         for group in groups:
             others = LabelNoise([each for each in groups if each is not group])
-            tails = fit_tails(scores, left_out=group.name)
+            tails = others.tails
             if tails is None:
                 continue
             for table, label, a, b in label_pairs(group):

@@ -18,6 +18,7 @@ from buildcompare.results import BothNumbers, BothWindows, LoadAdjustedResult, M
 from buildcompare.run_view import run_level
 from buildcompare.wording import NO_NOISE
 
+FEW_RUNS = "no calibration, and the runs of this comparison alone are too few to learn from how far runs lie apart"
 NOT_POSITIVE = "a level that is not above zero has no ratio to judge"
 DIGITISED = "the {} was read off a plot, where a line this noisy is hidden by the other one and biased by some percent"
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
@@ -56,7 +57,8 @@ class CompareMetrics:
             return _Measured(metric, series, levels, None, DIGITISED.format(which))
         noise = self.run_to_run(metric, test.type)
         if noise is None:
-            return _Measured(metric, series, levels, None, NO_NOISE)
+            few = max(len(views[side]) for side in SIDES) > 1
+            return _Measured(metric, series, levels, None, FEW_RUNS if few else NO_NOISE)
         known = {
             side: [run_level(level) for level in levels[side] if level and level.value is not None] for side in SIDES
         }
@@ -106,8 +108,8 @@ def _metric_result(
         status=judged.status if judged else "inconclusive" if delta is not None else "not_comparable",
         reason=measured.reason,
         n_effective=min(effective) if effective else None,
-        detectable_percent=judged.effect.detectable_percent if judged else None,
-        runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent) if judged else None,
+        detectable_percent=judged.effect.detectable_percent(metric.margin_percent, judged.size) if judged else None,
+        runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent, judged.size) if judged else None,
         prior=judged.effect.prior if judged else "none",
         load_adjusted=LoadAdjustedResult.model_validate(at_load.row()) if at_load else None,
         window=BothWindows(**windows),

@@ -78,7 +78,7 @@ class CompareSupportedUsers:
             ci_high=high,
             p_value=effect.p_value if effect else None,
             leans_worse=leans_worse(effect, band, "higher") if effect and band else None,
-            detectable_percent=effect.detectable_percent if effect else None,
+            detectable_percent=effect.detectable_percent(band or 0.0) if effect else None,
             runs_to_settle=effect.runs_to_settle(band) if effect and band else None,
             prior=effect.prior if effect else "none",
             run_sd_percent=100.0 * effect.run_sd if effect else None,

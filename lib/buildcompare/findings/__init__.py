@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
-from buildcompare.findings.metrics import blind_spots, metrics
+from buildcompare.findings.metrics import blind_spots, metrics, unjudgeable
 from buildcompare.findings.recordings import counter_resets, coverage, left_out, notes, servers, validity
 from buildcompare.findings.shape import beginning, events, time_to_users
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
@@ -25,6 +25,7 @@ _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     supported_users,
+    unjudgeable,
     limited_by,
     time_to_users,
     beginning,

@@ -20,8 +20,12 @@ def judged(delta: float, row: MetricResult | SupportedUsersResult) -> str:
     }
     said = words.get(row.status)
     if said is None:
-        chance = percent(by_chance_percent(row))
-        said = f"cannot be told from chance, which moves this by up to {chance}"
+        if row.ci_low <= 0.0 <= (row.ci_high or 0.0):
+            said = f"cannot be told from chance, which moves this by up to {percent(by_chance_percent(row))}"
+        elif margin is not None and abs(delta) <= margin:
+            said = f"differs, but not surely by more than the {percent(margin)} that matter"
+        else:
+            said = "rare for one metric, but not for the rarest of all that were compared"
     elif row.status != "equivalent":
         said = f"{status_words(row.status, better)}, {said}"
     return f"{change(delta)} (95 % interval {interval(row.ci_low, row.ci_high)}): {said}."

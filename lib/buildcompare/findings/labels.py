@@ -25,17 +25,36 @@ def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
         f"chance usually moves them; up to {expected:.0f} are marked where nothing changed"
         + (f". Slowest: {worst}." if slower else ".")
     )
-    evidence = {"slower": len(slower), "faster": len(faster), "judged": len(judged), "expected": expected}
+    surviving = sum(row.p_adjusted is not None and row.p_adjusted < 0.05 for row in (*slower, *faster))
+    text += f" {surviving} of them would be rare in a whole table of unchanged rows too."
+    evidence = {
+        "slower": len(slower),
+        "faster": len(faster),
+        "judged": len(judged),
+        "expected": expected,
+        "surviving": surviving,
+        "worst": {f"{row.label} {row.stat}": row.delta_percent for row in slower[:3]},
+    }
     yield finding(test, "labels", "info", text, evidence)
 
 
 def labels_in_one_build(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
     """One sentence for each build; the tests that agree on its labels are named together."""
     sides: tuple[tuple[Side, str], ...] = (("base", labels[0]), ("new", labels[1]))
+    for test in tests:
+        for group in sorted({row.group for row in test.labels}):
+            alone_in = {row.only_in for row in test.labels if row.group == group}
+            if len(alone_in) == 1 and (lacking := {"base": 1, "new": 0}.get(str(alone_in.pop()))) is not None:
+                text = f"{title(test)}: {labels[lacking]} recorded no label table {group}."
+                yield finding(
+                    test, "no_label_table", "warning", text, {"group": group, "side": ("base", "new")[lacking]}
+                )
     for side, label in sides:
         same: dict[tuple[str, ...], list[TestResult]] = {}
         for test in tests:
-            alone = tuple(sorted({_named(row) for row in test.labels if row.only_in == side}))
+            paired = {row.group for row in test.labels if row.only_in is None}
+            rows = [row for row in test.labels if row.only_in == side and row.group in paired]
+            alone = tuple(sorted({_named(row) for row in rows}))
             if alone:
                 same.setdefault(alone, []).append(test)
         for names, having in same.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, MetricResult, TestResult
-from buildcompare.verdict import LEANING
+from buildcompare.verdict import LEANING, lost
 from buildcompare.wording import change, interval, listed, percent, quantity
 
 Row = tuple[TestResult, MetricResult]
@@ -100,6 +100,17 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
         },
     }
     return finding(test, "metric", severity, text, evidence, metric=metric.slug)
+
+
+def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """What users feel and only one build has, or was zero in one build: no ratio can judge that."""
+    for metric in test.metrics:
+        if metric.gate and lost(metric):
+            levels = zip((metric.base, metric.new), labels, strict=True)
+            values = ", ".join(f"{quantity(level, metric.unit)} in {label}" for level, label in levels)
+            text = f"{title(test)}: {metric.name} cannot be judged: {values} ({metric.reason or 'no ratio'})."
+            evidence = metric.model_dump(include={"slug", "base", "new", "reason"})
+            yield finding(test, "unjudgeable", "warning", text, evidence, metric=metric.slug)
 
 
 def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:

@@ -61,9 +61,11 @@ def title(bench: Workbench) -> Fragment:
 def verdict(bench: Workbench) -> Fragment:
     """The verdict, the rule that made it, and the findings."""
     results = bench.results
-    return _fragment(
-        "verdict", results=results, top=results.findings[:TOP_FINDINGS], rest=results.findings[TOP_FINDINGS:]
-    )
+    gates = [metric.name for metric in bench.catalogue.metrics if metric.gate]
+    if any(test.supported_users for test in results.tests):
+        gates.append("supported users")
+    top, rest = results.findings[:TOP_FINDINGS], results.findings[TOP_FINDINGS:]
+    return _fragment("verdict", results=results, top=top, rest=rest, gates=gates)
 
 
 def comments(bench: Workbench) -> Fragment:

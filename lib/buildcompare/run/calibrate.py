@@ -10,6 +10,7 @@ from buildcompare.calibration import (
     Calibration,
     KeptGroup,
     as_json,
+    check_writable,
     kept_run,
     read_spec,
     write_calibration,
@@ -29,9 +30,11 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
         Where the file or a run cannot be read, or a run has no steady window to be measured in.
     """
     spec = read_spec(spec_file)
+    check_writable(output)
     catalogue = read_catalogue(spec.metrics)
     view_run = ViewRun(catalogue)
     groups = []
+    places: dict[str, str] = {}
     for group in spec.groups:
         runs = []
         for number, run in enumerate(group.runs, start=1):
@@ -46,6 +49,12 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
                     found=str(view.steady.reason),
                 )
             runs.append(kept_run(recording, view_run.levels(view, group.type)))
+            where = f"groups.{group.name}.runs[{number - 1}]"
+            for each in runs[-1].ids:
+                if (before := places.setdefault(each, where)) != where:
+                    raise InputError(
+                        file=run.file or spec_file, key=where, expected="another run", found=f"that of {before}"
+                    )
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
     checked = as_json(SelfCheck(catalogue.find)(calibration.repeated_runs()))
