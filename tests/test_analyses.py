@@ -423,8 +423,11 @@ def test_what_is_missing_is_said_with_its_size() -> None:
     assert said["empty_metrics"] == "Bounded MySQL: v2 has no number at all in rps."
     gaps = "Bounded MySQL: v1 has gaps in 1 metric, at worst rps with 86 % of its samples (longest gap 8.4 min)."
     assert said["gaps"] == gaps
-    assert said["missing_metrics"].startswith("Bounded MySQL: v2 lacks 8 metrics: avg-api-times, p99-api-times,")
+    assert said["metrics_nowhere"].startswith("Bounded MySQL: no run has 8 metrics of the catalogue: avg-api-times,")
+    whole = recording(number_of_connected_devices=users, rps=holes, heap_in_use=holes)
+    one = kinds(CompareTest(CATALOGUE)(test, {"base": [whole], "new": [base]}))
+    assert one["missing_metrics"] == "Bounded MySQL: v2 lacks 1 metric: heap-in-use."
     short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
     said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [short]}))
-    steady = "Bounded MySQL: v2 has no steady window (only 2 minutes of steady load), so nothing was measured."
-    assert said["no_steady_window"] == steady
+    assert said["validity"].startswith("Bounded MySQL is")
+    assert "v2: no steady window: only 2 minutes of steady load" in said["validity"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DELAY_S = 0.4
 """Added to each round trip, so that a pull takes seconds and can be looked at."""
-LIMIT_MS = 40_000
+LIMIT_MS = 90_000
 SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view are kept
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},

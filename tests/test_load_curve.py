@@ -13,7 +13,7 @@ import pytest
 from buildcompare.analysis.load_adjusted import JudgeAtLoad
 from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
 from buildcompare.analysis.run_to_run import Noise, RunToRun
-from buildcompare.figures_load import at_load, metric_at_load
+from buildcompare.figures_load import metric_at_load
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Run, Source
 from buildcompare.recording import Recording
@@ -244,8 +244,6 @@ def test_the_figure_answers_in_its_title_and_its_alternative_text() -> None:
     assert "percent of one core" in figure.svg
     assert "both sustained 4,000" in figure.svg
     assert figure.png.startswith(b"\x89PNG")
-    named = list(at_load("test", ("v1", "v2"), {"cpu-utilization": (CATALOGUE.find("cpu-utilization"), row)}))
-    assert [each.name for each in named] == ["test_at_load_cpu-utilization"]
 
 
 def test_the_curves_stand_where_both_builds_were() -> None:

@@ -152,6 +152,14 @@ def quantile(q: float, cumulative: np.ndarray) -> np.ndarray:
 # ---- Every value ----------------------------------------------------------------------------------------------------
 
 
+def nearly(series: Series, row: Mapping[str, Any]) -> bool:
+    """VictoriaMetrics adds numbers up in an order of its own: two answers to one query may differ in their last bits."""
+    times, values = (np.array([float(pair[i]) for pair in row["values"]]) for i in (0, 1))
+    return np.array_equal(series.times, times) and np.allclose(
+        series.values, values, rtol=1e-14, atol=0, equal_nan=True
+    )
+
+
 @pytest.mark.parametrize("side", STARTS)
 def test_every_value_is_the_raw_api_s(filled: Filled, side: str) -> None:
     recording, start = filled.pulled[side], STARTS[side]
@@ -166,7 +174,7 @@ def test_every_value_is_the_raw_api_s(filled: Filled, side: str) -> None:
             row["metric"][question.label] for row in rows if question.label
         ]
         for series, row in zip(mine, rows, strict=True):
-            assert same(series, row)
+            assert same(series, row) or (filled.kind == "victoriametrics" and nearly(series, row))
             compared += series.values.size
     assert compared == sum(s.values.size for s in recording.series)
     assert len(recording.graphs()) == 10

@@ -162,9 +162,9 @@ def test_every_number_of_the_labels_is_the_recordings(reports: dict[str, Made], 
 
 
 def test_the_page_is_one_small_file(reports: dict[str, Made]) -> None:
-    """Four tests with forty graphs."""
+    """Four tests with forty graphs, four curves of users, and five metrics at equal load."""
     page = reports["v10.4"].folder / "report.html"
-    assert page.read_text("utf-8").count("<figure>") == 44
+    assert page.read_text("utf-8").count("<figure>") == 49
     assert page.stat().st_size < 1_500_000
 
 
@@ -197,13 +197,13 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
     assert "Pass." in text
     assert "6,934" in text
     assert wide <= 1200
-    assert len(alts) == 44
+    assert len(alts) == 49
     for alt in alts:
         assert alt is not None
-        assert re.search(
-            r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+", alt
-        )
-    assert len(set(alts)) == 44
+        over_time = r"over elapsed time, \w+\. v10.3.0 runs \d+ minutes, steady level .*\d.*v10.4.0-rc1 runs \d+"
+        over_load = r"at [\d,]+ users: .*\d.* → .*\d.*Over the connected users, from \d"
+        assert re.search(f"{over_time}|{over_load}", alt)
+    assert len(set(alts)) == 49
 
 
 def test_the_page_prints_without_cut_tables(reports: dict[str, Made], browser: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from buildcompare.results import Finding, TestResult
@@ -36,6 +37,6 @@ def finding(
             "test": test.name,
             "metric": metric,
             "text": text,
-            "evidence": dict(evidence),
+            "evidence": json.loads(json.dumps(evidence), parse_constant=lambda _: None),  # as it will be read again
         }
     )
