@@ -71,7 +71,7 @@ def test_hostile_text_is_text_in_the_page(hostile: Hostile, browser: Any) -> Non
     assert "<script>document.title='owned'</script>" in text
     assert elements == 0
     assert all(link.startswith(("https://", "#")) for link in links)
-    assert "<script" not in hostile.page.casefold()
+    assert hostile.page.casefold().count("<script") == 1  # the page's own, which its policy knows by its hash
 
 
 def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:

@@ -9,7 +9,7 @@ import json
 import math
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import prometheus_server as world
 from buildcompare.analysis.label_levels import MeasureLabels
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Run
-from buildcompare.recording import Recording
+from buildcompare.recording import Recording, Series
 from buildcompare.sources import record
 from test_prometheus import at, bits, raw, same, source
 
@@ -153,11 +153,10 @@ def quantile(q: float, cumulative: np.ndarray) -> np.ndarray:
 
 
 def nearly(series: Series, row: Mapping[str, Any]) -> bool:
-    """VictoriaMetrics adds numbers up in an order of its own: two answers to one query may differ in their last bits."""
+    """VictoriaMetrics adds up in an order of its own: two answers to one query may differ in their last bits."""
     times, values = (np.array([float(pair[i]) for pair in row["values"]]) for i in (0, 1))
-    return np.array_equal(series.times, times) and np.allclose(
-        series.values, values, rtol=1e-14, atol=0, equal_nan=True
-    )
+    close = np.allclose(series.values, values, rtol=1e-14, atol=0.0, equal_nan=True)
+    return np.array_equal(series.times, times) and bool(close)
 
 
 @pytest.mark.parametrize("side", STARTS)
