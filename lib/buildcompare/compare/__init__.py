@@ -20,6 +20,7 @@ from buildcompare.compare.metrics import CompareMetrics
 from buildcompare.compare.ramps import compare_ramps, ramp_ups
 from buildcompare.compare.runs import run_result
 from buildcompare.compare.sides import SIDES
+from buildcompare.compare.traffic_mix import split_averages
 from buildcompare.compare.users import CompareSupportedUsers, estimates
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Coordinator, Test
@@ -57,7 +58,8 @@ class CompareTest:
         if test.type == "unbounded":
             supported = CompareSupportedUsers(self.catalogue, self.run_to_run)(test, supported_by_run)
         loaded = at_equal_load(test, views, self.catalogue, self.run_to_run)
-        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views, loaded)
+        splits = split_averages(test, views, self.catalogue, self.label_noise)
+        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views, loaded, splits)
         validity = fitness.of_test()
         return TestResult(
             name=test.name,

@@ -1,0 +1,85 @@
+"""Is a changed traffic mix told apart from changed speed? Simulated pairs of bounded runs with a known answer.
+
+    python benchmarks/traffic_mix.py [PAIRS] [FIRST_SEED]
+
+In each pair the calls of labels are dropped or multiplied until the true averages of API and store times move by 15 %
+or more. Half of what is printed are pairs in which nothing else changed, the rest are pairs in which every call became
+slower or faster too. Runs differ from each other as runs of one build do. Nothing was chosen on these seeds (2000 and
+up); while this was written, seeds below 250 were looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from buildcompare.compare import CompareTest
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Test
+from buildcompare.results import TestResult
+from buildcompare.simulate import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+from buildcompare.simulate.labels import typical_seconds
+
+SETTINGS = RunSettings(
+    type="bounded", coordinator=Coordinator(max_users=3000, thresholds=Thresholds(None, None, None, None))
+)
+LEAST = 0.15
+"""True change by mix, in log terms: beyond the margin of 10 % by more than a rounding."""
+SPEEDS = (1.0, 1.2, 0.8, 1.4, 0.65)
+"""Factors on the time of every call; 1: only the mix changed."""
+SLUGS = {"api": "avg-api-times", "store": "avg-store-times"}
+
+
+def main(pairs: int = 40, first: int = 2000) -> None:
+    """Print how often each kind of pair was called what."""
+    print(f"{pairs} pairs each, seeds {first} to {first + 2 * pairs * len(SPEEDS) - 1}; API and store averages")
+    print("speed  mix only  both  speed only  neither  gate regression, of those that got slower by the mix alone")
+    for number, speed in enumerate(SPEEDS):
+        kinds: Counter[str] = Counter()
+        failed = slower = 0
+        for seed in range(first + 2 * pairs * number, first + 2 * pairs * (number + 1), 2):
+            traffic = drawn_mix(np.random.default_rng(seed))
+            result = compared(replace(traffic, times=(("api/*", speed), ("store/*", speed))), seed)
+            for row in result.metrics:
+                if row.slug in SLUGS.values():
+                    kinds[row.traffic_mix.kind if row.traffic_mix else "no split"] += 1
+            row = next(row for row in result.metrics if row.slug == "avg-api-times")
+            if row.status == "regression" and speed == 1.0:
+                slower += 1
+                failed += row.counted_status == "regression"
+        cells = [100.0 * kinds[kind] / (2 * pairs) for kind in ("mix", "both", "speed", "neither")]
+        rest = sum(kinds.values()) - sum(kinds[kind] for kind in ("mix", "both", "speed", "neither"))
+        told = "  ".join(f"{cell:6.1f} %" for cell in cells)
+        print(f"{speed:5.2f}  {told}  {failed} of {slower}" + (f"  ({rest} without an answer)" if rest else ""))
+
+
+def drawn_mix(rng: np.random.Generator) -> Traffic:
+    """Calls dropped or multiplied for some labels of each table until its average moves by `LEAST`."""
+    while True:
+        traffic = Traffic(calls=tuple(_some(rng)))
+        if all(abs(np.log(traffic.average_factor(group, SETTINGS))) >= LEAST for group in SLUGS):
+            return traffic
+
+
+def compared(traffic: Traffic, seed: int) -> TestResult:
+    """The test of a build with unchanged traffic against one with `traffic`."""
+    params = Test.model_validate(
+        {"name": "bounded", "type": "bounded", "users": 3000, "base": {"recording": "b"}, "new": {"recording": "n"}}
+    )
+    base = simulate_run(SETTINGS, seed, traffic=Traffic()).recording
+    new = simulate_run(SETTINGS, seed + 1, traffic=traffic).recording
+    return CompareTest(read_catalogue("mattermost"))(params, {"base": [base], "new": [new]})
+
+
+def _some(rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    for group, typical in typical_seconds(SETTINGS).items():
+        for label in rng.choice(sorted(typical), size=int(rng.integers(1, 6)), replace=False):
+            yield f"{group}/{label}", 0.0 if rng.random() < 0.3 else float(np.exp(rng.normal() * 1.5))
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:3]))
