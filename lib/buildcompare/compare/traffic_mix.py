@@ -79,13 +79,11 @@ def _result(
     kind = tell(split, effect, row.margin_percent)
     low, high = judged.effect.interval() if judged else (None, None)
     mix_low, mix_high = split.mix_ci or (None, None)
-    # The noise of the average holds what slows a whole run, which that of its labels does not know.
-    chance = (
-        (math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0)
-        if judged and high is not None
-        else None
-    )
-    speed = (split.speed_percent - chance, split.speed_percent + chance) if chance is not None else split.speed_ci
+    speed = split.speed_ci
+    if judged is not None and high is not None:
+        # The noise of the average holds what slows a whole run, which that of its labels does not know.
+        chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
+        speed = (split.speed_percent - chance, split.speed_percent + chance)
     return TrafficMixResult(
         group=group,
         kind=kind,

@@ -14,7 +14,7 @@ from buildcompare.simulate.measure import alert_series, graphs, requests, run_le
 from buildcompare.simulate.noise import ar1
 from buildcompare.simulate.server import Trace, play
 from buildcompare.simulate.settings import RunSettings
-from buildcompare.simulate.traffic import Traffic, with_traffic
+from buildcompare.simulate.traffic import PlayTraffic, Traffic
 
 NOTE = "simulated: a model of a server under the coordinator's feedback rule, not a measurement"
 
@@ -92,10 +92,12 @@ def simulate_run(
 
     series = graphs(settings, trace, capacity, levels, rng)
     stop_s = float(series[0].times[-1])
-    summaries = label_summaries(settings, _slowed(settings, trace, capacity, levels), rng)
+    slowed = _slowed(settings, trace, capacity, levels)
+    summaries = label_summaries(settings, slowed, rng)
     if traffic is not None:
         slow = slowdown(settings, trace, capacity)
-        series, summaries = with_traffic(series, summaries, settings, traffic, requests(settings, trace), slow, rng)
+        play_traffic = PlayTraffic(settings, traffic, requests(settings, trace), slow, slowed)
+        series, summaries = play_traffic(series, summaries, rng)
     recording = Recording(
         series=series + alert_series(settings, trace) if alerts else series,
         window=(float(settings.start), stop_s),

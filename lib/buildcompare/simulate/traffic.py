@@ -6,7 +6,7 @@ average alone. Traffic stands beside the settings of a run, not in them: without
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,55 +45,68 @@ class Traffic:
         return float(spent / sum(calls.values()) / plain)
 
 
-def with_traffic(
-    series: tuple[Series, ...],
-    summaries: tuple[LabelSummary, ...],
-    settings: RunSettings,
-    traffic: Traffic,
-    requests: FloatArray,
-    slow: FloatArray,
-    rng: np.random.Generator,
-) -> tuple[tuple[Series, ...], tuple[LabelSummary, ...]]:
-    """The graphs moved by `traffic` with a series of each label, and the summaries.
+@dataclass(frozen=True)
+class PlayTraffic:
+    """Give a recording a series of each label, and its averages what follows from them.
 
-    `requests` (per second) and `slow` (factor on times) have one value for each second of the run.
+    Attributes
+    ----------
+    requests, slow
+        Requests per second, and the factor on the server's times, for each second of the run.
+    slowed
+        The factor of the whole run on API and on store times, shape (2,): what the summaries hold already.
     """
-    factors = {AVERAGES[group]: traffic.average_factor(group, settings) for group in AVERAGES}
-    graphs = tuple(
-        Series(s.metric, s.name, s.unit, s.times, s.values * factors[s.metric]) if s.metric in factors else s
-        for s in series
-    )
-    scaled = tuple(
-        LabelSummary(r.group, r.label, r.stat, r.value * traffic.of_label(traffic.times, r.group, r.label))
-        for r in summaries
-    )
-    count = requests.size // STEP_S
-    served = requests[: count * STEP_S].reshape(count, STEP_S).mean(axis=1)
-    shape = slow[: count * STEP_S].reshape(count, STEP_S).mean(axis=1) / float(np.average(slow, weights=requests))
-    times = settings.start + STEP_S * np.arange(1.0, count + 1.0)
-    return graphs + tuple(_labels(scaled, settings, traffic, times, served, shape, rng)), scaled
 
+    settings: RunSettings
+    traffic: Traffic
+    requests: FloatArray
+    slow: FloatArray
+    slowed: FloatArray
 
-def _labels(
-    summaries: tuple[LabelSummary, ...],
-    settings: RunSettings,
-    traffic: Traffic,
-    times: FloatArray,
-    served: FloatArray,
-    shape: FloatArray,
-    rng: np.random.Generator,
-) -> list[Series]:
-    found = []
-    for group, typical in typical_seconds(settings).items():
-        per_request = STORE_CALLS_PER_REQUEST if group == "store" else 1.0
+    def __call__(
+        self, graphs: tuple[Series, ...], summaries: tuple[LabelSummary, ...], rng: np.random.Generator
+    ) -> tuple[tuple[Series, ...], tuple[LabelSummary, ...]]:
+        """The graphs with a series of each label, and the summaries."""
+        scaled = tuple(
+            replace(row, value=row.value * self.traffic.of_label(self.traffic.times, row.group, row.label))
+            for row in summaries
+        )
+        shares, factors = {}, {}
+        for (group, slug), slowed in zip(AVERAGES.items(), self.slowed, strict=True):
+            shares[group] = self._shares(group, rng)
+            averages = {row.label: row.value for row in scaled if (row.group, row.stat) == (group, "avg")}
+            spent = sum(share * averages[label] for label, share in shares[group].items())
+            factors[slug] = spent / sum(shares[group].values()) / (self._plain(group) * float(slowed))
+        moved = tuple(replace(s, values=s.values * factors[s.metric]) if s.metric in factors else s for s in graphs)
+        return moved + tuple(self._labels(scaled, shares)), scaled
+
+    def _plain(self, group: str) -> float:
+        """The average over all calls with unchanged traffic, where every label takes its typical time."""
+        typical = typical_seconds(self.settings)[group]
+        return len(typical) / sum(1.0 / seconds for seconds in typical.values())
+
+    def _shares(self, group: str, rng: np.random.Generator) -> dict[str, float]:
+        """By label, its calls as a part of all calls of unchanged traffic."""
+        typical = typical_seconds(self.settings)[group]
         total = sum(1.0 / seconds for seconds in typical.values())
-        drawn = np.exp(rng.normal(size=len(typical)) * SHARE_SD * settings.noise.level_scale)
-        for (label, seconds), jitter in zip(typical.items(), drawn, strict=True):
-            share = jitter / seconds / total * traffic.of_label(traffic.calls, group, label)
-            rate = served * per_request * share
-            found.append(Series(group, label, "calls/s", times, rate, role="label", stat="calls"))
-            for row in summaries:
-                if (row.group, row.label) == (group, label):
-                    values = np.where(rate > 0, row.value * shape, np.nan)
-                    found.append(Series(group, label, "seconds", times, values, role="label", stat=row.stat))
-    return found
+        drawn = np.exp(rng.normal(size=len(typical)) * SHARE_SD * self.settings.noise.level_scale)
+        return {
+            label: float(jitter) / seconds / total * self.traffic.of_label(self.traffic.calls, group, label)
+            for (label, seconds), jitter in zip(typical.items(), drawn, strict=True)
+        }
+
+    def _labels(self, summaries: tuple[LabelSummary, ...], shares: dict[str, dict[str, float]]) -> list[Series]:
+        count = self.requests.size // STEP_S
+        served = self.requests[: count * STEP_S].reshape(count, STEP_S).mean(axis=1)
+        shape = self.slow[: count * STEP_S].reshape(count, STEP_S).mean(axis=1)
+        shape /= float(np.average(self.slow, weights=self.requests))
+        times = self.settings.start + STEP_S * np.arange(1.0, count + 1.0)
+        found = []
+        for group, of_label in shares.items():
+            for label, share in of_label.items():
+                rate = served * share * (STORE_CALLS_PER_REQUEST if group == "store" else 1.0)
+                found.append(Series(group, label, "calls/s", times, rate, role="label", stat="calls"))
+        for row in summaries:
+            values = row.value * shape if shares[row.group][row.label] > 0 else np.full(count, np.nan)
+            found.append(Series(row.group, row.label, "seconds", times, values, role="label", stat=row.stat))
+        return found
