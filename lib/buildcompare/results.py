@@ -359,6 +359,26 @@ class MetricResult(_Model):
         return self.traffic_mix.leans_worse if self.traffic_mix and self.traffic_mix.counts else self.leans_worse
 
 
+class ErrorRateResult(_Model):
+    """How often something failed in one test, relative to how often it was tried."""
+
+    name: str
+    slug: str
+    unit: str
+    better: Literal["lower"] = "lower"
+    gate: Literal[True] = True
+    """Errors are what users feel."""
+    base: Number
+    """Mean over the steady window, over the runs of the build."""
+    new: Number
+    delta: Number
+    """In `unit`: of a rate that is often zero a ratio says little."""
+    delta_percent: Number
+    """Null where the base had none."""
+    status: Status
+    reason: str | None
+
+
 class LabelResult(_Model):
     """One label and statistic of one test."""
 
@@ -418,6 +438,8 @@ class TestResult(_Model):
     supported_users: SupportedUsersResult | None
     ramp_up: RampUps
     metrics: list[MetricResult]
+    errors: list[ErrorRateResult] = Field(default_factory=list)
+    """Where error rates were recorded."""
     labels: list[LabelResult]
     events: list[Event]
     validity: Validity
@@ -431,6 +453,15 @@ class Finding(_Model):
     kind: str
     test: str | None
     metric: str | None
+    text: str
+    evidence: dict[str, Any]
+
+
+class Suggestion(_Model):
+    """Something that these tests suggest to do; never the analyst's own action item."""
+
+    kind: Literal["rerun", "settle", "look_at_label"]
+    test: str | None
     text: str
     evidence: dict[str, Any]
 
@@ -592,6 +623,8 @@ class Results(_Model):
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
     findings: list[Finding]
+    suggestions: list[Suggestion] = Field(default_factory=list)
+    """At most three, the most useful first."""
     provenance: Provenance
 
 
