@@ -1,6 +1,6 @@
 """Is a changed traffic mix told apart from changed speed? Simulated pairs of bounded runs with a known answer.
 
-    python benchmarks/traffic_mix.py [PAIRS] [FIRST_SEED]
+    python benchmarks/traffic_mix.py [PAIRS] [FIRST_SEED] [RUNS_PER_BUILD]
 
 In each pair the calls of labels are dropped or multiplied until the true averages of API and store times move by 15 %
 or more. Half of what is printed are pairs in which nothing else changed, the rest are pairs in which every call became
@@ -34,16 +34,18 @@ SPEEDS = (1.0, 1.2, 0.8, 1.4, 0.65)
 SLUGS = {"api": "avg-api-times", "store": "avg-store-times"}
 
 
-def main(pairs: int = 40, first: int = 10_000) -> None:
+def main(pairs: int = 40, first: int = 10_000, runs: int = 1) -> None:
     """Print how often each kind of pair was called what."""
-    print(f"{pairs} pairs each, seeds {first} to {first + 2 * pairs * len(SPEEDS) - 1}; API and store averages")
+    last = first + 2 * runs * pairs * len(SPEEDS) - 1
+    print(f"{pairs} pairs each, {runs} runs per build, seeds {first} to {last}; API and store averages")
     print("speed  mix only  both  speed only  neither  gate regression, of those that got slower by the mix alone")
     for number, speed in enumerate(SPEEDS):
         kinds: Counter[str] = Counter()
         failed = slower = 0
-        for seed in range(first + 2 * pairs * number, first + 2 * pairs * (number + 1), 2):
+        start, step = first + 2 * runs * pairs * number, 2 * runs
+        for seed in range(start, start + step * pairs, step):
             traffic = drawn_mix(np.random.default_rng(seed))
-            result = compared(replace(traffic, times=(("api/*", speed), ("store/*", speed))), seed)
+            result = compared(replace(traffic, times=(("api/*", speed), ("store/*", speed))), seed, runs)
             for row in result.metrics:
                 if row.slug in SLUGS.values():
                     kinds[row.traffic_mix.kind if row.traffic_mix else "no split"] += 1
@@ -65,14 +67,13 @@ def drawn_mix(rng: np.random.Generator) -> Traffic:
             return traffic
 
 
-def compared(traffic: Traffic, seed: int) -> TestResult:
+def compared(traffic: Traffic, seed: int, runs: int = 1) -> TestResult:
     """The test of a build with unchanged traffic against one with `traffic`."""
-    params = Test.model_validate(
-        {"name": "bounded", "type": "bounded", "users": 3000, "base": {"recording": "b"}, "new": {"recording": "n"}}
-    )
-    base = simulate_run(SETTINGS, seed, traffic=Traffic()).recording
-    new = simulate_run(SETTINGS, seed + 1, traffic=traffic).recording
-    return CompareTest(read_catalogue("mattermost"))(params, {"base": [base], "new": [new]})
+    files = [{"recording": f"{i}.parquet"} for i in range(runs)]
+    params = Test.model_validate({"name": "bounded", "type": "bounded", "users": 3000, "base": files, "new": files})
+    base = [simulate_run(SETTINGS, seed + 2 * i, traffic=Traffic()).recording for i in range(runs)]
+    new = [simulate_run(SETTINGS, seed + 2 * i + 1, traffic=traffic).recording for i in range(runs)]
+    return CompareTest(read_catalogue("mattermost"))(params, {"base": base, "new": new})
 
 
 def _some(rng: np.random.Generator) -> Iterator[tuple[str, float]]:
@@ -82,4 +83,4 @@ def _some(rng: np.random.Generator) -> Iterator[tuple[str, float]]:
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:3]))
+    main(*(int(argument) for argument in sys.argv[1:4]))
