@@ -354,6 +354,12 @@ class MetricResult(_Model):
         return self.traffic_mix.status if self.traffic_mix and self.traffic_mix.counts else self.status
 
     @property
+    def counted_delta_percent(self) -> float | None:
+        """`delta_percent` as a verdict counts it."""
+        mix = self.traffic_mix
+        return mix.at_unchanged_mix_percent if mix and mix.counts else self.delta_percent
+
+    @property
     def counted_leaning(self) -> float | None:
         """`leans_worse` as a verdict counts it."""
         return self.traffic_mix.leans_worse if self.traffic_mix and self.traffic_mix.counts else self.leans_worse

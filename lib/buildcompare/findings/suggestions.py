@@ -50,12 +50,16 @@ def _settle(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
     for _, _, test, name, row, margin in sorted(rows, key=lambda each: each[:2]):
         if row.runs_to_settle is None:
             continue
+        delta = row.counted_delta_percent if isinstance(row, MetricResult) else row.delta_percent
         text = (
-            f"Settle {name} in {title(test)} ({change(row.delta_percent)}): "
+            f"Settle {name} in {title(test)} ({change(delta)}): "
             f"{plural(row.runs_to_settle, 'run')} of each build would show a change of {percent(margin)}."
         )
-        keys = {"slug", "delta_percent", "runs_to_settle", "leans_worse"}
-        evidence = {**row.model_dump(include=keys), "margin_percent": margin}
+        evidence = {
+            **row.model_dump(include={"slug", "runs_to_settle"}),
+            "delta_percent": delta,
+            "margin_percent": margin,
+        }
         yield Suggestion(kind="settle", test=test.name, text=text, evidence=evidence)
 
 

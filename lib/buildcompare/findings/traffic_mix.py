@@ -25,7 +25,10 @@ def traffic_mix(test: TestResult, labels: Labels) -> Iterator[Finding]:
         evidence = {
             "delta_percent": metric.delta_percent,
             "status": metric.status,
-            **mix.model_dump(),
+            "margin_percent": metric.margin_percent,
+            **mix.model_dump(exclude={"delta_percent", "status"}),
+            "labels_delta_percent": mix.delta_percent,
+            "status_at_unchanged_mix": mix.status,
             "not_named": max(len(mix.movers) - MOST_NAMED, 0),
         }
         yield finding(test, "traffic_mix", "info", text, evidence, metric=metric.slug)
