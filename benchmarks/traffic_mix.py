@@ -3,9 +3,9 @@
     python benchmarks/traffic_mix.py [PAIRS] [FIRST_SEED] [RUNS_PER_BUILD]
 
 In each pair the calls of labels are dropped or multiplied until the true averages of API and store times move by 15 %
-or more. Half of what is printed are pairs in which nothing else changed, the rest are pairs in which every call became
+or more. In the first row nothing else changed, in the others every call became
 slower or faster too. Runs differ from each other as runs of one build do. The error rate of a called speed was
-chosen on seeds below 250 and, once, 2000 to 2199; figures come from seeds 10000 and up.
+chosen after a look at seeds 2000 to 2099; figures come from seeds 10000 and up.
 """
 
 from __future__ import annotations
