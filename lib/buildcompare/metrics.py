@@ -87,6 +87,8 @@ class LabelTable(_Strict):
     unit: str = "seconds"
     top_bucket: float | None = Field(default=None, gt=0)
     """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
+    average: str | None = None
+    """Slug of the metric that averages over all calls of this table: what a changed traffic mix moves."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
     """One query per statistic, each with one series per value of `label`; `buckets` have one per bound (`le`) too.
     `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""
@@ -126,6 +128,10 @@ class Catalogue(_Strict):
             if key in seen:
                 raise ValueError(f"a different slug for each {question.role}, not {question.metric!r} twice")
             seen.add(key)
+        slugs = [metric.slug for metric in self.metrics]
+        for table in self.label_tables:
+            if table.average is not None and table.average not in slugs:
+                raise ValueError(f"the slug of a metric as the average of {table.group!r}, not {table.average!r}")
         return self
 
     def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:

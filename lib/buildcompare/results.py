@@ -257,6 +257,54 @@ class LoadAdjustedResult(_Model):
     """Loads at which both builds were seen."""
 
 
+class MixMover(_Model):
+    """A label whose share of the calls moved an average."""
+
+    label: str
+    base_share_percent: float
+    new_share_percent: float
+    seconds: float
+    """Per call, the mean of both builds."""
+    percent: float
+    """Its part of `mix_percent`."""
+
+
+class TrafficMixResult(_Model):
+    """The change of an average over labels, split: `mix_percent` and `speed_percent` add up to `delta_percent`."""
+
+    group: str
+    """The label table that it was computed from."""
+    kind: Literal["mix", "speed", "both", "neither", "unknown"]
+    """What moved; `unknown`: the mix did, and how far speed moves by chance is not known."""
+    counts: bool
+    """Whether the metric counts as at unchanged mix (where the mix moved it), and not as measured."""
+    base: float
+    """The averages over the labels, in seconds."""
+    new: float
+    delta_percent: float
+    mix_percent: float
+    """What other calls did to the average, in percent of the base's."""
+    mix_ci_low: Number = None
+    """95 %, from the noise of the labels where it is known."""
+    mix_ci_high: Number = None
+    speed_percent: float
+    """What slower or faster calls did to it."""
+    speed_ci_low: Number = None
+    """95 %, from the noise of the average between runs of one build."""
+    speed_ci_high: Number = None
+    at_unchanged_mix_percent: Number = None
+    """The change of the metric itself without the mix part."""
+    ci_low: Number = None
+    """95 % interval of `at_unchanged_mix_percent`."""
+    ci_high: Number = None
+    p_adjusted: Number = None
+    leans_worse: Number = None
+    status: Status
+    """Of the metric at unchanged mix."""
+    movers: list[MixMover] = Field(default_factory=list)
+    """The labels that moved the mix most."""
+
+
 class MetricResult(_Model):
     """One metric of one test."""
 
@@ -297,6 +345,44 @@ class MetricResult(_Model):
     missing_samples: BothNumbers
     load_adjusted: LoadAdjustedResult | None = None
     """Unbounded tests: what differs at the highest load that both builds sustained."""
+    traffic_mix: TrafficMixResult | None = None
+    """Averages over labels whose call rates are known."""
+
+    @property
+    def counted_status(self) -> Status:
+        """The status that a verdict counts: at unchanged traffic mix where the mix moved the average."""
+        return self.traffic_mix.status if self.traffic_mix and self.traffic_mix.counts else self.status
+
+    @property
+    def counted_delta_percent(self) -> float | None:
+        """`delta_percent` as a verdict counts it."""
+        mix = self.traffic_mix
+        return mix.at_unchanged_mix_percent if mix and mix.counts else self.delta_percent
+
+    @property
+    def counted_leaning(self) -> float | None:
+        """`leans_worse` as a verdict counts it."""
+        return self.traffic_mix.leans_worse if self.traffic_mix and self.traffic_mix.counts else self.leans_worse
+
+
+class ErrorRateResult(_Model):
+    """How often something failed in one test, relative to how often it was tried."""
+
+    name: str
+    slug: str
+    unit: str
+    better: Literal["lower"] = "lower"
+    gate: Literal[True] = True
+    """Errors are what users feel."""
+    base: Number
+    """Mean over the steady window, over the runs of the build."""
+    new: Number
+    delta: Number
+    """In `unit`: of a rate that is often zero a ratio says little."""
+    delta_percent: Number
+    """Null where the base had none."""
+    status: Status
+    reason: str | None
 
 
 class LabelResult(_Model):
@@ -360,6 +446,8 @@ class TestResult(_Model):
     supported_users: SupportedUsersResult | None
     ramp_up: RampUps
     metrics: list[MetricResult]
+    errors: list[ErrorRateResult] = Field(default_factory=list)
+    """Where error rates were recorded."""
     labels: list[LabelResult]
     events: list[Event]
     validity: Validity
@@ -373,6 +461,15 @@ class Finding(_Model):
     kind: str
     test: str | None
     metric: str | None
+    text: str
+    evidence: dict[str, Any]
+
+
+class Suggestion(_Model):
+    """Something that these tests suggest to do; never the analyst's own action item."""
+
+    kind: Literal["rerun", "settle", "look_at_label"]
+    test: str | None
     text: str
     evidence: dict[str, Any]
 
@@ -534,6 +631,8 @@ class Results(_Model):
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
     findings: list[Finding]
+    suggestions: list[Suggestion] = Field(default_factory=list)
+    """At most three, the most useful first."""
     provenance: Provenance
 
 

@@ -10,7 +10,8 @@ RULE = (
     "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
     "inconclusive if one of them leans worse (beyond its margin, adjusted one-sided p below 0.1), if the supported "
     "users cannot exclude a loss of twice their margin, if a gate metric has no number in one build or rises from "
-    "zero, or if nothing that users feel could be judged; else pass"
+    "zero, or if nothing that users feel could be judged; else pass; "
+    "an average that a changed traffic mix moved counts as at unchanged mix"
 )
 """Gate metrics are those that users feel: API times, supported users, errors. The others only warn."""
 LEANING = 0.1
@@ -22,14 +23,18 @@ def of_test(
     """The verdict of one test."""
     if validity.status == "invalid":
         return "invalid"
-    gates: list[MetricResult | SupportedUsersResult] = [metric for metric in metrics if metric.gate]
+    felt = [metric for metric in metrics if metric.gate]
+    statuses = [metric.counted_status for metric in felt]
+    leanings = [metric.counted_leaning for metric in felt]
+    judged = any(metric.p_value is not None for metric in felt)
     if supported_users is not None:
-        gates.append(supported_users)
-    if any(gate.status == "regression" for gate in gates):
+        statuses.append(supported_users.status)
+        leanings.append(supported_users.leans_worse)
+        judged = judged or supported_users.p_value is not None
+    if "regression" in statuses:
         return "regression"
-    leaning = any(gate.leans_worse is not None and gate.leans_worse < LEANING for gate in gates)
-    judged = any(gate.p_value is not None for gate in gates)
-    unjudgeable = any(lost(metric) for metric in metrics if metric.gate)
+    leaning = any(each is not None and each < LEANING for each in leanings)
+    unjudgeable = any(lost(metric) for metric in felt)
     if leaning or not judged or unjudgeable or (supported_users is not None and not _excludes_a_loss(supported_users)):
         return "inconclusive"
     return "pass"

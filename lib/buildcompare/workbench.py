@@ -23,6 +23,7 @@ from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_c
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError, SourceError
 from buildcompare.findings import history as findings_history
+from buildcompare.findings.suggestions import suggest
 from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
 from buildcompare.metrics import Catalogue, read_catalogue
@@ -172,6 +173,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
         grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
+        suggestions=suggest(tests),
         findings=findings.gravest_first([*findings.find(tests, labels), *past]),
         provenance=Provenance(
             params_sha256=_hash(params),

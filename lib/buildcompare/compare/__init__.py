@@ -12,6 +12,7 @@ from buildcompare import verdict
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.compare.error_rates import compare_error_rates
 from buildcompare.compare.events import CompareEvents
 from buildcompare.compare.fitness import Fitness, judge_fitness
 from buildcompare.compare.labels import CompareLabelTables
@@ -20,6 +21,7 @@ from buildcompare.compare.metrics import CompareMetrics
 from buildcompare.compare.ramps import compare_ramps, ramp_ups
 from buildcompare.compare.runs import run_result
 from buildcompare.compare.sides import SIDES
+from buildcompare.compare.traffic_mix import split_averages
 from buildcompare.compare.users import CompareSupportedUsers, estimates
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Coordinator, Test
@@ -57,7 +59,8 @@ class CompareTest:
         if test.type == "unbounded":
             supported = CompareSupportedUsers(self.catalogue, self.run_to_run)(test, supported_by_run)
         loaded = at_equal_load(test, views, self.catalogue, self.run_to_run)
-        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views, loaded)
+        splits = split_averages(test, views, self.catalogue, self.label_noise)
+        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views, loaded, splits)
         validity = fitness.of_test()
         return TestResult(
             name=test.name,
@@ -70,6 +73,7 @@ class CompareTest:
             supported_users=supported,
             ramp_up=compare_ramps(views, ramps),
             metrics=metrics,
+            errors=compare_error_rates(views),
             labels=CompareLabelTables(self.catalogue, self.label_noise)(test, views),
             events=CompareEvents(self.catalogue, self.run_to_run.groups)(test, views),
             validity=validity,

@@ -10,7 +10,9 @@ from buildcompare.analysis.judge import Effect, MeasureEffect
 from buildcompare.analysis.levels import Level, delta_percent, mean_of_runs
 from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.analysis.traffic_mix import Split
 from buildcompare.compare.sides import SIDES, Views
+from buildcompare.compare.traffic_mix import with_traffic_mix
 from buildcompare.metrics import Catalogue, Metric
 from buildcompare.params import Test
 from buildcompare.recording import Series
@@ -32,7 +34,11 @@ class CompareMetrics:
     run_to_run: RunToRun
 
     def __call__(
-        self, test: Test, views: Views, loaded: Mapping[str, LoadAdjusted] | None = None
+        self,
+        test: Test,
+        views: Views,
+        loaded: Mapping[str, LoadAdjusted] | None = None,
+        splits: Mapping[str, tuple[str, Split]] | None = None,
     ) -> list[MetricResult]:
         """Every series of `test` in the catalogue's order, judged in its family."""
         keys: dict[SeriesKey, Series] = {}
@@ -43,7 +49,8 @@ class CompareMetrics:
         ordered = [series for _, series in sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))]
         measured = [self._measured(test, series, views) for series in ordered]
         judged = JudgeMetrics()([(each.metric, each.effect) for each in measured])
-        return [_metric_result(m, j, views, loaded or {}) for m, j in zip(measured, judged, strict=True)]
+        rows = [_metric_result(m, j, views, loaded or {}) for m, j in zip(measured, judged, strict=True)]
+        return with_traffic_mix(rows, [(each.metric, each.effect) for each in measured], splits or {})
 
     def _measured(self, test: Test, series: Series, views: Views) -> _Measured:
         metric = self.catalogue.find(series.name)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from buildcompare.findings.across import labels_in_several_tests, methods_with_handlers
+from buildcompare.findings.error_rates import error_rates
 from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
 from buildcompare.findings.metrics import blind_spots, metrics, unjudgeable
 from buildcompare.findings.recordings import counter_resets, coverage, left_out, notes, servers, validity
 from buildcompare.findings.shape import beginning, events, time_to_users
+from buildcompare.findings.traffic_mix import traffic_mix
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
@@ -36,10 +39,14 @@ _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     coverage,
     servers,
     counter_resets,
+    traffic_mix,
+    error_rates,
     labels_called,
+    methods_with_handlers,
 )
 _ACROSS: tuple[Callable[[Sequence[TestResult], Labels], Iterator[Finding]], ...] = (
     metrics,
+    labels_in_several_tests,
     blind_spots,
     labels_in_one_build,
     notes,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
+from buildcompare.findings.traffic_mix import at_unchanged_mix
 from buildcompare.results import Finding, MetricResult, TestResult
 from buildcompare.verdict import LEANING, lost
 from buildcompare.wording import change, interval, listed, percent, quantity
@@ -31,11 +32,12 @@ def metrics(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
 
 
 def _said(metric: MetricResult) -> bool:
-    return metric.status in ("regression", "improvement") or _leans(metric)
+    """At unchanged traffic mix where that changed: what the mix did has a sentence of its own."""
+    return metric.counted_status in ("regression", "improvement") or _leans(metric)
 
 
 def _leans(metric: MetricResult) -> bool:
-    return metric.leans_worse is not None and metric.leans_worse < LEANING
+    return metric.counted_leaning is not None and metric.counted_leaning < LEANING
 
 
 def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
@@ -50,7 +52,7 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> str:
-    worse = [metric for _, metric in rows if metric.status == "regression" and metric.better != "context"]
+    worse = [metric for _, metric in rows if metric.counted_status == "regression" and metric.better != "context"]
     if worse and all(_from_load(metric) for metric in worse):
         return "info"
     if any(metric.gate for metric in worse):
@@ -70,7 +72,7 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
     test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
     values = f"{quantity(metric.new, metric.unit)} against {quantity(metric.base, metric.unit)}"
     said = judged(metric.delta_percent or 0.0, metric)
-    text = f"{title(test)}: {metric.name} of {labels[1]} {values}, {said}"
+    text = f"{title(test)}: {metric.name} of {labels[1]} {values}, {said}{at_unchanged_mix(metric)}"
     others = [f"{title(t)} {change(m.delta_percent)}" for t, m in rows if t is not test]
     rest = [
         f"{title(t)} {change(m.delta_percent)}"
@@ -91,6 +93,7 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
     keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
     evidence = {
         **metric.model_dump(include=keys),
+        "traffic_mix": metric.traffic_mix.model_dump() if metric.traffic_mix else None,
         "load_adjusted": metric.load_adjusted.model_dump() if metric.load_adjusted else None,
         "tests": {
             t.name: m.model_dump(include={"delta_percent", "status"})

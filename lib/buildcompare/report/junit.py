@@ -68,7 +68,9 @@ def _metric(test: TestResult, metric: MetricResult) -> ET.Element:
         f"{change(metric.delta_percent)}" + (f": {metric.reason}" if metric.reason else "")
     )
     name = metric.slug + "".join(f" {key}={value}" for key, value in metric.labels.items())
-    return _case(test, name, metric.status, text, gate=metric.gate)
+    if metric.counted_status != metric.status:
+        text += " (at unchanged traffic mix)"
+    return _case(test, name, metric.counted_status, text, gate=metric.gate)
 
 
 def _case(test: TestResult, name: str, status: str, text: str, *, gate: bool) -> ET.Element:

@@ -71,7 +71,17 @@ def _opening(results: Results) -> list[str]:
     details = "Intervals, tables and what they rest on: [report.html](report.html)."
     blocks.append(f"**{VERDICT_WORDS[results.verdict]}.** {VERDICT_SENTENCES[results.verdict]} {details}")
     grave = [plain(finding.text) for finding in results.findings if finding.severity != "info"]
-    return [*blocks, "\n".join(f"- {text}" for text in grave)] if grave else blocks
+    if grave:
+        blocks.append("\n".join(f"- {text}" for text in grave))
+    return blocks + _suggestions(results)
+
+
+def _suggestions(results: Results) -> list[str]:
+    """Below the findings and away from the action items, which are the analyst's own."""
+    if not results.suggestions:
+        return []
+    items = "\n".join(f"- {plain(suggestion.text)}" for suggestion in results.suggestions)
+    return ["Suggested by these results, not written by the analyst:", items]
 
 
 def _items(items: Sequence[str], none: str) -> str:

@@ -22,6 +22,7 @@ from buildcompare.simulate.settings import (
     Thresholds,
 )
 from buildcompare.simulate.shape import ShapeTruth, shape_truth, shift_truth
+from buildcompare.simulate.traffic import Traffic
 
 __all__ = [
     "Coordinator",
@@ -40,6 +41,7 @@ __all__ = [
     "ShapeTruth",
     "SimulatedRun",
     "Thresholds",
+    "Traffic",
     "Truncation",
     "Truth",
     "drawn_settings",

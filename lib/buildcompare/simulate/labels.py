@@ -62,6 +62,17 @@ def label_summaries(settings: RunSettings, slowed: FloatArray, rng: np.random.Ge
     return tuple(summaries)
 
 
+def typical_seconds(settings: RunSettings) -> dict[str, dict[str, float]]:
+    """By group, the typical average of each label that the build has, in seconds."""
+    found: dict[str, dict[str, float]] = {}
+    for group, table in (("api", _API), ("store", _STORE)):
+        named = {name: average_ms / 1000.0 for name, average_ms, _ in _rows(table)}
+        found[group] = {name: s for name, s in named.items() if f"{group}/{name}" not in settings.labels.without}
+    for group, name, seconds in settings.labels.added:
+        found[group][name] = seconds
+    return found
+
+
 def histogram_p99(average_s: float, log_sd: float) -> float:
     """Return ``histogram_quantile(0.99, ...)`` of log-normal times, in seconds: linear within a bucket, capped."""
     centre = math.log(average_s) - log_sd**2 / 2

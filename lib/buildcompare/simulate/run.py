@@ -14,6 +14,7 @@ from buildcompare.simulate.measure import alert_series, graphs, requests, run_le
 from buildcompare.simulate.noise import ar1
 from buildcompare.simulate.server import Trace, play
 from buildcompare.simulate.settings import RunSettings
+from buildcompare.simulate.traffic import PlayTraffic, Traffic
 
 NOTE = "simulated: a model of a server under the coordinator's feedback rule, not a measurement"
 
@@ -71,8 +72,12 @@ class SimulatedRun:
     truth: Truth
 
 
-def simulate_run(settings: RunSettings, seed: int, *, alerts: bool = False) -> SimulatedRun:
+def simulate_run(
+    settings: RunSettings, seed: int, *, alerts: bool = False, traffic: Traffic | None = None
+) -> SimulatedRun:
     """Play one load test; equal settings and seeds give equal values. With `alerts` those series are recorded too.
+
+    With `traffic` there is a series of each label's calls and times, and the averages follow from what is called.
 
     The random numbers of the loop are drawn for the whole time limit, and before any others, so that settings
     of the recorded metrics or of the stop do not change what the coordinator does until then.
@@ -86,13 +91,21 @@ def simulate_run(settings: RunSettings, seed: int, *, alerts: bool = False) -> S
     trace = play(settings, capacity, ar1(rng, size, noise.pressure_sd, noise.pressure_time_s))
 
     series = graphs(settings, trace, capacity, levels, rng)
+    stop_s = float(series[0].times[-1])
+    slowed = _slowed(settings, trace, capacity, levels)
+    summaries = label_summaries(settings, slowed, rng)
+    if traffic is not None:
+        slow = slowdown(settings, trace, capacity)
+        play_traffic = PlayTraffic(settings, traffic, requests(settings, trace), slow, slowed)
+        series, summaries = play_traffic(series, summaries, rng)
     recording = Recording(
         series=series + alert_series(settings, trace) if alerts else series,
-        window=(float(settings.start), float(series[0].times[-1])),
+        window=(float(settings.start), stop_s),
         stop_known=True,
-        label_summaries=label_summaries(settings, _slowed(settings, trace, capacity, levels), rng),
+        label_summaries=summaries,
         notes=(Note(kind="simulated", text=NOTE),),
-        provenance={"kind": "simulated", "seed": seed, "settings": _plain(settings)},
+        provenance={"kind": "simulated", "seed": seed, "settings": _plain(settings)}
+        | ({"traffic": asdict(traffic)} if traffic else {}),
     )
     truth = _truth(settings, seed, trace, capacity, levels, recording.duration_s)
     return SimulatedRun(inject(recording, settings.injections), truth)

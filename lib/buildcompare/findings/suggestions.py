@@ -1,0 +1,83 @@
+"""What do these results suggest to do next? Suggestions are never mixed with what the analyst wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from buildcompare.errors import plural
+from buildcompare.findings.across import slower_in_several
+from buildcompare.findings.finding import title
+from buildcompare.findings.recordings import USUAL_LIMITS
+from buildcompare.results import MetricResult, Suggestion, SupportedUsersResult, TestResult
+from buildcompare.verdict import LEANING
+from buildcompare.wording import change, percent
+
+MOST = 3
+
+
+def suggest(tests: Sequence[TestResult]) -> list[Suggestion]:
+    """At most `MOST` suggestions: first tests that cannot be judged, then what leans worse, then labels."""
+    found = [*_rerun(tests), *_settle(tests), *_label(tests)]
+    return found[:MOST]
+
+
+def _rerun(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
+    """Tests that are not valid, the invalid ones first; a limit that says something of the users only is none."""
+    for status in ("invalid", "limited"):
+        for test in tests:
+            found = test.validity
+            if found.status == status and not (status == "limited" and set(found.codes) <= USUAL_LIMITS):
+                text = f"Run {title(test)} again: it {'is no valid test' if status == 'invalid' else 'is limited'}."
+                evidence = {"status": status, "codes": found.codes}
+                yield Suggestion(kind="rerun", test=test.name, text=text, evidence=evidence)
+
+
+def _settle(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
+    """What leans worse in a valid test without being sure, where some number of runs would tell; gates first."""
+    rows: list[tuple[bool, float, TestResult, str, MetricResult | SupportedUsersResult, float]] = []
+    for test in tests:
+        if test.validity.status == "invalid":
+            continue
+        for metric in test.metrics:
+            leaning = metric.counted_leaning
+            if leaning is not None and leaning < LEANING and metric.counted_status != "regression":
+                rows.append((not metric.gate, leaning, test, metric.name, metric, metric.margin_percent))
+        users = test.supported_users
+        if users is None or users.leans_worse is None or users.band_percent is None:
+            continue
+        if users.leans_worse < LEANING and users.status != "regression":
+            rows.append((False, users.leans_worse, test, "supported users", users, users.band_percent))
+    for _, _, test, name, row, margin in sorted(rows, key=lambda each: each[:2]):
+        if row.runs_to_settle is None:
+            continue
+        delta = row.counted_delta_percent if isinstance(row, MetricResult) else row.delta_percent
+        text = (
+            f"Settle {name} in {title(test)} ({change(delta)}): "
+            f"{plural(row.runs_to_settle, 'run')} of each build would show a change of {percent(margin)}."
+        )
+        evidence = {
+            **row.model_dump(include={"slug", "runs_to_settle"}),
+            "delta_percent": delta,
+            "margin_percent": margin,
+        }
+        yield Suggestion(kind="settle", test=test.name, text=text, evidence=evidence)
+
+
+def _label(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
+    """The label that the most tests call slower."""
+    for agreed in slower_in_several(tests)[:1]:
+        if agreed.marked < 2 or not isinstance(agreed.label, tuple):
+            continue
+        group, label, stat = agreed.label
+        rows = [row for row in agreed.rows if row.marked]
+        text = (
+            f"Look at {label}: {agreed.marked} tests call its {stat} slower, by up to {change(rows[0].delta_percent)}."
+        )
+        evidence = {
+            "group": group,
+            "label": label,
+            "stat": stat,
+            "marked": agreed.marked,
+            "tests": {row.test: row.delta_percent for row in rows},
+        }
+        yield Suggestion(kind="look_at_label", test=None, text=text, evidence=evidence)

@@ -1,0 +1,250 @@
+"""What several tests agree on, error rates, and what is suggested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from buildcompare import findings, workbench
+from buildcompare.analysis.agreement import FindAgreement, Row
+from buildcompare.compare import CompareTest
+from buildcompare.findings.suggestions import suggest
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Test, check_params
+from buildcompare.recording import Recording, Series
+from buildcompare.report import junit, markdown, sections
+from buildcompare.results import BothFlags, Finding, LabelResult, Suggestion, TestResult, Validity
+from buildcompare.simulate import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+
+LABELS = ("v1", "v2")
+SETTINGS = RunSettings(
+    type="bounded",
+    coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
+    duration_s=2700.0,
+)
+
+
+@cache
+def recordings() -> tuple[Recording, Recording]:
+    quiet = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
+    return simulate_run(quiet, 21).recording, simulate_run(quiet, 22).recording
+
+
+def result(
+    name: str = "postgresql_bounded",
+    errors: tuple[float | None, float | None] | None = None,
+    rows: Mapping[tuple[str, str], tuple[float, float, bool]] | None = None,
+) -> TestResult:
+    """A quiet test with error rates (percent) and label rows (group, label): (change, p, marked)."""
+    run = {"recording": "x.parquet"}
+    fields = {"name": name, "type": "bounded", "db_engine": name.split("_")[0], "users": 2000}
+    test = Test.model_validate({**fields, "base": run, "new": run})
+    pair = [failing(each, rate) for each, rate in zip(recordings(), errors or (None, None), strict=True)]
+    found = CompareTest(read_catalogue("mattermost"))(test, {"base": pair[:1], "new": pair[1:]})
+    return found.model_copy(update={"labels": [label_row(*key, *row) for key, row in (rows or {}).items()]})
+
+
+def failing(recording: Recording, percent: float | None) -> Recording:
+    """The recording with an error rate that only the ramp-up, which does not count, has more of."""
+    if percent is None:
+        return recording
+    times = recording.graphs()[0].times
+    values = np.where(times - recording.window[0] < 300, 50.0, percent)
+    series = Series("client-errors", "Client errors", "percent", times, values, role="error")
+    return replace(recording, series=(*recording.series, series))
+
+
+def label_row(group: str, label: str, delta: float, p_value: float, marked: bool) -> LabelResult:
+    status: Any = ("regression" if delta > 0 else "improvement") if marked else "inconclusive"
+    return LabelResult(
+        group=group,
+        label=label,
+        stat="avg",
+        base=0.1,
+        new=0.1 * (1 + delta / 100),
+        delta_percent=delta,
+        p_value=p_value,
+        window="steady",
+        status=status,
+        only_in=None,
+        at_least=BothFlags(),
+        reason=None,
+    )
+
+
+def kinds(*tests: TestResult) -> dict[str, Finding]:
+    return {each.kind: each for each in findings.find(tests, LABELS)}
+
+
+def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> None:
+    marked, leans = Row("a", 40.0, 0.001, True), Row("b", 12.0, 0.06, False)
+    labels = {
+        "both": [marked, leans],
+        "twice": [marked, replace(marked, test="b")],
+        "alone": [marked, replace(leans, p_value=0.4)],
+        "small": [marked, replace(leans, delta_percent=1.0)],
+        "against": [marked, replace(leans, delta_percent=-12.0)],
+        "leaning": [replace(leans, test="a"), leans],
+    }
+    found = FindAgreement()(labels)
+    assert [each.label for each in found] == ["twice", "both"]
+    assert [each.marked for each in found] == [2, 1]
+    assert found[0].expected == pytest.approx(6 * 0.01**2)
+    assert FindAgreement()(labels, rising=False) == ()
+
+
+def test_chance_agrees_as_often_as_is_said() -> None:
+    rng, tables = np.random.default_rng(3), 2000
+    counted, expected = 0, 0.0
+    for _ in range(tables):
+        p = rng.random((50, 3))
+        rows = {i: [Row(str(j), 20.0, float(p[i, j]), bool(p[i, j] < 0.01)) for j in range(3)] for i in range(50)}
+        twice = [each for each in FindAgreement()(rows) if each.marked >= 2]
+        counted += len(twice)
+        expected = twice[0].expected if twice and twice[0].marked == 2 else expected
+    assert counted / tables == pytest.approx(expected, rel=0.35)
+
+
+def test_a_label_that_tests_agree_on_rises_and_a_single_one_does_not() -> None:
+    slow, lone = {("api", "getPost"): (60.0, 0.001, True)}, {("api", "getTeam"): (60.0, 0.001, True)}
+    found = kinds(result("postgresql_bounded", rows=slow), result("mysql_bounded", rows={**slow, **lone}))
+    agreed = found["labels_in_several_tests"]
+    assert agreed.severity == "warning"
+    assert agreed.test is None
+    assert "getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +60.0 %)" in agreed.text
+    assert "getTeam" not in agreed.text
+    assert "labels_in_several_tests" not in kinds(result(rows=slow))
+    assert "labels_in_several_tests" not in kinds(result(rows=slow), result("mysql_bounded", rows=lone))
+
+
+def test_one_leaning_row_is_no_warning() -> None:
+    first = result(rows={("api", "getPost"): (60.0, 0.001, True)})
+    other = result("mysql_bounded", rows={("api", "getPost"): (11.0, 0.1, False)})
+    agreed = kinds(first, other)["labels_in_several_tests"]
+    assert agreed.severity == "info"
+    assert "+11.0 % (leaning)" in agreed.text
+
+
+def test_a_handler_is_named_with_the_methods_that_move_with_it() -> None:
+    rows = {
+        ("api", "createPost"): (40.0, 0.001, True),
+        ("store", "PostStore.Save"): (38.0, 0.001, True),
+        ("store", "PostStore.Get"): (30.0, 0.2, False),
+        ("store", "UserStore.Get"): (-40.0, 0.001, True),
+    }
+    text = kinds(result(rows=rows))["methods_with_handlers"].text
+    assert "handlers createPost (+40.0 %) and the database methods PostStore.Save (+38.0 %);" in text
+    without = {key: row for key, row in rows.items() if key[1] != "PostStore.Save"}
+    assert "methods_with_handlers" not in kinds(result(rows=without))
+
+
+def test_error_rates_are_of_the_steady_window_and_are_not_called() -> None:
+    (row,) = result(errors=(0.01, 0.02)).errors
+    assert (row.base, row.new, row.delta) == pytest.approx((0.01, 0.02, 0.01))
+    assert row.delta_percent == pytest.approx(100.0)
+    assert (row.better, row.gate, row.status) == ("lower", True, "inconclusive")
+    assert "not known" in (row.reason or "")
+    assert result().errors == []
+
+
+def test_an_error_rate_of_one_build_is_not_comparable() -> None:
+    (row,) = result(errors=(None, 0.5)).errors
+    assert (row.base, row.status) == (None, "not_comparable")
+    assert "the base build" in (row.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"), [((0.01, 0.06), True), ((0.0, 0.03), True), ((0.05, 0.06), False), ((0.001, 0.01), False)]
+)
+def test_a_jump_of_errors_is_told(errors: tuple[float, float], told: bool) -> None:
+    found = kinds(result(errors=errors)).get("error_rate")
+    assert (found is not None) == told
+    assert found is None or found.severity == "warning"
+
+
+def test_no_errors_at_all_read_quiet() -> None:
+    quiet = result(errors=(0.0, 0.0))
+    assert quiet.errors[0].reason == "none failed in either build"
+    assert "error_rate" not in kinds(quiet)
+    assert quiet.verdict == result().verdict
+
+
+def test_a_quiet_test_suggests_nothing() -> None:
+    assert suggest([result()]) == []
+
+
+def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
+    slow = {("api", "getPost"): (60.0, 0.001, True)}
+    tests = [result("postgresql_bounded", rows=slow), result("mysql_bounded", rows=slow), result("mariadb_bounded")]
+    gate = next(metric for metric in tests[0].metrics if metric.gate)
+    leaning = gate.model_copy(update={"leans_worse": 0.05, "status": "inconclusive", "runs_to_settle": 3})
+    tests[0] = tests[0].model_copy(update={"metrics": [leaning]})
+    assert [each.kind for each in suggest(tests)] == ["settle", "look_at_label"]
+    assert f"Settle {gate.name} in Bounded Postgres" in suggest(tests)[0].text
+    assert "3 runs of each build" in suggest(tests)[0].text
+    assert "Look at getPost: 2 tests" in suggest(tests)[1].text
+    for i, status in ((1, "limited"), (2, "invalid")):
+        validity = Validity.model_validate({"status": status, "codes": ["unlike_any"]})
+        tests[i] = tests[i].model_copy(update={"validity": validity})
+    assert [(each.kind, each.test) for each in suggest(tests)] == [
+        ("rerun", "mariadb_bounded"),
+        ("rerun", "mysql_bounded"),
+        ("settle", "postgresql_bounded"),
+    ]
+
+
+def test_what_limits_the_users_only_needs_no_rerun() -> None:
+    usual = Validity.model_validate({"status": "limited", "codes": ["still_climbing"]})
+    assert suggest([result().model_copy(update={"validity": usual})]) == []
+
+
+def bench() -> workbench.Workbench:
+    """Both kinds of new rows: errors that jumped, and an average that only the traffic mix moved."""
+    run = {"recording": "x.parquet"}
+    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}
+    params = check_params(
+        {
+            "name": "small",
+            "base": {"label": "v1"},
+            "new": {"label": "v2"},
+            "source": {"kind": "recorded"},
+            "tests": [test],
+            "action_items": ["Ours."],
+        }
+    )
+    dropped = Traffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0)))
+    quiet = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.1))
+    base = failing(simulate_run(quiet, 21, traffic=Traffic()).recording, 0.01)
+    new = failing(simulate_run(quiet, 22, traffic=dropped).recording, 0.09)
+    return workbench.analyse(params, {"postgresql_bounded": {"base": [base], "new": [new]}})
+
+
+def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_action_items() -> None:
+    made = bench()
+    suggestion = Suggestion(kind="rerun", test=None, text="Run <it> again.", evidence={})
+    results = made.results.model_copy(update={"suggestions": [suggestion]})
+    made = replace(made, results=results)
+    page = "".join(str(part.html) for part in sections.metrics(made) if isinstance(part, sections.Fragment))
+    assert "Errors, relative to the requests" in page
+    assert "Client errors" in page
+    assert "Other calls or slower calls" in page
+    assert "at unchanged traffic mix" in page
+    verdict_part = str(sections.verdict(made).html)
+    assert "not written by the analyst" in verdict_part
+    assert "Run &lt;it&gt; again." in verdict_part
+    assert "Run &lt;it&gt; again." not in str(sections.action_items(made).html)
+    readme = markdown.render(results, [])
+    before, _, after = readme.partition("## Comments")
+    assert "Suggested by these results, not written by the analyst:" in before
+    assert "again." in before
+    assert "again." not in after
+    assert "Ours." in after
+    case = ET.fromstring(junit.render(results)).find(".//testcase[@name='avg-api-times']")  # our own
+    assert case is not None
+    assert case.find("failure") is None

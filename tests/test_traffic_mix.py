@@ -1,0 +1,172 @@
+"""A changed traffic mix is told apart from changed speed, and does not count against a build."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from buildcompare import findings
+from buildcompare.analysis.judge import Effect
+from buildcompare.analysis.run_to_run import Noise
+from buildcompare.analysis.traffic_mix import SplitAverage, TellMix, Traffic, at_unchanged_mix
+from buildcompare.compare import CompareTest
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Test
+from buildcompare.results import TestResult
+from buildcompare.simulate import Coordinator, RunSettings, Thresholds, simulate_run
+from buildcompare.simulate import Traffic as SimulatedTraffic
+
+BASE = {"fast": Traffic(3000.0, 0.001), "slow": Traffic(1000.0, 0.009)}
+SETTINGS = RunSettings(
+    type="bounded",
+    coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
+    duration_s=3600.0,
+)
+QUIET = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.15))
+"""Chance draws little, so that each of the three answers is certain."""
+
+
+def compared(traffic: SimulatedTraffic, *, settings: RunSettings = QUIET) -> TestResult:
+    run = {"recording": "x.parquet"}
+    test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
+    base = simulate_run(settings, 11, traffic=SimulatedTraffic()).recording
+    new = simulate_run(settings, 12, traffic=traffic).recording
+    return CompareTest(read_catalogue("mattermost"))(test, {"base": [base], "new": [new]})
+
+
+def test_a_fast_label_that_is_no_longer_called_is_all_mix() -> None:
+    split = SplitAverage()(BASE, {"slow": Traffic(1000.0, 0.009)})
+    assert split is not None
+    assert (split.base, split.new) == pytest.approx((0.003, 0.009))
+    assert (split.delta_percent, split.mix_percent, split.speed_percent) == pytest.approx((200.0, 200.0, 0.0))
+    assert split.log_mix == pytest.approx(math.log(3.0))
+    assert sum(mover.percent for mover in split.movers) == pytest.approx(200.0)
+
+
+def test_slower_calls_are_all_speed() -> None:
+    split = SplitAverage()(BASE, {name: replace(each, seconds=1.3 * each.seconds) for name, each in BASE.items()})
+    assert split is not None
+    assert (split.mix_percent, split.speed_percent) == pytest.approx((0.0, 30.0))
+    assert split.movers == ()
+
+
+def test_more_of_everything_changes_nothing() -> None:
+    split = SplitAverage()(BASE, {name: replace(each, calls=5.0 * each.calls) for name, each in BASE.items()})
+    assert split is not None
+    assert (split.delta_percent, split.mix_percent, split.log_mix) == pytest.approx((0.0, 0.0, 0.0), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_parts_add_up_and_change_sign_with_the_builds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sides = [{f"l{i}": Traffic(*row) for i, row in enumerate(np.exp(rng.normal(size=(9, 2))).tolist())} for _ in "bn"]
+    there, back = SplitAverage()(*sides), SplitAverage()(sides[1], sides[0])
+    assert there is not None
+    assert back is not None
+    assert there.mix_percent + there.speed_percent == pytest.approx(there.delta_percent)
+    assert there.log_mix == pytest.approx(-back.log_mix)
+    assert there.log_ratio == pytest.approx(-back.log_ratio)
+
+
+def test_calls_without_a_duration_leave_no_answer() -> None:
+    assert SplitAverage()(BASE, {**BASE, "lost": Traffic(100.0, math.nan)}) is None
+    assert SplitAverage()(BASE, {**BASE, "lost": Traffic(10.0, math.nan)}) is not None
+    assert SplitAverage()(BASE, {}) is None
+
+
+def test_intervals_hold_what_repeated_draws_show() -> None:
+    """Durations are redrawn with the stated noise: the parts of identical speed fall into their intervals."""
+    rng, inside = np.random.default_rng(5), [0, 0]
+    mixed = {"fast": Traffic(1500.0, 0.001), "slow": Traffic(1000.0, 0.009)}
+    truth = SplitAverage()(BASE, mixed)
+    assert truth is not None
+    noise = dict.fromkeys(BASE, Noise(0.05, math.inf, "calibrated"))
+    for _ in range(600):
+        drawn = [
+            {name: replace(each, seconds=each.seconds * math.exp(0.05 * rng.normal())) for name, each in side.items()}
+            for side in (BASE, mixed)
+        ]
+        split = SplitAverage()(*drawn, noise)
+        assert split is not None
+        assert split.mix_ci is not None
+        assert split.speed_ci is not None
+        inside[0] += split.mix_ci[0] <= truth.mix_percent <= split.mix_ci[1]
+        inside[1] += split.speed_ci[0] <= 0.0 <= split.speed_ci[1]
+    # The mix part is stated against the drawn base, whose error is in both of its numbers: its interval is too wide.
+    assert 0.92 <= inside[1] / 600 <= 0.98
+    assert 0.93 <= inside[0] / 600 <= 0.995
+
+
+def test_the_four_answers() -> None:
+    split = SplitAverage()(BASE, {"fast": Traffic(1500.0, 0.001), "slow": Traffic(1000.0, 0.009)})
+    assert split is not None
+    tell, same = TellMix(), SplitAverage()(BASE, BASE)
+    assert same is not None
+    effect = Effect(split.log_mix, 0.05, math.inf, 0.035, "borrowed")
+    assert tell(split, effect, 10.0) == "mix"
+    assert tell(split, replace(effect, log_ratio=effect.log_ratio + 0.3), 10.0) == "both"
+    assert tell(same, replace(effect, log_ratio=0.3), 10.0) == "speed"
+    assert tell(same, replace(effect, log_ratio=0.0), 10.0) == "neither"
+    assert tell(split, None, 10.0) == "unknown"
+    assert at_unchanged_mix(effect, split).delta_percent == pytest.approx(0.0)
+
+
+def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None:
+    result = compared(SimulatedTraffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0))))
+    row = next(row for row in result.metrics if row.slug == "avg-api-times")
+    assert row.status == "regression"
+    assert row.traffic_mix is not None
+    assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("mix", True)
+    assert row.counted_status != "regression"
+    assert result.verdict == "pass"
+    found = findings.find([result], ("v1", "v2"))
+    about = [each for each in found if each.metric == "avg-api-times"]
+    assert [(each.kind, each.severity) for each in about] == [("traffic_mix", "info")]
+    assert "does not count against the build" in about[0].text
+    assert "getUser" in about[0].text
+
+
+def test_slower_calls_behind_a_faster_mix_count() -> None:
+    """The average hardly moves: fewer slow calls hide that every call became slower by two thirds."""
+    calls = tuple((f"api/{name}", 0.1) for name in ("searchPostsInTeam", "createChannel", "login", "addChannelMember"))
+    dropped = SimulatedTraffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),))
+    result = compared(dropped)
+    row = next(row for row in result.metrics if row.slug == "avg-api-times")
+    assert row.traffic_mix is not None
+    assert row.traffic_mix.kind == "both"
+    assert row.traffic_mix.mix_percent < -10
+    assert row.counted_status == "regression"
+    assert result.verdict == "regression"
+    about = [each for each in findings.find([result], ("v1", "v2")) if each.metric == "avg-api-times"]
+    assert {each.kind: each.severity for each in about} == {"metric": "critical", "traffic_mix": "info"}
+
+
+def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
+    result = compared(SimulatedTraffic(times=(("api/*", 1.5),)))
+    row = next(row for row in result.metrics if row.slug == "avg-api-times")
+    assert row.traffic_mix is not None
+    assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("speed", False)
+    assert row.counted_status == row.status == "regression"
+    assert not [each for each in findings.find([result], ("v1", "v2")) if each.kind == "traffic_mix"]
+
+
+def test_without_call_rates_there_is_no_split() -> None:
+    run = {"recording": "x.parquet"}
+    test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
+    plain = [simulate_run(QUIET, seed).recording for seed in (11, 12)]
+    result = CompareTest(read_catalogue("mattermost"))(test, {"base": plain[:1], "new": plain[1:]})
+    assert all(row.traffic_mix is None for row in result.metrics)
+
+
+def test_simulated_graph_and_labels_agree_and_the_rest_stays() -> None:
+    plain, traffic = simulate_run(QUIET, 11).recording, SimulatedTraffic(calls=(("api/getUser", 0.0),))
+    played = simulate_run(QUIET, 11, traffic=traffic).recording
+    for series in plain.graphs():
+        found = played.find(series.metric)
+        assert found is not None
+        if not series.metric.startswith("avg-"):
+            np.testing.assert_array_equal(found.values, series.values)
+    assert {row.label for row in played.label_summaries} == {row.label for row in plain.label_summaries}
