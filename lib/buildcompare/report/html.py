@@ -88,9 +88,9 @@ def _output(output: NotebookNode) -> Iterable[str]:
 
 
 def _scrollable(parts: Iterable[str]) -> list[str]:
-    """Put every table and wide figure into a region that scrolls by itself, by keyboard too, named by what stands above it.
+    """Put every table and wide figure into a region that scrolls, by keyboard too, named by what stands above it.
 
-    On a narrow screen or at 200 % zoom nothing of a wide table is cut then, and the page itself does not scroll sideways.
+    On a narrow screen or at 200 % zoom nothing of it is cut, and the page itself does not scroll sideways.
     """
     above: dict[str, str] = {}
 

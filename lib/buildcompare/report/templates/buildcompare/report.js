@@ -53,7 +53,7 @@ for (const table of document.querySelectorAll("table.labels")) {
 const fits = new ResizeObserver((seen) => {
   for (const { target } of seen) {
     if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
-    else target.removeAttribute("tabindex");
+    else if (target !== document.activeElement) target.removeAttribute("tabindex");
   }
 });
 document.querySelectorAll(".scroll").forEach((region) => fits.observe(region));
