@@ -1,4 +1,4 @@
-"""Does a bundled comparison still publish the report that somebody last looked at? `make golden` accepts what changed."""
+"""Does a bundled comparison still publish the report somebody last looked at? `make golden` accepts what changed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,13 @@ def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
         f"chance usually moves them; up to {expected:.0f} are marked where nothing changed"
         + (f". Slowest: {worst}." if slower else ".")
     )
-    evidence = {"slower": len(slower), "faster": len(faster), "judged": len(judged), "expected": expected}
+    evidence = {
+        "slower": len(slower),
+        "faster": len(faster),
+        "judged": len(judged),
+        "expected": expected,
+        "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
+    }
     yield finding(test, "labels", "info", text, evidence)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from buildcompare.explanations import by_chance_percent
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, MetricResult, TestResult
@@ -91,6 +92,7 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
     keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
     evidence = {
         **metric.model_dump(include=keys),
+        "by_chance_percent": by_chance_percent(metric),
         "load_adjusted": metric.load_adjusted.model_dump() if metric.load_adjusted else None,
         "tests": {
             t.name: m.model_dump(include={"delta_percent", "status"})

@@ -50,10 +50,12 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
             gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
             if run.missing:
                 text = f"{title(test)}: {who} lacks {plural(len(run.missing), 'metric')}: {listed(run.missing)}."
-                yield finding(test, "missing_metrics", "warning", text, {"side": side, "slugs": run.missing})
+                yield finding(
+                    test, "missing_metrics", "warning", text, {"side": side, "run": i + 1, "slugs": run.missing}
+                )
             if empty:
                 text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
-                yield finding(test, "empty_metrics", "warning", text, {"side": side, "slugs": empty})
+                yield finding(test, "empty_metrics", "warning", text, {"side": side, "run": i + 1, "slugs": empty})
             if gaps:
                 worst = min(gaps, key=lambda c: c.finite / c.expected)
                 text = (
@@ -61,7 +63,13 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
                     f"{100 * worst.finite / worst.expected:.0f} % of its samples "
                     f"(longest gap {minutes(worst.longest_gap_s)})."
                 )
-                evidence = {"side": side, "slugs": [c.slug for c in gaps], "finite": worst.finite, "of": worst.expected}
+                evidence = {
+                    "side": side,
+                    "run": i + 1,
+                    "slugs": [c.slug for c in gaps],
+                    "worst": worst.model_dump(),
+                    "worst_percent": 100 * worst.finite / worst.expected,
+                }
                 yield finding(test, "gaps", "warning", text, evidence)
 
 
