@@ -63,6 +63,9 @@ data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the 
 test: $(READY) ## run the tests with coverage; TESTS=tests/test_X.py: only these, without
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile $(if $(TESTS),$(TESTS),--cov) $(ARGS)
 
+golden: $(READY) ## accept what the bundled comparisons publish now, in tests/golden; then look at `git diff`
+	@$(RUN) tests/golden.py
+
 lint: $(READY) ## check code and notebooks: ruff, mypy, no outputs in notebooks
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --quiet --check .
@@ -146,4 +149,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch lab prometheus data test lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch lab prometheus data test golden lint format setup lock clean distclean conda-environment FORCE

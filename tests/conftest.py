@@ -63,6 +63,23 @@ def real() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`bundled("v11.1.0-rc2")`: the folder of that bundled comparison's report, published once."""
+    made: dict[str, Path] = {}
+
+    def report(name: str) -> Path:
+        if name not in made:
+            from buildcompare.run.report import publish
+
+            folder = tmp_path_factory.mktemp("bundled") / name
+            publish(PROJECT / f"params/{name}.yaml", output=folder)
+            made[name] = folder
+        return made[name]
+
+    return report
+
+
 # ---- A browser ------------------------------------------------------------------------------------------------------
 
 

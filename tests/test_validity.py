@@ -267,7 +267,7 @@ def test_goroutines_may_fall_but_not_to_nothing() -> None:
 def test_every_reason_has_words() -> None:
     names = (
         "at_s before after back_s times reached target below users held base new ceiling slope_users_per_s covered "
-        "metrics seconds other_seconds reported curve"
+        "metrics others seconds other_seconds reported curve change"
     )
     numbers = dict.fromkeys(names.split(" "), 120.0)
     for code in get_args(Code):

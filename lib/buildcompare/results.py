@@ -44,11 +44,29 @@ class BothNumbers(_Model):
     new: Number = None
 
 
+class AlertResult(_Model):
+    """What one alert of the coordinator did in one build; see analysis.limits."""
+
+    build: Side
+    alert: str
+    threshold: Number
+    first_s: Number
+    times: int
+    share_steady: Number
+    nearness: Number
+
+
 class BothTexts(_Model):
     """A text for each build; null where there is none."""
 
     base: str | None = None
     new: str | None = None
+
+
+class LimitedBy(BothTexts):
+    """What limited each build, in words and in numbers."""
+
+    alerts: list[AlertResult] = Field(default_factory=list)
 
 
 class BothFlags(_Model):
@@ -161,6 +179,8 @@ class Validity(_Model):
     codes: list[str] = Field(default_factory=list)
     """What each of the reasons is, for programs."""
     reasons: list[str] = Field(default_factory=list)
+    numbers: list[dict[str, Number]] = Field(default_factory=list)
+    """The numbers of each of the reasons; times in elapsed seconds."""
 
 
 class ServerResult(_Model):
@@ -441,7 +461,7 @@ class TestResult(_Model):
     db_engine: str | None
     users: int | None
     verdict: Verdict
-    limited_by: BothTexts | None = None
+    limited_by: LimitedBy | None = None
     runs: Runs
     supported_users: SupportedUsersResult | None
     ramp_up: RampUps

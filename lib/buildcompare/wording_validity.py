@@ -47,7 +47,7 @@ def _coverage(reason: Reason) -> str:
     covered = f"{reason.numbers['covered']:.0%}"
     if not reason.text:
         return f"every metric misses more than half of its samples in the steady window ({covered} at most are there)"
-    others = reason.numbers["metrics"] - 1
+    others = reason.numbers["others"]
     more = f", and too few of {others:.0f} other metrics" if others else ""
     return f"{reason.text}: only {covered} of the samples in the steady window are there{more}"
 
@@ -90,7 +90,7 @@ _WORDS: Mapping[Code, Say] = {
     ),
     "other_runs": lambda r: (
         f"the curve is of another run than the reported supported users: {_users(r.numbers['curve'])} against "
-        f"{r.numbers['reported']:,.0f} ({r.numbers['curve'] / r.numbers['reported'] - 1:+.1%})"
+        f"{r.numbers['reported']:,.0f} ({r.numbers['change']:+.1%})"
     ),
 }
 

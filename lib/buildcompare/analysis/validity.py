@@ -170,11 +170,10 @@ class JudgeValidity:
             yield Reason(_EQUILIBRIUM[why], "limited", {} if slope is None else {"slope_users_per_s": slope})
         if facts.reported is None:
             return
-        numbers = {"reported": facts.reported}
         if estimate.estimated is not None and abs(estimate.estimated / facts.reported - 1.0) > self.reported:
-            yield Reason("other_runs", "invalid", {**numbers, "curve": estimate.estimated})
+            yield _other_run(estimate.estimated, facts.reported)
         elif estimate.estimated is None and mean is not None and mean > (1.0 + self.reported) * facts.reported:
-            yield Reason("other_runs", "invalid", {**numbers, "curve": mean})  # what it carried at least
+            yield _other_run(mean, facts.reported)  # what it carried at least
 
     def _coverage(self, facts: RunFacts) -> Iterator[Reason]:
         known = {slug: c.fraction for slug, c in facts.coverage.items() if c.fraction is not None}
@@ -187,7 +186,12 @@ class JudgeValidity:
         gaps = {slug: fraction for slug, fraction in poor.items() if fraction > 0.0}  # without a number it is missing
         if gaps:
             worst = min(gaps, key=gaps.__getitem__)
-            yield Reason("little_coverage", "limited", {"covered": gaps[worst], "metrics": len(gaps)}, worst)
+            yield Reason(
+                "little_coverage",
+                "limited",
+                {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1},
+                worst,
+            )
 
     # ---- Runs beside each other ---------------------------------------------------------------------------------
 
@@ -251,6 +255,10 @@ def _under_load(facts: RunFacts) -> pd.Series:
     end = facts.stop.at_s if facts.stop else math.inf
     users: pd.Series = facts.load[np.isfinite(facts.load.to_numpy()) & (facts.load.index <= end)]
     return users
+
+
+def _other_run(curve: float, reported: float) -> Reason:
+    return Reason("other_runs", "invalid", {"curve": curve, "reported": reported, "change": curve / reported - 1.0})
 
 
 def _sustained(facts: RunFacts, seconds: float) -> float:

@@ -77,4 +77,5 @@ def _validity(verdict: Verdict, *, several: bool) -> Validity:
         valid_until_s=verdict.valid_until_s,
         codes=[reason.code for reason in verdict.reasons],
         reasons=[said(reason, several=several) for reason in verdict.reasons],
+        numbers=[dict(reason.numbers) for reason in verdict.reasons],
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from buildcompare.analysis.limits import FindLimits
+from buildcompare.analysis.limits import AlertUse, FindLimits
 from buildcompare.analysis.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.compare.sides import SIDES, Views
 from buildcompare.metrics import Catalogue
 from buildcompare.params import Coordinator, Test
-from buildcompare.results import BothTexts
+from buildcompare.results import AlertResult, LimitedBy, Side
 from buildcompare.run_view import RunView
 from buildcompare.wording_limits import limited_words
 
@@ -35,17 +35,31 @@ def at_equal_load(test: Test, views: Views, catalogue: Catalogue, run_to_run: Ru
     }
 
 
-def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> BothTexts | None:
+def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
     """What limited each build of an unbounded test, where the alerts' queries were recorded."""
     if test.type != "unbounded":
         return None
     find = FindLimits(catalogue.alerts, coordinator.thresholds)
-    words: dict[str, str | None] = {}
+    words: dict[Side, str | None] = {}
+    alerts: list[AlertResult] = []
     for side in SIDES:
         runs = [find(v.recording, v.stop.at_s, v.steady.window) for v in views[side] if v.stop is not None]
         limits = find.of_build(runs)
         words[side] = limited_words(limits) if limits is not None else None
-    return BothTexts(**words) if any(words.values()) else None
+        alerts += [_alert(side, use) for use in limits.alerts] if limits is not None else []
+    return LimitedBy(base=words["base"], new=words["new"], alerts=alerts) if any(words.values()) else None
+
+
+def _alert(side: Side, use: AlertUse) -> AlertResult:
+    return AlertResult(
+        build=side,
+        alert=use.alert.slug,
+        threshold=use.threshold,
+        first_s=use.first_s,
+        times=use.times,
+        share_steady=use.share_steady,
+        nearness=use.nearness,
+    )
 
 
 def _loaded(view: RunView, catalogue: Catalogue) -> LoadedRun | None:

@@ -33,7 +33,7 @@ def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
         "judged": len(judged),
         "expected": expected,
         "surviving": surviving,
-        "worst": {f"{row.label} {row.stat}": row.delta_percent for row in slower[:3]},
+        "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
     }
     yield finding(test, "labels", "info", text, evidence)
 

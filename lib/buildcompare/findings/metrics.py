@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from buildcompare.explanations import by_chance_percent
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.findings.traffic_mix import at_unchanged_mix
@@ -94,6 +95,7 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
     evidence = {
         **metric.model_dump(include=keys),
         "traffic_mix": metric.traffic_mix.model_dump() if metric.traffic_mix else None,
+        "by_chance_percent": by_chance_percent(metric),
         "load_adjusted": metric.load_adjusted.model_dump() if metric.load_adjusted else None,
         "tests": {
             t.name: m.model_dump(include={"delta_percent", "status"})

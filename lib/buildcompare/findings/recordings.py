@@ -57,10 +57,11 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
             missing = [slug for slug in run.missing if slug not in nowhere]
             if missing:
                 text = f"{title(test)}: {who} lacks {plural(len(missing), 'metric')}: {listed(missing)}."
-                yield finding(test, "missing_metrics", "warning", text, {"side": side, "slugs": missing})
+                evidence: dict[str, object] = {"side": side, "run": i + 1, "slugs": missing}
+                yield finding(test, "missing_metrics", "warning", text, evidence)
             if empty:
                 text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
-                yield finding(test, "empty_metrics", "warning", text, {"side": side, "slugs": empty})
+                yield finding(test, "empty_metrics", "warning", text, {"side": side, "run": i + 1, "slugs": empty})
             if gaps:
                 worst = min(gaps, key=lambda c: c.finite / c.expected)
                 text = (
@@ -68,7 +69,13 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
                     f"{100 * worst.finite / worst.expected:.0f} % of its samples "
                     f"(longest gap {minutes(worst.longest_gap_s)})."
                 )
-                evidence = {"side": side, "slugs": [c.slug for c in gaps], "finite": worst.finite, "of": worst.expected}
+                evidence = {
+                    "side": side,
+                    "run": i + 1,
+                    "slugs": [c.slug for c in gaps],
+                    "worst": worst.model_dump(),
+                    "worst_percent": 100 * worst.finite / worst.expected,
+                }
                 yield finding(test, "gaps", "warning", text, evidence)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from buildcompare.explanations import by_chance_percent
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, TestResult
@@ -35,7 +36,12 @@ def supported_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
         text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})"
         bound = f"; a loss of more than {percent(-users.ci_low)} can be ruled out" if users.ci_low is not None else ""
         text += f"{bound}."
-    evidence = users.model_dump(include={"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent"})
+    keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "at_least", "reason"}
+    evidence = {
+        **users.model_dump(include=keys),
+        "by_chance_percent": by_chance_percent(users),
+        "ruled_out_percent": None if users.ci_low is None else -users.ci_low,
+    }
     yield finding(test, "supported_users", severity, text, evidence)
 
 

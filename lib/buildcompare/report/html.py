@@ -21,6 +21,10 @@ from buildcompare.report.sections import FRAGMENT, RESULTS_MIME
 
 _HEADING = re.compile(r"<(h[23])>(.*?)</\1>", re.DOTALL)
 _TAGS = re.compile(r"<[^>]+>")
+_ABOVE_OR_WIDE = re.compile(
+    r'<(h2|h3|summary)\b[^>]*>(.*?)</\1>|<table\b.*?</table>|<figure><svg[^>]* viewBox="0 0 648.*?</figure>', re.DOTALL
+)
+"""What names a region, and what may be wider than a screen: tables, and figures over the page's whole width."""
 
 
 class HtmlReportExporter(TemplateExporter):
@@ -44,7 +48,7 @@ class HtmlReportExporter(TemplateExporter):
         """Convert `nb`, which must have been run to its end."""
         resources = dict(resources or {})
         found = executed.results(nb)
-        sections, contents = _with_anchors(list(_parts(nb)))
+        sections, contents = _with_anchors(_scrollable(_parts(nb)))
         script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
         resources["report"] = {
             "title": f"{found.base.label} vs {found.new.label}",
@@ -81,6 +85,27 @@ def _output(output: NotebookNode) -> Iterable[str]:
         yield f'<figure><img alt="{alt}" src="data:image/png;base64,{"".join(data["image/png"].split())}"></figure>'
     elif RESULTS_MIME not in data and (text := output.get("text") or data.get("text/plain")):
         yield f"<pre>{Markup.escape(text)}</pre>"
+
+
+def _scrollable(parts: Iterable[str]) -> list[str]:
+    """Put every table and wide figure into a region that scrolls, by keyboard too, named by what stands above it.
+
+    On a narrow screen or at 200 % zoom nothing of it is cut, and the page itself does not scroll sideways.
+    """
+    above: dict[str, str] = {}
+
+    def wrapped(match: re.Match[str]) -> str:
+        if match[1]:
+            text = _TAGS.sub("", match[2]).strip()
+            for lower in {"h2": ("h3", "summary"), "h3": ("summary",)}.get(match[1], ()):
+                above.pop(lower, None)
+            above[match[1]] = text
+            return match[0]
+        name = ", ".join(above[tag] for tag in ("h2", "h3", "summary") if tag in above).replace('"', "&quot;")
+        kind = "Table" if match[0].startswith("<table") else "Figure"
+        return f'<div class="scroll" role="group" tabindex="0" aria-label="{kind}: {name}">{match[0]}</div>'
+
+    return [_ABOVE_OR_WIDE.sub(wrapped, part) for part in parts]
 
 
 def _with_anchors(parts: list[str]) -> tuple[list[str], list[tuple[str, str]]]:

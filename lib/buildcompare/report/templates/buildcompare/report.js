@@ -19,7 +19,7 @@ for (const table of document.querySelectorAll("table.labels")) {
   };
   words.addEventListener("input", filter);
   marked.addEventListener("change", filter);
-  table.before(box);
+  table.closest(".scroll").before(box);
   filter();
 
   const value = (row, column) => {
@@ -47,3 +47,13 @@ for (const table of document.querySelectorAll("table.labels")) {
     });
   });
 }
+
+// A table or figure that is wider than the screen is a stop for the Tab key, so that arrow keys scroll it; one that
+// fits is none. Without JavaScript every one is.
+const fits = new ResizeObserver((seen) => {
+  for (const { target } of seen) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else if (target !== document.activeElement) target.removeAttribute("tabindex");
+  }
+});
+document.querySelectorAll(".scroll").forEach((region) => fits.observe(region));

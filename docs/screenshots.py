@@ -1,0 +1,41 @@
+"""Takes the README's pictures of a published report: `python docs/screenshots.py reports/v10.4.0-rc1/report.html`."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+DOCS = Path(__file__).parent
+WIDTH, TOP, COLOURS = 1000, 1000, 64
+"""Pixels; few colours keep the files small."""
+
+
+def main(report: Path) -> None:
+    """The top of the page as it opens in light, and the last test's ramp-up in dark."""
+    with sync_playwright() as playwright:
+        path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=path, args=["--headless", "--no-sandbox"])
+        for scheme, name in (("light", "report.png"), ("dark", "ramp-up.png")):
+            page = browser.new_page(viewport={"width": WIDTH, "height": TOP}, color_scheme=scheme)
+            page.goto(report.resolve().as_uri())
+            if name == "report.png":
+                shot = page.screenshot()
+            else:
+                figure = page.locator("#ramp-up ~ .scroll:has(figure)").last.bounding_box()
+                table = page.locator("#ramp-up ~ .scroll:has(figure)").last.locator(
+                    "xpath=following-sibling::div[contains(@class, 'scroll')][1]"
+                )
+                low = table.bounding_box()
+                clip = {"x": 0, "y": figure["y"] - 8, "width": WIDTH, "height": low["y"] + low["height"] - figure["y"]}
+                shot = page.screenshot(clip=clip, full_page=True)
+            Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS).save(DOCS / name, optimize=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

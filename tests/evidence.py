@@ -1,0 +1,80 @@
+"""Which numbers of a finding's sentence does its evidence not hold?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from buildcompare.findings import title
+from buildcompare.results import Finding, Results
+from buildcompare.wording import change, minutes, percent, quantity, significant
+
+FIXED = ("95 % interval", "30 minutes")
+"""Numbers of the method, the same in every report: the level of every interval, what supported users are taken over."""
+MOST = (3, 4, 5, 8)
+"""So many entries of a list are named before "and 7 more"."""
+_UNITS = r"(?: ?%| min| ms| µs| ns| s| GB| MB| kB| B)?(?![\w.]*\w)"
+_NUMBER = re.compile(r"(?<![\w.])[+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?" + _UNITS)
+
+
+def without_evidence(finding: Finding, results: Results) -> list[str]:
+    """The numbers of `finding.text` that are no rounding of a number in `finding.evidence`."""
+    text = finding.text
+    for name in sorted(_names(finding, results), key=len, reverse=True):
+        text = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", "…", text)
+    sizes = {int(size) for size in _sizes(finding.evidence)}
+    text = re.sub(
+        r" and (\d+) more", lambda more: "" if sizes & {int(more[1]) + most for most in MOST} else more[0], text
+    )
+    held = {words for value in (*_numbers(finding.evidence), *sizes) for words in _said(value)}
+    return [number for number in _NUMBER.findall(text) if number.strip() not in held]
+
+
+def _names(finding: Finding, results: Results) -> Iterator[str]:
+    """What is called so, digits and all: builds, tests, metrics, fixed phrases, and names that evidence quotes."""
+    yield from FIXED
+    yield from (results.base.label, results.new.label)
+    for test in results.tests:
+        yield from (test.name, title(test))
+        yield from (name for metric in test.metrics for name in (metric.name, metric.slug))
+    yield from (name for name in _strings(finding.evidence) if len(name) > 1 and not name.isdigit())
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string of the evidence that is a name; sentences are what is to be shown, and show nothing."""
+    if isinstance(value, dict):
+        yield from (key for key in value if isinstance(key, str))
+        for key, each in value.items():
+            yield from () if key in ("reasons", "base", "new") else _strings(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Every number."""
+    if isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(each)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield float(value)
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    """How many entries every list and every mapping of the evidence has."""
+    if isinstance(value, (dict, list)):
+        yield len(value)
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _sizes(each)
+
+
+def _said(value: float) -> Iterator[str]:
+    """Every way in which the report says a number."""
+    yield from (change(value), change(value).removesuffix(" %"), percent(value), percent(abs(value)))
+    yield from (f"{value:,.0f}", f"{abs(value):,.0f}", f"{value:+,.0f}".replace("-", "−"), f"{value:.2f}")
+    yield from (significant(abs(value)), significant(abs(value), 2), minutes(value), f"{value / 60:.0f} min")
+    yield from (quantity(value, unit) for unit in ("seconds", "bytes", "percent"))
+    yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %")

@@ -1,0 +1,132 @@
+"""The golden reports: what the bundled comparisons published when somebody last looked. `make golden` makes them again.
+
+A golden report is README.md as it is, and results.json without `provenance.run`, its numbers rounded to six
+significant digits. Its label rows are written as tables, with what many rows share said once: nothing is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from buildcompare.run.report import publish
+
+GOLDEN = Path(__file__).parent / "golden"
+BUNDLED = ("v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1")
+DIGITS = 6
+"""Processors and their libraries add in another order: the last digits of a sum differ."""
+TOLERANCE = 1e-5
+"""Relative; one unit of the last of the kept digits, so that a number at a rounding's edge is not another one."""
+WIDTH = 118
+KIND = ("status", "only_in", "reason", "at_least", "window")
+"""What few label rows have alone: said once for all that agree in it."""
+
+
+def made(report: Path) -> dict[str, str]:
+    """The golden files of a published report: name -> text."""
+    results = json.loads((report / "results.json").read_text("utf-8"))
+    results["provenance"].pop("run")
+    for test in results["tests"]:
+        test["labels"] = _table(test["labels"])
+    return {
+        "README.md": (report / "README.md").read_text("utf-8"),
+        "results.json": "\n".join(_lines(_rounded(results))) + "\n",
+    }
+
+
+def kept(name: str) -> dict[str, str]:
+    """The golden files of a bundled comparison, as they are in the repository."""
+    return {file.name: file.read_text("utf-8") for file in sorted((GOLDEN / name).iterdir())}
+
+
+def differences(kept: Any, made: Any, where: str = "results") -> Iterator[str]:
+    """Where two documents differ by more than the tolerance, in words."""
+    if isinstance(kept, dict) and isinstance(made, dict):
+        for key in sorted({*kept, *made}):
+            if (key in kept) != (key in made):
+                yield f"{where}.{key} is {'new' if key in made else 'gone'}"
+            else:
+                yield from differences(kept[key], made[key], f"{where}.{key}")
+    elif isinstance(kept, list) and isinstance(made, list):
+        if len(kept) != len(made):
+            yield f"{where} has {len(made)} entries, golden {len(kept)}"
+        for i, (old, new) in enumerate(zip(kept, made, strict=False)):
+            yield from differences(old, new, f"{where}[{i}]")
+    elif _number(kept) and _number(made):
+        if not math.isclose(kept, made, rel_tol=TOLERANCE, abs_tol=1e-9):
+            yield f"{where} is {made}, golden {kept}"
+    elif kept != made or isinstance(kept, bool) != isinstance(made, bool):
+        yield f"{where} is {made!r}, golden {kept!r}"
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows of equal keys as a table: what all share, the kinds of row that there are, the rows with their kind."""
+    keys = list(rows[0]) if rows else []
+    same = {key: rows[0][key] for key in keys if all(row[key] == rows[0][key] for row in rows)}
+    of_kind = [key for key in KIND if key in keys and key not in same]
+    columns = [key for key in keys if key not in same and key not in of_kind]
+    kinds: list[dict[str, Any]] = []
+    table: list[list[Any]] = []
+    for row in rows:
+        kind = {key: row[key] for key in of_kind}
+        if kind not in kinds:
+            kinds.append(kind)
+        table.append([kinds.index(kind), *(row[key] for key in columns)])
+    return {"same": same, "kinds": kinds, "columns": columns, "rows": table}
+
+
+def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows that a table was made from."""
+    return [
+        {**table["same"], **table["kinds"][row[0]], **dict(zip(table["columns"], row[1:], strict=True))}
+        for row in table["rows"]
+    ]
+
+
+def _lines(value: Any, indent: str = "", key: str = "") -> Iterator[str]:
+    """JSON with as much on a line as fits: small files, and differences that can be read."""
+    short = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(key) + len(short) <= WIDTH or not isinstance(value, (dict, list)) or not value:
+        yield f"{indent}{key}{short}"
+        return
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    entries = list(value.items()) if isinstance(value, dict) else [(None, each) for each in value]
+    yield f"{indent}{key}{opening}"
+    for i, (name, each) in enumerate(entries):
+        lines = list(_lines(each, indent + " ", "" if name is None else f"{json.dumps(name, ensure_ascii=False)}: "))
+        comma = "," if i + 1 < len(entries) else ""
+        yield from lines[:-1]
+        yield lines[-1] + comma
+    yield f"{indent}{closing}"
+
+
+def make_again() -> None:
+    """Write the golden files of every bundled comparison."""
+    for name in BUNDLED:
+        with tempfile.TemporaryDirectory() as folder:
+            publish(GOLDEN.parents[1] / f"params/{name}.yaml", output=Path(folder) / name)
+            files = made(Path(folder) / name)
+        (GOLDEN / name).mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            (GOLDEN / name / file).write_text(text, "utf-8")
+        print(f"{GOLDEN.name}/{name}: {sum(map(len, files.values())):,} characters")
+
+
+if __name__ == "__main__":
+    make_again()

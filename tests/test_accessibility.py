@@ -1,0 +1,205 @@
+"""The pages for everybody: axe-core, the keyboard alone, a narrow screen, 200 % zoom; in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from buildcompare.history.table import import_table
+from buildcompare.run.index import write_index
+from buildcompare.run.report import publish
+from support import small_params, write_params
+
+PAGES = ("simulated", "small", "index")
+VIEWS = {"wide": (1200, 1), "narrow": (380, 1), "zoomed": (640, 2)}
+"""Width in CSS pixels, and device pixels per CSS pixel: 200 % zoom halves the first and doubles the second."""
+OPEN_ALL = "document.querySelectorAll('details').forEach((each) => (each.open = true))"
+CUT = """() => {
+  const scrolls = (e) => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+  const cut = [...document.querySelectorAll("body *")].filter((e) => {
+    if (e.closest(".unseen, #releases thead") || e.closest("svg") !== null && e.tagName !== "svg") return false;
+    const box = e.getBoundingClientRect();
+    if (!box.width || !box.height) return false;
+    let around = e.parentElement;
+    while (around && !scrolls(around)) around = around.parentElement;
+    return around ? around.tabIndex < 0 && around.scrollWidth > around.clientWidth
+                  : box.right > innerWidth + 0.5 || box.left < -0.5;
+  }).map((e) => e.outerHTML.slice(0, 160));
+  return {page: document.documentElement.scrollWidth - innerWidth, cut};
+}"""
+REACHED = """() => {
+  const e = document.activeElement;
+  if (!e || e === document.body) return null;
+  window.reached ??= new Set();
+  const style = getComputedStyle(e);
+  const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+  window.reached.add(e);
+  return {seen, what: e.outerHTML.slice(0, 120)};
+}"""
+LEFT = """() => [...document.querySelectorAll("a[href], summary, button, input, .scroll")].filter((e) =>
+  e.checkVisibility() && !(e.matches(".scroll") && e.scrollWidth <= e.clientWidth) && !window.reached?.has(e)
+).map((e) => e.outerHTML.slice(0, 120))"""
+
+Look = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def pages(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A bundled report, one of small tests with a ledger, and the page of every release with both of them."""
+    root = tmp_path_factory.mktemp("site")
+    reports, ledger = root / "reports", root / "ledger"
+    table = root / "history.csv"
+    table.write_text(
+        "order,monthly,release,base_label,new_label,base_version,new_version,db,test_type,su_base,su_new,load_test_version\n"
+        "1,yes,v0.9,v0.9.0,v1.0.0-rc1,0.9.0,1.0.0-rc1,postgresql,unbounded,1100,1000,v1\n"
+        "2,yes,v1.0,v1.0.0,v1.1.0-rc1,1.0.0,1.1.0-rc1,postgresql,unbounded,700,990,v2\n",
+        "utf-8",
+    )
+    import_table(table, ledger)
+    publish(project / "params/v11.1.0-rc2.yaml", output=reports / "simulated")
+    small = small_params(root / "data", history=str(ledger), setup={"Load-test version": "v3"})
+    publish(write_params(root / "small.yaml", small), output=reports / "small")
+    index, _ = write_index(reports, [ledger])
+    return {**{name: reports / name / "report.html" for name in PAGES[:2]}, "index": index}
+
+
+def look(browser: Any, file: Path, view: str, scheme: str, task: Look, *, javascript: bool = True) -> Any:
+    """`task` on the page as a reader with this screen and this colour scheme sees it."""
+    width, pixels = VIEWS[view]
+
+    def open_page(browser: Any) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            device_scale_factor=pixels,
+            color_scheme=scheme,
+            java_script_enabled=javascript,
+        )
+        try:
+            page = context.new_page()
+            page.goto(file.as_uri())
+            return task(page)
+        finally:
+            context.close()
+
+    return browser.run(open_page)
+
+
+def grave_violations(page: Any) -> list[str]:
+    page.evaluate(OPEN_ALL)
+    page.wait_for_timeout(100)
+    found = Axe().run(page).response
+    assert found["testEngine"]["name"] == "axe-core"
+    return [
+        f"{each['id']} ({each['impact']}): {node['html'][:200]}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing_serious(pages: dict[str, Path], browser: Any, name: str, view: str, scheme: str) -> None:
+    assert look(browser, pages[name], view, scheme, grave_violations) == []
+
+
+def test_axe_would_find_something(browser: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text("<!doctype html><title>x</title><img src='data:,'><p style='color:#eee'>pale</p>", "utf-8")
+    found = " ".join(look(browser, bad, "wide", "light", grave_violations))
+    assert {"image-alt", "color-contrast", "html-has-lang"} <= {word for word in found.split() if "-" in word}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("javascript", [True, False])
+def test_nothing_is_cut(pages: dict[str, Path], browser: Any, name: str, view: str, *, javascript: bool) -> None:
+    """What is wider than the screen stands in a region that scrolls and that the keyboard reaches."""
+
+    def measure(page: Any) -> Any:
+        page.evaluate(OPEN_ALL)
+        page.wait_for_timeout(100)
+        return page.evaluate(CUT)
+
+    assert look(browser, pages[name], view, "light", measure, javascript=javascript) == {"page": 0, "cut": []}
+
+
+@pytest.mark.parametrize("view", ["wide", "narrow"])
+@pytest.mark.parametrize("name", PAGES)
+def test_the_keyboard_alone_reaches_everything(pages: dict[str, Path], browser: Any, name: str, view: str) -> None:
+    """Every link, fold, field, button and scrolling region, by the Tab key, with a focus that is seen."""
+
+    def walk(page: Any) -> tuple[int, list[str], list[str]]:
+        unseen, stops = [], 0
+        for _ in range(2000):
+            page.keyboard.press("Tab")
+            at = page.evaluate(REACHED)
+            if at is None:
+                break
+            stops += 1
+            unseen += [] if at["seen"] else [at["what"]]
+            if at["what"].startswith("<summary") and page.evaluate("!document.activeElement.parentElement.open"):
+                page.keyboard.press("Enter")
+        return stops, unseen, page.evaluate(LEFT)
+
+    stops, unseen, left = look(browser, pages[name], view, "dark", walk)
+    assert stops > 5
+    assert unseen == []
+    assert left == []
+
+
+def test_a_label_table_is_filtered_and_sorted_by_keyboard(pages: dict[str, Path], browser: Any) -> None:
+    def work(page: Any) -> tuple[int, int, str | None]:
+        page.locator("details:has(table.labels) > summary").first.focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        shown = "document.querySelectorAll('details[open] table.labels tbody tr:not([hidden])').length"
+        before = page.evaluate(shown)
+        page.keyboard.type("no such label")
+        after = page.evaluate(shown)
+        page.keyboard.press("Control+A")
+        page.keyboard.press("Delete")
+        page.locator("details[open] table.labels th button").nth(1).focus()
+        page.keyboard.press("Enter")
+        return before, after, page.locator("details[open] table.labels th[aria-sort]").get_attribute("aria-sort")
+
+    before, after, sorted_by = look(browser, pages["simulated"], "wide", "light", work)
+    assert before > 10
+    assert after == 0
+    assert sorted_by == "descending"
+
+
+def test_a_wide_table_is_scrolled_by_keyboard(pages: dict[str, Path], browser: Any) -> None:
+    """Also without JavaScript, when every region is a stop."""
+
+    def scroll(page: Any) -> list[bool]:
+        moved = []
+        for region in page.locator(".scroll:visible").all():
+            if region.evaluate("e => e.scrollWidth > e.clientWidth"):
+                region.focus()
+                page.keyboard.press("ArrowRight")
+                page.wait_for_timeout(200)
+                moved.append(region.evaluate("e => e.scrollLeft > 0"))
+        return moved
+
+    for javascript in (True, False):
+        moved = look(browser, pages["small"], "narrow", "light", scroll, javascript=javascript)
+        assert moved
+        assert all(moved)
+
+
+def test_a_table_that_fits_is_no_stop(pages: dict[str, Path], browser: Any) -> None:
+    def count(page: Any) -> list[int]:
+        page.evaluate(OPEN_ALL)
+        page.wait_for_timeout(300)
+        return list(page.evaluate("[...document.querySelectorAll('.scroll')].map((e) => e.tabIndex)"))
+
+    stops = look(browser, pages["small"], "wide", "light", count)
+    assert stops
+    assert set(stops) == {-1}
+    assert set(look(browser, pages["small"], "wide", "light", count, javascript=False)) == {0}

@@ -1,0 +1,132 @@
+"""Does every number of every finding come from its evidence? Published, bundled and troubled comparisons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from buildcompare import workbench
+from buildcompare.history.table import import_table
+from buildcompare.params import check_params, read_params
+from buildcompare.recording_parquet import write_recording
+from buildcompare.results import Finding, Results
+from buildcompare.simulate import RunSettings, simulate_run
+from evidence import without_evidence
+from golden import BUNDLED
+from support import real_params, small_params
+
+LEAST_FINDINGS = 200
+"""Of the published comparisons together: fewer, and they were not all read."""
+
+
+def results_of(params: dict[str, Any]) -> Results:
+    checked = check_params(params)
+    return workbench.analyse(checked, workbench.read_recordings(checked)).results
+
+
+def unfounded(results: Results) -> list[str]:
+    assert all(finding.evidence for finding in results.findings), "no sentence without evidence"
+    return [
+        f"{results.comparison}, {finding.id}: {missing} of {finding.text!r}"
+        for finding in results.findings
+        if (missing := without_evidence(finding, results))
+    ]
+
+
+def test_published_comparisons(real: Path) -> None:
+    kinds: Counter[str] = Counter()
+    found = []
+    for folder in sorted(path for path in (real / "comparisons").iterdir() if path.is_dir()):
+        params = real_params(real, folder.name, "v1.2.3", "v1.3.0-rc1", name=folder.name)
+        results = results_of(params)
+        kinds.update(finding.kind for finding in results.findings)
+        found += unfounded(results)
+    assert found == []
+    assert kinds.total() > LEAST_FINDINGS
+    assert {"supported_users", "metric", "beginning", "time_to_users", "event", "validity", "blind_spots"} <= set(kinds)
+
+
+@pytest.mark.parametrize("name", ["v10.4", "v10.7", "v10.12"])
+def test_what_looks_back(real: Path, tmp_path: Path, name: str) -> None:
+    import_table(real / "comparisons/history.csv", tmp_path / "ledger")
+    table = pd.read_csv(real / "comparisons/history.csv")
+    row = table[(table["release"] == name) & table["su_base"].notna()].iloc[0]
+    setup = {"Load-test version": "another", "Dataset": "DB dump with 12M posts"}
+    params = real_params(real, name, row["base_label"], row["new_label"], name=f"{name}-again", setup=setup)
+    results = results_of({**params, "history": str(tmp_path / "ledger")})
+    assert results.history is not None
+    assert results.history.before is not None
+    assert [finding for finding in results.findings if finding.id.startswith("history.")]
+    assert unfounded(results) == []
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled_comparisons(project: Path, name: str) -> None:
+    checked = read_params(project / f"params/{name}.yaml")
+    assert unfounded(workbench.analyse(checked, workbench.read_recordings(checked)).results) == []
+
+
+def test_troubled_recordings(tmp_path: Path) -> None:
+    """Gaps and a missing metric."""
+    params = small_params(tmp_path / "data")
+    for test in params["tests"]:
+        file = Path(test["new"]["recording"])
+        table = pd.read_csv(file)
+        table = table[table["metric"] != "rps"]
+        gone = (table["metric"] == "avg-api-times") & (table.index % 5 == 0)
+        table.assign(value=table["value"].mask(gone)).to_csv(file, index=False)
+    results = results_of(params)
+    assert {"gaps", "missing_metrics", "validity"} <= {finding.kind for finding in results.findings}
+    assert unfounded(results) == []
+
+
+@pytest.fixture(scope="module")
+def misreported(project: Path) -> Results:
+    """A bundled comparison whose tool is said to have reported other figures than the curves give."""
+    params = yaml.safe_load((project / "params/v11.1.0-rc2.yaml").read_text("utf-8"))
+    params["tests"][1]["base"]["supported_users"] = 17_400
+    params["tests"][1]["new"]["supported_users"] = 18_400
+    return results_of(params)
+
+
+def test_another_figure_than_the_curve(misreported: Results) -> None:
+    kinds = {finding.kind for finding in misreported.findings}
+    assert {"reported_against_estimated", "supported_users"} <= kinds
+    assert unfounded(misreported) == []
+
+
+def test_a_number_without_evidence_is_found(misreported: Results) -> None:
+    users = next(finding for finding in misreported.findings if finding.kind == "supported_users")
+
+    def changed(**more: Any) -> list[str]:
+        return without_evidence(Finding.model_validate({**users.model_dump(), **more}), misreported)
+
+    assert changed() == []
+    assert changed(text=users.text + " It is 12.5 % of 77 ms, and 9 more.") == ["12.5 %", "77 ms", "9"]
+    assert len(changed(evidence={**users.evidence, "ci_low": None, "ruled_out_percent": None})) == 1
+    assert len(changed(evidence={**users.evidence, "base": 1.02 * users.evidence["base"]})) == 1
+    assert len(changed(evidence={})) >= 4
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two simulated unbounded runs whose coordinator's alerts were recorded."""
+    folder = tmp_path_factory.mktemp("limited")
+    runs = {}
+    for seed, side in ((1001, "base"), (1002, "new")):
+        file = folder / f"{side}.parquet"
+        write_recording(simulate_run(RunSettings(), seed, alerts=True).recording, file)
+        runs[side] = {"recording": str(file)}
+    test = {"name": "unbounded", "type": "unbounded", "users": 20000, **runs}
+    builds = {side: {"label": f"v1.{i}.0"} for i, side in enumerate(("base", "new"))}
+    return results_of({"name": "limited", "source": {"kind": "recorded"}, "tests": [test], **builds})
+
+
+def test_what_limited_a_build(limited: Results) -> None:
+    assert "limited_by" in {finding.kind for finding in limited.findings}
+    assert unfounded(limited) == []

@@ -1,0 +1,56 @@
+"""Does a bundled comparison still publish the report somebody last looked at? `make golden` accepts what changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import golden
+
+MAX_BYTES = 150_000
+
+
+@pytest.mark.parametrize("name", golden.BUNDLED)
+def test_the_report_is_the_golden_one(bundled: Callable[[str], Path], name: str) -> None:
+    kept, made = golden.kept(name), golden.made(bundled(name))
+    assert set(kept) == set(made)
+    assert made["README.md"].splitlines() == kept["README.md"].splitlines()
+    found = list(golden.differences(json.loads(kept["results.json"]), json.loads(made["results.json"])))
+    assert found == [], "make golden, where this is meant"
+
+
+@pytest.mark.parametrize("name", golden.BUNDLED)
+def test_golden_files_are_small_and_of_no_machine(name: str) -> None:
+    kept = golden.kept(name)
+    assert set(kept) == {"README.md", "results.json"}
+    assert sum(len(text.encode()) for text in kept.values()) < MAX_BYTES
+    assert "run" not in json.loads(kept["results.json"])["provenance"]
+
+
+def test_a_changed_number_word_or_row_is_a_difference() -> None:
+    kept = json.loads(golden.kept(golden.BUNDLED[0])["results.json"])
+    assert list(golden.differences(kept, copy.deepcopy(kept))) == []
+    changed = copy.deepcopy(kept)
+    metric = changed["tests"][0]["metrics"][0]
+    metric["new"] *= 1.0001
+    changed["verdict"] = "regression"
+    changed["complete"] = 1
+    del changed["tests"][1]["labels"]["rows"][-1]
+    del changed["findings"][0]["evidence"]
+    found = " | ".join(golden.differences(kept, changed))
+    for where in ("metrics[0].new is", "results.verdict", "results.complete", "labels.rows has", "evidence is gone"):
+        assert where in found
+    metric["new"] = kept["tests"][0]["metrics"][0]["new"] * (1 + 1e-7)
+    assert "metrics[0].new" not in " | ".join(golden.differences(kept, changed))
+
+
+def test_nothing_of_a_label_row_is_lost(bundled: Callable[[str], Path]) -> None:
+    name = golden.BUNDLED[1]
+    results = json.loads((bundled(name) / "results.json").read_text("utf-8"))
+    kept = json.loads(golden.made(bundled(name))["results.json"])
+    for test, small in zip(results["tests"], kept["tests"], strict=True):
+        assert list(golden.differences(test["labels"], golden.rows_of(small["labels"]))) == []
