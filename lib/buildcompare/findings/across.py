@@ -11,8 +11,9 @@ from buildcompare.results import Finding, LabelResult, TestResult
 from buildcompare.wording import change, listed, significant
 
 MOST_NAMED = 5
-RARE = 0.05
-"""Labels that fewer comparisons than this would show by chance are worth a warning."""
+RARE = 0.01
+"""A warning needs fewer agreeing labels than this by chance. It is strict because tests are counted as independent,
+while a label that is noisier than its level says (StatusStore.SaveOrUpdate) is so in all of them."""
 API, STORE = "api", "store"
 """The label tables of handlers and of the methods that they call."""
 
