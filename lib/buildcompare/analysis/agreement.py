@@ -34,7 +34,7 @@ class Agreement:
     marked
         How many of them mark it.
     expected
-        How many labels of all at hand would be marked in as many tests where nothing changed.
+        How many labels of all at hand would be marked, and lean or be marked, in as many tests where nothing changed.
     """
 
     label: Hashable
@@ -45,7 +45,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class FindAgreement:
-    """Labels that one test at least marks, and others mark or lean towards.
+    """Labels that one test at least marks, and others mark or lean towards, beyond what chance shows anyway.
 
     Parameters
     ----------
@@ -55,11 +55,14 @@ class FindAgreement:
         One-sided p-value below which a row leans, as it does for a verdict.
     least_percent
         A smaller change does not lean: half of the label tables' margin.
+    most_expected
+        What chance shows this often or oftener sinks.
     """
 
     alpha: float = 0.01
     leaning: float = 0.1
     least_percent: float = 5.0
+    most_expected: float = 1.0
 
     def __call__(self, labels: Mapping[Hashable, Sequence[Row]], *, rising: bool = True) -> tuple[Agreement, ...]:
         """The labels that rose (or fell), those marked in the most tests first; one row for each test and label."""
@@ -70,11 +73,18 @@ class FindAgreement:
             )
             marked = sum(row.marked for row in agreeing)
             if marked and len(agreeing) > 1:
-                chance = sum(float(stats.binom.sf(marked - 1, len(each), self.alpha)) for each in labels.values())
-                found.append(Agreement(label, tuple(agreeing), marked, chance))
-        return tuple(
-            sorted(found, key=lambda each: (-each.marked, -len(each.rows), -_mean(each.rows), str(each.label)))
-        )
+                chance = sum(self._chance(marked, len(agreeing), len(each)) for each in labels.values())
+                if chance < self.most_expected:
+                    found.append(Agreement(label, tuple(agreeing), marked, chance))
+        return tuple(sorted(found, key=lambda each: (each.expected, -_mean(each.rows), str(each.label))))
+
+    def _chance(self, marked: int, agreeing: int, tests: int) -> float:
+        """Probability that as many of `tests` independent rows are marked and agree where nothing changed."""
+        total = 0.0
+        for both in range(agreeing, tests + 1):
+            of_these = float(stats.binom.sf(marked - 1, both, self.alpha / self.leaning))
+            total += float(stats.binom.pmf(both, tests, self.leaning)) * of_these
+        return total
 
     def _agrees(self, row: Row, *, rising: bool) -> bool:
         if (row.delta_percent > 0) != rising:
