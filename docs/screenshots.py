@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent
-WIDTH, TOP, COLOURS = 1000, 1000, 64
+WIDTH, TOP, COLOURS = 1000, 1000, 256
 """Pixels; few colours keep the files small."""
 
 
@@ -31,7 +31,12 @@ def main(report: Path) -> None:
                     "xpath=following-sibling::div[contains(@class, 'scroll')][1]"
                 )
                 low = table.bounding_box()
-                clip = {"x": 0, "y": figure["y"] - 8, "width": WIDTH, "height": low["y"] + low["height"] - figure["y"]}
+                clip = {
+                    "x": 0,
+                    "y": figure["y"] - 8,
+                    "width": WIDTH,
+                    "height": low["y"] + low["height"] + 16 - figure["y"],
+                }
                 shot = page.screenshot(clip=clip, full_page=True)
             Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS).save(DOCS / name, optimize=True)
         browser.close()
