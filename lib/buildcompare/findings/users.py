@@ -34,8 +34,10 @@ def supported_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
                 words = NO_ESTIMATE_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
                 missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
         text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})"
-        bound = f"; a loss of more than {percent(-users.ci_low)} can be ruled out" if users.ci_low is not None else ""
-        text += f"{bound}."
+        if users.ci_low is not None:
+            ruled_out = f"a loss of more than {percent(-users.ci_low)}" if users.ci_low < 0 else "a loss"
+            text += f"; {ruled_out} can be ruled out"
+        text += "."
     keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "at_least", "reason"}
     evidence = {
         **users.model_dump(include=keys),
