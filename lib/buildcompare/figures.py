@@ -202,17 +202,22 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
                 sort=False,
             )
     if curves:
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0.0, 1.0),
-            borderaxespad=0.1,
-            ncols=2,
-            frameon=False,
-            fontsize=7.5,
-            labelcolor=INK,
-            handlelength=2.6,
-        )
+        legend_above(axes)
     return top
+
+
+def legend_above(axes: Axes) -> None:
+    """Name the builds between the title and the axes, where no curve is."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.1,
+        ncols=2,
+        frameon=False,
+        fontsize=7.5,
+        labelcolor=INK,
+        handlelength=2.6,
+    )
 
 
 def legend_text(label: str) -> str:

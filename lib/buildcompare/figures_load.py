@@ -8,7 +8,18 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from buildcompare.analysis.load_adjusted import LoadAdjusted
-from buildcompare.figures import COLOURS, DASHES, INK, SMALL, Figure, finished, legend_text, new_figure, styled
+from buildcompare.figures import (
+    COLOURS,
+    DASHES,
+    INK,
+    SMALL,
+    Figure,
+    finished,
+    legend_above,
+    legend_text,
+    new_figure,
+    styled,
+)
 from buildcompare.metrics import Metric
 from buildcompare.wording import change, quantity, unit_scale
 from buildcompare.workbench import TestView
@@ -48,15 +59,7 @@ def metric_at_load(name: str, labels: tuple[str, str], metric: Metric, adjusted:
         axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None))
         axes.set_ylim(0.0, 1.1 * factor * max(top, seen.base, seen.new))
         axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0.0, 1.0),
-            borderaxespad=0.1,
-            ncols=2,
-            frameon=False,
-            fontsize=7.5,
-            labelcolor=INK,
-        )
+        legend_above(axes)
     return finished(figure, name, _alt(labels, adjusted, answer), graph_of=None)
 
 
