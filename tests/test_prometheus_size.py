@@ -159,7 +159,8 @@ def one_of_its_answers(series: Series, ask: Callable[[], Mapping[str, Any]]) -> 
     """
     unseen = np.ones(series.values.size, dtype=bool)
     for _ in range(20):
-        times, values = (np.array([float(pair[i]) for pair in ask()["values"]]) for i in (0, 1))
+        pairs = ask()["values"]
+        times, values = (np.array([float(pair[i]) for pair in pairs]) for i in (0, 1))
         if not np.array_equal(series.times, times):
             return False
         unseen &= series.values.view(np.int64) != values.view(np.int64)
