@@ -20,8 +20,8 @@ from buildcompare.errors import InputError
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Run, Source, check_params
 from buildcompare.recording import Recording, Series
-from buildcompare.sources import record
-from buildcompare.sources.prometheus_answer import BrokenAnswerError, read_answer, read_answer_plainly
+from buildcompare.sources import prometheus_answer, record
+from buildcompare.sources.prometheus_answer import AnswerReader, BrokenAnswerError, read_answer, read_answer_plainly
 from buildcompare.sources.prometheus_client import LONG_QUERY, PrometheusClient
 from buildcompare.sources.prometheus_ranges import MAX_PIECES, MAX_POINTS, Grid, grid
 from prometheus_server import (  # noqa: F401  # fixtures
@@ -286,12 +286,25 @@ ODD = b"""{"status":"success","isPartial":false,"data":{"resultType":"matrix","r
 {"metric":{},"values":[[1.5,"+Inf"],[2.25,"-Inf"],[3,"NaN"],[4,"-0"],[5,"1e-310"]]},
 {"metric":{"values":"]]"},"values":[[7,"8"]]}]}}"""
 SPACED = b'{"data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [[1, "2"], [3, "4"]]}]}}'
-SKELETONS = [EMPTY, QUOTED, ODD, SPACED]
+MIXED = b"""{"status":"success","data":{"resultType":"matrix","result":[
+{"metric":{"a":"}"},"values":[[1,"2"],[3,"4"]],"histograms":[[5,{"count":"1","buckets":[[0,"1","2","1"]]}]]},
+{"metric":{"a":"{"},"values":[[1,"6"],[3,"7"]]},{"metric":{},"values":[[1,"2"],[3, "4"]] },
+{"values":[[8,"9"]],"metric":{"b":"\\"]]}"}},{"metric":{"c":""},"values":[]}]}}"""
+SKELETONS = [EMPTY, QUOTED, ODD, SPACED, MIXED]
 
 
+@pytest.mark.parametrize("chunk", [0, 1, 7, 50])
 @pytest.mark.parametrize("body", SKELETONS)
-def test_the_fast_path_equals_the_plain_one(body: bytes) -> None:
-    fast, plain = read_answer(body), read_answer_plainly(body)
+def test_the_fast_path_equals_the_plain_one(body: bytes, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = read_answer_plainly(body)
+    if chunk:
+        monkeypatch.setattr(prometheus_answer, "_BATCH", 1)
+        reader = AnswerReader()
+        for i in range(0, len(body), chunk):
+            reader.feed(body[i : i + chunk])
+        fast = reader.finish()
+    else:
+        fast = read_answer(body)
     assert fast.warnings == plain.warnings
     assert [dict(s[0]) for s in fast.series] == [dict(s[0]) for s in plain.series]
     for mine, other in zip(fast.series, plain.series, strict=True):

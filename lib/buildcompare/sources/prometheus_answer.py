@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ import pyarrow as pa
 from buildcompare.recording import FloatArray
 
 _VALUES = b'"values":[['
+_OPENING = b":[["
 """Cannot occur inside of a JSON string: its quotes would be escaped."""
 _END = b'"]]'
 _BATCH = 1 << 18
 """Bytes that are parsed at a time: enough for the cost of a call not to count, and little beside the arrays."""
 
 Pairs = tuple[FloatArray, FloatArray]
+Place = tuple[int, int]
+"""Of the numbers of a series: their first byte, and the one behind their last."""
 
 
 class BrokenAnswerError(Exception):
@@ -66,7 +70,9 @@ class AnswerReader:
         """
         self._waiting += chunk
         if len(self._waiting) >= _BATCH:
-            end = self._waiting.rfind(_END) + len(_END)
+            end = self._waiting.rfind(_END + b"}") + len(_END) + 1
+            if end <= len(_END):  # no server writes it so
+                end = self._waiting.rfind(_END) + len(_END)
             if end >= len(_END):  # outside of numbers: neither within them nor in what begins them is such an end
                 batch = bytes(memoryview(self._waiting)[:end])
                 del self._waiting[:end]
@@ -87,19 +93,18 @@ class AnswerReader:
         return _answer(_json(b"".join(self._skeleton)), self._numbers)
 
     def _take(self, batch: bytes) -> None:
-        head, *pieces = batch.split(_VALUES)
-        self._skeleton.append(head)
-        texts: list[bytes] = []
-        for piece in pieces:
-            end = piece.find(_END)
-            if end < 0:
-                self._skeleton += [_VALUES, piece]
-                continue
-            end += len(_END)
-            self._skeleton += [b'"values":', str(len(self._numbers) + len(texts)).encode(), piece[end:]]
-            texts.append(piece[: end - 2])
-        if texts:
-            self._numbers += [self._shared(*pairs) for pairs in _pairs(texts)]
+        places = _places(batch, b"}")
+        columns = _columns(batch, places)
+        if columns is None:  # not as servers write it: with something else behind the numbers, or blanks between them
+            places = _places(batch, _END)
+            columns = _columns(batch, places) or [_pairs_of_json(batch[first:end]) for first, end in places]
+        at = 0
+        for (first, end), pairs in zip(places, columns, strict=True):
+            number = str(len(self._numbers)).encode()
+            self._skeleton += [batch[at : first - len(_OPENING)], b":", number]
+            self._numbers.append(self._shared(*pairs))
+            at = end + 2
+        self._skeleton.append(batch[at:])
 
     def _shared(self, times: FloatArray, values: FloatArray) -> Pairs:
         """The same; where the times are those of the series before, they are kept once."""
@@ -120,34 +125,51 @@ def read_answer_plainly(body: bytes | bytearray) -> Answer:
     return _answer(_json(bytes(body)), None)
 
 
-def _pairs(texts: list[bytes]) -> list[Pairs]:
-    """Of each text ``1,"2"],[3,"4"`` its times and values."""
-    text = b"],[".join(texts)
-    columns = _columns(text)
-    if columns is None:  # not as servers write it
-        return [_pairs_of_json(each) for each in texts]
-    times, values, starts = columns
-    if len(texts) == 1:
-        return [(times, values)]
-    ends = np.searchsorted(starts, np.cumsum([len(each) + 3 for each in texts[:-1]]))
-    return list(zip(np.split(times, ends), np.split(values, ends), strict=True))
+def _places(batch: bytes, before: bytes) -> list[Place]:
+    """Where the numbers of each series stand, ``1,"2"],[3,"4"``, looking for their end at the next of `before`.
+
+    Nothing stands behind them but a brace, as servers write it, and a single character is found many times faster.
+    """
+    places = []
+    first = batch.find(_VALUES) + len(_VALUES)
+    while first >= len(_VALUES):
+        end = batch.find(before, first) + (1 if before == _END else -2)
+        if end <= first:
+            break
+        places.append((first, end))
+        first = batch.find(_VALUES, end) + len(_VALUES)
+    return places
 
 
-def _columns(text: bytes) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int32]] | None:
-    """Times, values and where each pair starts; None unless all of `text` has the form ``1,"2"],[3,"4"``."""
-    characters = np.frombuffer(text, np.uint8)
+def _columns(batch: bytes, places: list[Place]) -> list[Pairs] | None:
+    """Times and values of each place; None unless all of them have the form ``1,"2"],[3,"4"``, with ``]]`` behind."""
+    if not places:
+        return []
+    characters = np.frombuffer(batch, np.uint8)
     quotes = np.flatnonzero(characters == ord('"')).astype(np.int32)
-    opening, closing = quotes[0::2], quotes[1::2]
-    if opening.size != closing.size or closing[-1] != len(text) - 1 or (characters[opening - 1] != ord(",")).any():
+    firsts, ends = np.array(places, np.int32).T
+    cuts = np.searchsorted(quotes, [firsts, ends])
+    own = [quotes[low:high] for low, high in cuts.T]
+    if any(each.size == 0 or each.size % 2 for each in own):
         return None
-    for i, character in enumerate(b"],[", start=1):
-        if (characters[closing[:-1] + i] != character).any():
-            return None
-    starts = np.concatenate([np.zeros(1, np.int32), closing[:-1] + np.int32(4)])
+    inside = np.concatenate(own) if len(own) > 1 else own[0]
+    opening, closing = inside[0::2], inside[1::2]
+    behind = np.cumsum([each.size // 2 for each in own])  # the first pair behind each place
+    starts = np.concatenate([firsts[:1], closing[:-1] + np.int32(4)])
+    starts[behind[:-1]] = firsts[1:]
+    inner = np.delete(closing, behind - 1)
+    if (
+        (closing[behind - 1] != ends - 1).any()
+        or (characters[opening - 1] != ord(",")).any()
+        or any((characters[inner + i] != character).any() for i, character in enumerate(b"],[", start=1))
+        or any(batch[end : end + 2] != b"]]" for end in ends)
+    ):
+        return None
     try:
-        return _floats(text, starts, opening - 1), _floats(text, opening + 1, closing), starts
+        times, values = _floats(batch, starts, opening - 1), _floats(batch, opening + 1, closing)
     except pa.ArrowInvalid:
         return None
+    return [(times[low:high], values[low:high]) for low, high in pairwise([0, *behind])]
 
 
 def _floats(text: bytes, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> FloatArray:
@@ -158,9 +180,10 @@ def _floats(text: bytes, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int
     """
     offsets = np.stack([starts, ends], axis=1).ravel()
     between = pa.StringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(text))
-    numbers = between.take(pa.array(np.arange(0, offsets.size, 2, dtype=np.int32)))
-    found: FloatArray = numbers.cast(pa.float64()).to_numpy()
-    return found
+    seconds = np.arange(0, offsets.size, 2, dtype=np.int32)
+    numbers = between.take(pa.Array.from_buffers(pa.int32(), seconds.size, [None, pa.py_buffer(seconds)]))
+    found = numbers.cast(pa.float64())
+    return np.frombuffer(found.buffers()[1], np.float64, len(found), found.offset * 8)
 
 
 def _pairs_of_json(text: bytes) -> Pairs:

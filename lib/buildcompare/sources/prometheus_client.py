@@ -136,15 +136,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
             return body
 
     def _send(self, method: str, path: str, parameters: dict[str, str]) -> requests.Response:
-        response: requests.Response = self._session.request(
-            method,
-            self.url + path,
-            params=parameters,
-            verify=self._session.verify,
-            cert=self._session.cert,
-            timeout=self._timeout,
-            stream=True,
-        )
+        response: requests.Response = self._session.ask(method, self.url + path, parameters, self._timeout)
         return response
 
     def _read(self, response: requests.Response) -> bytes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import os
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -61,21 +62,34 @@ class Session(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self._environment: dict[object, dict[str, Any]] = {}
-
-    def merge_environment_settings(self, url: str, *settings: Any) -> dict[str, Any]:
-        """What the environment says about proxies and certificates, read once: it costs as much as a small answer."""
-        key = (urlsplit(url)[:2], *map(repr, settings))
-        if key not in self._environment:
-            self._environment[key] = super().merge_environment_settings(url, *settings)
-        return dict(self._environment[key])
+        self._prepared: dict[tuple[str, str], tuple[requests.PreparedRequest, dict[str, Any]]] = {}
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
-        """Send one request."""
+        """Send one request, as the client library does in its own calls."""
         if method.upper() == "POST" and options.get("data") is None:
             options["data"] = options.pop("params", None)
         options.setdefault("allow_redirects", False)
         return super().request(method, url, **options)
+
+    def ask(
+        self, method: str, url: str, parameters: Mapping[str, str], timeout: tuple[float, float]
+    ) -> requests.Response:
+        """Send one request, and return its answer once the headers are there; raises what `request` does.
+
+        Whatever is the same in all requests to `url` is prepared once, and what the environment says of proxies and
+        certificates is read once: for each request anew, both cost more than a small answer.
+        """
+        if (method, url) not in self._prepared:
+            prepared = self.prepare_request(requests.Request(method, url))
+            settings = self.merge_environment_settings(url, {}, True, self.verify, self.cert)
+            self._prepared[method, url] = prepared, settings
+        prepared, settings = self._prepared[method, url]
+        request = prepared.copy()
+        if method == "POST":
+            request.prepare_body(dict(parameters), None)
+        elif parameters:
+            request.url = f"{request.url}?{urlencode(parameters)}"
+        return self.get_adapter(url).send(request, timeout=timeout, **settings)
 
 
 def retry() -> Retry:
