@@ -155,35 +155,37 @@ def _columns(batch: bytes, places: list[Place]) -> list[Pairs] | None:
     inside = np.concatenate(own) if len(own) > 1 else own[0]
     opening, closing = inside[0::2], inside[1::2]
     behind = np.cumsum([each.size // 2 for each in own])  # the first pair behind each place
-    starts = np.concatenate([firsts[:1], closing[:-1] + np.int32(4)])
-    starts[behind[:-1]] = firsts[1:]
+    bounds = np.empty((opening.size, 4), np.int32)  # of the time, and of the value
+    bounds[1:, 0] = closing[:-1] + 4
+    bounds[[0, *behind[:-1]], 0] = firsts
+    bounds[:, 1], bounds[:, 2], bounds[:, 3] = opening - 1, opening + 1, closing
     inner = np.delete(closing, behind - 1)
     if (
         (closing[behind - 1] != ends - 1).any()
-        or (characters[opening - 1] != ord(",")).any()
+        or (characters[bounds[:, 1]] != ord(",")).any()
         or any((characters[inner + i] != character).any() for i, character in enumerate(b"],[", start=1))
         or any(batch[end : end + 2] != b"]]" for end in ends)
     ):
         return None
     try:
-        times, values = _floats(batch, starts, opening - 1), _floats(batch, opening + 1, closing)
+        times, values = np.ascontiguousarray(_floats(batch, bounds).T)
     except pa.ArrowInvalid:
         return None
     return [(times[low:high], values[low:high]) for low, high in pairwise([0, *behind])]
 
 
-def _floats(text: bytes, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> FloatArray:
-    """The numbers at these places of `text`, rounded correctly as float() does; NaN and +Inf are known.
+def _floats(text: bytes, bounds: npt.NDArray[np.int32]) -> FloatArray:
+    """The numbers of `text` between each two `bounds`, rounded correctly as float() does; NaN and +Inf are known.
 
-    pyarrow parses an array of strings many times faster than anything else here does, and lets other threads run. Its
-    strings lie one behind the other, so every second of them is what stands between two numbers.
+    Shape (n, 2) from (n, 4). pyarrow parses an array of strings many times faster than anything else here does, and
+    lets other threads run. Its strings lie one behind the other, so every second of them is what stands between two
+    numbers.
     """
-    offsets = np.stack([starts, ends], axis=1).ravel()
-    between = pa.StringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(text))
-    seconds = np.arange(0, offsets.size, 2, dtype=np.int32)
+    between = pa.StringArray.from_buffers(bounds.size - 1, pa.py_buffer(bounds), pa.py_buffer(text))
+    seconds = np.arange(0, bounds.size, 2, dtype=np.int32)
     numbers = between.take(pa.Array.from_buffers(pa.int32(), seconds.size, [None, pa.py_buffer(seconds)]))
     found = numbers.cast(pa.float64())
-    return np.frombuffer(found.buffers()[1], np.float64, len(found), found.offset * 8)
+    return np.frombuffer(found.buffers()[1], np.float64, len(found), found.offset * 8).reshape(-1, 2)
 
 
 def _pairs_of_json(text: bytes) -> Pairs:

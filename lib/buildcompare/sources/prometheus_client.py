@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,18 @@ from typing import Any, NoReturn, TypeVar
 
 import requests
 from prometheus_api_client import PrometheusConnect
-from urllib3.exceptions import HTTPError, NameResolutionError, ReadTimeoutError
+from urllib3 import BaseHTTPResponse, Timeout
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    DecodeError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    ProtocolError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 from buildcompare.errors import InputError, SourceError
 from buildcompare.params import Source
@@ -107,8 +119,8 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         method = "POST" if len(query) >= LONG_QUERY else "GET"
 
         def ask() -> Answer:
-            with self._named_faults(), self._send(method, "/api/v1/query_range", parameters) as response:
-                if response.status_code != 200 or _kind(response) != "application/json":
+            with self._answered(method, "/api/v1/query_range", parameters) as response:
+                if response.status != 200 or _kind(response) != "application/json":
                     self._check(response, self._read(response))
                 return self._parsed(response)
 
@@ -127,22 +139,31 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
 
     def _ask_plainly(self, path: str) -> bytes:
         """A body of any type; none from a server without the path."""
-        with self._named_faults(), self._send("GET", path, {}) as response:
+        with self._answered("GET", path, {}) as response:
             body = self._read(response)
-            if response.status_code in (400, 404, 405):
+            if response.status in (400, 404, 405):
                 return b""
-            if response.status_code != 200:
+            if response.status != 200:
                 self._check(response, body)
             return body
 
-    def _send(self, method: str, path: str, parameters: dict[str, str]) -> requests.Response:
-        response: requests.Response = self._session.ask(method, self.url + path, parameters, self._timeout)
-        return response
+    @contextmanager
+    def _answered(self, method: str, path: str, parameters: dict[str, str]) -> Iterator[BaseHTTPResponse]:
+        """An answer whose headers are there; its connection is given back, or closed where the body was not read."""
+        connect_s, read_s = self._timeout
+        with self._named_faults():
+            limits = Timeout(connect=connect_s, read=read_s)
+            response = self._session.ask(method, self.url + path, parameters, limits)
+            try:
+                yield response
+            finally:
+                response.close()
+                response.release_conn()
 
-    def _read(self, response: requests.Response) -> bytes:
+    def _read(self, response: BaseHTTPResponse) -> bytes:
         return b"".join(self._chunks(response))
 
-    def _parsed(self, response: requests.Response) -> Answer:
+    def _parsed(self, response: BaseHTTPResponse) -> Answer:
         reader = AnswerReader()
         try:
             for chunk in self._chunks(response):
@@ -153,9 +174,9 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         except RefusedAnswerError as error:
             raise self._complaint(response, (error.kind, error.words), b"") from None
 
-    def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+    def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         total = 0
-        for chunk in response.iter_content(_CHUNK):
+        for chunk in response.stream(_CHUNK, decode_content=True):
             total += len(chunk)
             if total > MAX_BYTES:
                 expected = f"an answer of at most {MAX_BYTES // 1_000_000:,} MB"
@@ -164,36 +185,34 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
 
     @contextmanager
     def _named_faults(self) -> Iterator[None]:
-        """Say in one line what requests and urllib3 say in ten."""
+        """Say in one line what urllib3 says in ten."""
         try:
             yield
-        except requests.exceptions.SSLError as error:
-            expected = "a certificate that source.tls.ca, or the system, vouches for"
-            raise InputError(
-                file=None, key="source.tls", expected=f"{expected} at {self.url}", found=self._cause(error)
-            ) from None
-        except requests.exceptions.ConnectTimeout:
-            raise self._failed("a connection", f"none within {self._timeouts(self._source)[0]:g} s") from None
-        except requests.exceptions.Timeout:
-            raise self._stalled() from None
-        except (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:
+        except (HTTPError, OSError) as error:
             causes = list(_chain(error))
+            if any(isinstance(cause, (SSLError, ssl.SSLError)) for cause in causes):
+                expected = f"a certificate that source.tls.ca, or the system, vouches for at {self.url}"
+                raise InputError(file=None, key="source.tls", expected=expected, found=self._cause(error)) from None
+            if any(type(cause) is ConnectTimeoutError for cause in causes):
+                raise self._failed("a connection", f"none within {self._timeouts(self._source)[0]:g} s") from None
             if any(isinstance(cause, (ReadTimeoutError, TimeoutError)) for cause in causes):
                 raise self._stalled() from None
             if any(isinstance(cause, (ConnectionRefusedError, NameResolutionError)) for cause in causes):
                 raise self._failed("a server that answers", self._cause(error)) from None
-            raise _PassingError(self._cause(error)) from None
-        except requests.exceptions.ContentDecodingError:
-            raise _PassingError("a damaged gzip stream") from None
-        except (requests.exceptions.RequestException, HTTPError, OSError) as error:
+            if any(isinstance(cause, DecodeError) for cause in causes):
+                raise _PassingError("a damaged gzip stream") from None
+            if any(isinstance(cause, (ProtocolError, NewConnectionError, ProxyError, OSError)) for cause in causes):
+                raise _PassingError(self._cause(error)) from None
             raise self._failed("an answer", self._cause(error)) from None
+        except requests.exceptions.RequestException as error:  # an address that nothing can be sent to
+            raise self._failed("an address that can be asked", self._cause(error)) from None
 
-    def _check(self, response: requests.Response, body: bytes) -> NoReturn:
+    def _check(self, response: BaseHTTPResponse, body: bytes) -> NoReturn:
         raise self._complaint(response, _failure(body) if _kind(response) == "application/json" else None, body)
 
-    def _complaint(self, response: requests.Response, failure: tuple[str, str] | None, body: bytes) -> Exception:
+    def _complaint(self, response: BaseHTTPResponse, failure: tuple[str, str] | None, body: bytes) -> Exception:
         """What an answer that is none means: whose fault it is, and in whose words."""
-        status, kind = response.status_code, _kind(response)
+        status, kind = response.status, _kind(response)
         code = f"HTTP {status}" + (f" ({failure[0]})" if failure else "")
         words = self._secrets.hide(one_line(f"{code}: {failure[1] if failure else _plain(body, kind, response)}"))
         if status == 200 and failure is None:
@@ -247,7 +266,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         waiting += [each for each in inner if isinstance(each, BaseException)]
 
 
-def _kind(response: requests.Response) -> str:
+def _kind(response: BaseHTTPResponse) -> str:
     """The type of a body, without its parameters."""
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().casefold()
 
@@ -265,7 +284,7 @@ def _failure(body: bytes) -> tuple[str, str] | None:
     return one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", "")))
 
 
-def _plain(body: bytes, kind: str, response: requests.Response) -> str:
+def _plain(body: bytes, kind: str, response: BaseHTTPResponse) -> str:
     """What a body that is no JSON says: a page of HTML says nothing that fits in a line."""
     text = bytes(body[:2000]).decode("utf-8", "replace")
     return one_line(text) if text.strip() and kind in ("text/plain", "application/json") else str(response.reason)

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import BaseHTTPResponse
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
 from urllib3.util.retry import Retry
 
 from buildcompare.errors import InputError
@@ -62,7 +62,7 @@ class Session(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prepared: dict[tuple[str, str], tuple[requests.PreparedRequest, dict[str, Any]]] = {}
+        self._ways: dict[tuple[str, str], _Way] = {}
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send one request, as the client library does in its own calls."""
@@ -71,25 +71,52 @@ class Session(requests.Session):
         options.setdefault("allow_redirects", False)
         return super().request(method, url, **options)
 
-    def ask(
-        self, method: str, url: str, parameters: Mapping[str, str], timeout: tuple[float, float]
-    ) -> requests.Response:
-        """Send one request, and return its answer once the headers are there; raises what `request` does.
+    def ask(self, method: str, url: str, parameters: Mapping[str, str], timeout: Timeout) -> BaseHTTPResponse:
+        """Send one request, and return its answer once the headers are there; raises what urllib3 does.
 
-        Whatever is the same in all requests to `url` is prepared once, and what the environment says of proxies and
-        certificates is read once: for each request anew, both cost more than a small answer.
+        requests knows the connections, the headers and what the environment says of proxies and certificates: all of
+        it is the same in every request to `url` and made once, because each time anew it costs more than a small
+        answer. The caller closes the answer and releases its connection.
         """
-        if (method, url) not in self._prepared:
-            prepared = self.prepare_request(requests.Request(method, url))
-            settings = self.merge_environment_settings(url, {}, True, self.verify, self.cert)
-            self._prepared[method, url] = prepared, settings
-        prepared, settings = self._prepared[method, url]
-        request = prepared.copy()
+        way = self._ways.get((method, url)) or self._ways.setdefault((method, url), self._way(method, url))
+        encoded = urlencode(parameters)
+        posted = method == "POST"
+        return way.pool.urlopen(
+            method,
+            f"{way.target}?{encoded}" if encoded and not posted else way.target,
+            body=encoded if posted else None,
+            headers=way.headers,
+            retries=way.repeats,
+            timeout=timeout,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+        )
+
+    def _way(self, method: str, url: str) -> _Way:
+        prepared = self.prepare_request(requests.Request(method, url))
+        headers = {name: str(value) for name, value in prepared.headers.items() if name != "Content-Length"}
         if method == "POST":
-            request.prepare_body(dict(parameters), None)
-        elif parameters:
-            request.url = f"{request.url}?{urlencode(parameters)}"
-        return self.get_adapter(url).send(request, timeout=timeout, **settings)
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        settings = self.merge_environment_settings(url, {}, True, self.verify, self.cert)
+        proxies, verify, cert = settings["proxies"], settings["verify"], settings["cert"]
+        adapter = self.get_adapter(url)
+        if not isinstance(adapter, HTTPAdapter):
+            raise TypeError(f"expected an adapter for HTTP at {url}, found {type(adapter).__name__}")
+        pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
+        adapter.cert_verify(pool, str(prepared.url), verify, cert)
+        return _Way(pool, adapter.request_url(prepared, proxies), headers, adapter.max_retries)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How requests to one address are sent."""
+
+    pool: HTTPConnectionPool
+    target: str
+    headers: Mapping[str, str]
+    repeats: Retry
 
 
 def retry() -> Retry:
