@@ -13,8 +13,9 @@ from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
 from buildcompare.findings.metrics import blind_spots, metrics, unjudgeable
 from buildcompare.findings.recordings import counter_resets, coverage, left_out, notes, servers, validity
-from buildcompare.findings.shape import beginning, events, time_to_users
+from buildcompare.findings.shape import beginning, bumps_in_both, events, time_to_users
 from buildcompare.findings.traffic_mix import traffic_mix
+from buildcompare.findings.unchanged import unchanged
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
@@ -22,8 +23,10 @@ __all__ = ["find", "gravest_first", "title"]
 _SEVERITIES = ("critical", "warning", "info")
 _FIRST = ("supported_users",)
 """Kinds of findings that stand above everything but critical ones: what everybody asks first."""
-_HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases", "no_history")
-"""Kinds that look back at earlier comparisons: after what this comparison itself says, setup differences first."""
+_HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases")
+"""Kinds that look back at earlier comparisons: setup differences first, and after this comparison's own warnings."""
+_INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
+"""Among the infos: how much is unchanged, what the past says of the supported users, what else was called, the rest."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
@@ -45,8 +48,10 @@ _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     methods_with_handlers,
 )
 _ACROSS: tuple[Callable[[Sequence[TestResult], Labels], Iterator[Finding]], ...] = (
+    unchanged,
     metrics,
     labels_in_several_tests,
+    bumps_in_both,
     blind_spots,
     labels_in_one_build,
     notes,
@@ -68,4 +73,7 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def _order(found: Finding) -> tuple[int, int]:
     grave = _SEVERITIES.index(found.severity)
     rank = 1 if found.kind in _FIRST and grave else 2 + grave if grave else 0
-    return rank, 2 if found.kind in _LAST else int(found.kind in _HISTORY)
+    if found.severity != "info":
+        return rank, int(found.kind in _HISTORY)
+    place = next((i for i, kinds in enumerate(_INFOS) if found.kind in kinds), len(_INFOS))
+    return rank, len(_INFOS) + 1 if found.kind in _LAST else place
