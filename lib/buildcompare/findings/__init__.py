@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from buildcompare.findings.across import labels_in_several_tests, methods_with_handlers
-from buildcompare.findings.error_rates import error_rates
+from buildcompare.findings.error_rates import counted_errors, error_rates
 from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
 from buildcompare.findings.metrics import blind_spots, metrics, unjudgeable
@@ -52,6 +52,7 @@ _ACROSS: tuple[Callable[[Sequence[TestResult], Labels], Iterator[Finding]], ...]
     metrics,
     labels_in_several_tests,
     bumps_in_both,
+    counted_errors,
     blind_spots,
     labels_in_one_build,
     notes,
