@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import pytest
 
-from buildcompare import findings
+from buildcompare import findings, workbench
 from buildcompare.compare import CompareTest
 from buildcompare.metrics import read_catalogue
-from buildcompare.params import Test
+from buildcompare.params import Test, check_params
+from buildcompare.report import markdown
 from buildcompare.results import Bump, Finding, MetricResult, RampUp, TestResult, Validity
 from buildcompare.simulate import Coordinator, RunSettings, Thresholds, simulate_run
 
@@ -104,6 +105,32 @@ def test_databases_and_drift_stand_above_single_metrics() -> None:
     ]
     shuffled = [order[i] for i in (10, 2, 9, 0, 8, 1, 5, 3, 6, 4, 7)]
     assert [each.kind for each in findings.gravest_first(shuffled)] == [each.kind for each in order]
+
+
+def test_a_readme_says_what_is_asked_and_at_most_ten_lines() -> None:
+    asked = [finding("supported_users", "info"), finding("unchanged", "info"), finding("between_databases", "info")]
+    quiet_ones = [finding("event", "info"), finding("metric", "info"), finding("blind_spots", "info")]
+    warnings = [finding("metric", "warning").model_copy(update={"text": f"Warning {i}."}) for i in range(12)]
+    assert findings.headlines([*asked, *quiet_ones]) == asked
+    assert findings.headlines([*quiet_ones, *warnings]) == warnings
+
+    def opening(found: list[Finding]) -> list[str]:
+        params = check_params(
+            {
+                "name": "x",
+                "base": {"label": "v1"},
+                "new": {"label": "v2"},
+                "source": {"kind": "recorded"},
+                "tests": [{"name": "a", "type": "bounded", "base": {"recording": "x"}, "new": {"recording": "x"}}],
+            }
+        )
+        base, new = (simulate_run(RunSettings(type="bounded", duration_s=2400.0), seed).recording for seed in (1, 2))
+        results = workbench.analyse(params, {"a": {"base": [base], "new": [new]}}).results
+        text = markdown.render(results.model_copy(update={"findings": found, "suggestions": []}), [])
+        return [line for line in text.partition("## Comments")[0].splitlines() if line.startswith("- ")]
+
+    assert opening([*asked, *quiet_ones]) == ["- ."] * 3
+    assert opening(warnings) == [*(f"- Warning {i}." for i in range(10)), "- 2 more in [report.html](report.html)."]
 
 
 def bumpy(test: TestResult, base: int, new: int) -> TestResult:

@@ -19,7 +19,7 @@ from buildcompare.findings.unchanged import unchanged
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
-__all__ = ["find", "gravest_first", "title"]
+__all__ = ["find", "gravest_first", "headlines", "title"]
 _SEVERITIES = ("critical", "warning", "info")
 _FIRST = ("supported_users",)
 """Kinds of findings that stand above everything but critical ones: what everybody asks first."""
@@ -27,6 +27,8 @@ _HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databas
 """Kinds that look back at earlier comparisons: setup differences first, and after this comparison's own warnings."""
 _INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
 """Among the infos: how much is unchanged, what the past says of the supported users, what else was called, the rest."""
+_HEADLINES = (*_FIRST, "unchanged", "between_databases")
+"""What a report in Markdown says too where it is quiet, as people do in theirs."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
@@ -69,6 +71,11 @@ def find(tests: Sequence[TestResult], labels: Labels) -> list[Finding]:
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
     """Critical findings, the supported users, then by severity; those of one rank keep their order."""
     return sorted(findings, key=_order)
+
+
+def headlines(findings: Sequence[Finding]) -> list[Finding]:
+    """What somebody has to know who reads nothing else: all that warns, and what everybody asks."""
+    return [each for each in findings if each.severity != "info" or each.kind in _HEADLINES]
 
 
 def _order(found: Finding) -> tuple[int, int]:

@@ -56,9 +56,10 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
         "tests": [test.name for test in tests],
         "judged": len(judged),
         "differ": [_evidence(row) for row in differ],
-        "same": [_evidence(row) for row in same],
-        "undecided": [_evidence(row) for row in undecided],
-        "not_judged": [{"test": test.name, "metric": metric.slug, "reason": metric.reason} for test, metric in aside],
+        "same": [_key(row) for row in same],
+        "undecided": [_key(row) for row in undecided],
+        "largest_undecided": _evidence(undecided[0]) if undecided else None,
+        "not_judged": [_key(row) for row in aside],
         "not_named": [
             max(len(differ) - MOST_NAMED, 0),
             max(len({metric.name for _, metric in aside}) - MOST_NAMED, 0),
@@ -78,6 +79,11 @@ def _named(row: Row, tests: Sequence[TestResult]) -> str:
 
 def _where(test: TestResult, tests: Sequence[TestResult]) -> str:
     return f" in {title(test)}" if len(tests) > 1 else ""
+
+
+def _key(row: Row) -> str:
+    """Where the row stands in results.json."""
+    return f"{row[0].name} {row[1].slug}"
 
 
 def _evidence(row: Row) -> dict[str, object]:
