@@ -44,6 +44,9 @@ report: $(READY) ## compare two builds: PARAMS=params/X.yaml -> reports/X/report
 batch: $(READY) ## every comparison in params/
 	@$(RUN) -m buildcompare batch params/*.yaml $(ARGS)
 
+index: $(READY) ## put every published report on one page again: reports/index.html
+	@$(RUN) -m buildcompare index $(ARGS)
+
 lab: $(READY) ## open the notebooks in JupyterLab, with PARAMS loaded
 	@PARAMS="$(PARAMS)" $(RUN) -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/comparison.ipynb $(ARGS)
 
@@ -149,4 +152,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch lab prometheus data test golden lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch index lab prometheus data test golden lint format setup lock clean distclean conda-environment FORCE

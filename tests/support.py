@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from buildcompare.history.ledger import read_ledger
+
 REPORTED = {
     ("v10.4", "mysql_unbounded"): (7097, 7126),
     ("v10.4", "postgresql_unbounded"): (6537, 6934),
@@ -43,6 +45,24 @@ def real_params(real: Path, release: str, base: str, new: str, **more: Any) -> d
                 runs[side]["supported_users"] = REPORTED[release, folder.name][i]
         tests.append({"name": folder.name, "type": kind, "db_engine": db, **runs})
     return {"base": {"label": base}, "new": {"label": new}, "source": {"kind": "recorded"}, "tests": tests, **more}
+
+
+def published_params(real: Path, release: str, ledger: Path) -> dict[str, Any]:
+    """Params of one published comparison with all that the table of releases knows of it, held against `ledger`."""
+    table = pd.read_csv(real / "comparisons/history.csv")
+    rows = {f"{row.db}_{row.test_type}": row for row in table[table["release"] == release].itertuples()}
+    first = next(iter(rows.values()))
+    setup = next(entry.setup for entry in read_ledger(ledger).chain if entry.name == release)
+    params = real_params(real, release, str(first.readme_base), str(first.readme_new), name=release, setup=setup)
+    for test in params["tests"]:
+        row = rows[test["name"]]
+        if test["type"] == "bounded":
+            test["users"] = int(row.users)  # type: ignore[arg-type]
+        for side in ("base", "new"):
+            test[side]["errors"] = int(getattr(row, f"errors_{side}"))
+            if test["type"] == "unbounded":
+                test[side]["supported_users"] = int(getattr(row, f"su_{side}"))
+    return {**params, "history": str(ledger)}
 
 
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:

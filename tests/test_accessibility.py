@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from buildcompare.history.table import import_table
 from buildcompare.run.index import write_index
 from buildcompare.run.report import publish
-from support import small_params, write_params
+from support import published_params, small_params, write_params
 
 PAGES = ("simulated", "small", "index")
 VIEWS = {"wide": (1200, 1), "narrow": (380, 1), "zoomed": (640, 2)}
@@ -67,6 +67,15 @@ def pages(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return {**{name: reports / name / "report.html" for name in PAGES[:2]}, "index": index}
 
 
+@pytest.fixture(scope="module")
+def published(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a published comparison, with its setup, its errors and all releases before it."""
+    root = tmp_path_factory.mktemp("published")
+    import_table(real / "comparisons/history.csv", root / "ledger")
+    params = write_params(root / "v10.4.yaml", published_params(real, "v10.4", root / "ledger"))
+    return publish(params, output=root / "report").folder / "report.html"
+
+
 def look(browser: Any, file: Path, view: str, scheme: str, task: Look, *, javascript: bool = True) -> Any:
     """`task` on the page as a reader with this screen and this colour scheme sees it."""
     width, pixels = VIEWS[view]
@@ -101,6 +110,27 @@ def grave_violations(page: Any) -> list[str]:
     ]
 
 
+def measure_cut(page: Any) -> Any:
+    page.evaluate(OPEN_ALL)
+    page.wait_for_timeout(100)
+    return page.evaluate(CUT)
+
+
+def walk(page: Any) -> tuple[int, list[str], list[str]]:
+    """The stops of the Tab key, those whose focus is not seen, and what it did not reach."""
+    unseen, stops = [], 0
+    for _ in range(2000):
+        page.keyboard.press("Tab")
+        at = page.evaluate(REACHED)
+        if at is None:
+            break
+        stops += 1
+        unseen += [] if at["seen"] else [at["what"]]
+        if at["what"].startswith("<summary") and page.evaluate("!document.activeElement.parentElement.open"):
+            page.keyboard.press("Enter")
+    return stops, unseen, page.evaluate(LEFT)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("name", PAGES)
@@ -120,37 +150,35 @@ def test_axe_would_find_something(browser: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("javascript", [True, False])
 def test_nothing_is_cut(pages: dict[str, Path], browser: Any, name: str, view: str, *, javascript: bool) -> None:
     """What is wider than the screen stands in a region that scrolls and that the keyboard reaches."""
-
-    def measure(page: Any) -> Any:
-        page.evaluate(OPEN_ALL)
-        page.wait_for_timeout(100)
-        return page.evaluate(CUT)
-
-    assert look(browser, pages[name], view, "light", measure, javascript=javascript) == {"page": 0, "cut": []}
+    assert look(browser, pages[name], view, "light", measure_cut, javascript=javascript) == {"page": 0, "cut": []}
 
 
 @pytest.mark.parametrize("view", ["wide", "narrow"])
 @pytest.mark.parametrize("name", PAGES)
 def test_the_keyboard_alone_reaches_everything(pages: dict[str, Path], browser: Any, name: str, view: str) -> None:
     """Every link, fold, field, button and scrolling region, by the Tab key, with a focus that is seen."""
-
-    def walk(page: Any) -> tuple[int, list[str], list[str]]:
-        unseen, stops = [], 0
-        for _ in range(2000):
-            page.keyboard.press("Tab")
-            at = page.evaluate(REACHED)
-            if at is None:
-                break
-            stops += 1
-            unseen += [] if at["seen"] else [at["what"]]
-            if at["what"].startswith("<summary") and page.evaluate("!document.activeElement.parentElement.open"):
-                page.keyboard.press("Enter")
-        return stops, unseen, page.evaluate(LEFT)
-
     stops, unseen, left = look(browser, pages[name], view, "dark", walk)
     assert stops > 5
     assert unseen == []
     assert left == []
+
+
+@pytest.mark.parametrize(("view", "scheme"), [("wide", "light"), ("narrow", "dark")])
+def test_axe_finds_nothing_serious_in_a_real_report(published: Path, browser: Any, view: str, scheme: str) -> None:
+    text = look(browser, published, view, scheme, lambda page: page.inner_text("main"))
+    assert "Postgres supports fewer users than MySQL" in text
+    assert look(browser, published, view, scheme, grave_violations) == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_is_cut_in_a_real_report(published: Path, browser: Any, view: str) -> None:
+    assert look(browser, published, view, "light", measure_cut) == {"page": 0, "cut": []}
+
+
+def test_the_keyboard_alone_reaches_everything_in_a_real_report(published: Path, browser: Any) -> None:
+    stops, unseen, left = look(browser, published, "narrow", "dark", walk)
+    assert stops > 40
+    assert (unseen, left) == ([], [])
 
 
 def test_a_label_table_is_filtered_and_sorted_by_keyboard(pages: dict[str, Path], browser: Any) -> None:

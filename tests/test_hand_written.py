@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from buildcompare import __main__ as command_line
 from buildcompare.errors import InputError
-from buildcompare.report import hand_written
+from buildcompare.report import hand_written, markdown
+from buildcompare.results import Results
 from buildcompare.run.report import publish
 from support import small_params, write_params
 
@@ -66,13 +70,26 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     mine = "\n- We **ship** it.  \n\n\t- | odd | <b>bytes</b> \u00e9 $x$\n"
     file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
     edited = file.read_bytes()
-    for _ in range(2):
-        publish(params, output=output)
-        assert file.read_bytes() == edited
+    publish(params, output=output)
+    assert file.read_bytes() == edited
     assert b"From the *params*." in edited
+    command = CliRunner().invoke(command_line.app, ["report", str(params), "--output", str(output)])
+    assert command.exit_code == 0
+    assert file.read_bytes() == edited
+
+    results = Results.model_validate(json.loads((output / "results.json").read_text("utf-8")))
+    hands = f"{BEGIN}{mine}{END}".encode()
+    for number in range(10):  # what stands around the block differs every time
+        again = results.model_copy(update={"verdict": ("pass", "regression")[number % 2], "comments": ["new"] * number})
+        before = file.read_bytes()
+        file.write_bytes(hand_written.put(markdown.render(again, []), hand_written.read(file)).encode())
+        assert file.read_bytes() != before
+        assert file.read_bytes().count(hands) == 1
+    publish(params, output=output)
+    assert file.read_bytes() == edited
 
     file.write_bytes(edited.replace(END.encode(), b""))
-    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    kept = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match="hand-written"):
         publish(params, output=output)
-    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == kept

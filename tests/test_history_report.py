@@ -83,6 +83,9 @@ def test_a_drift_and_what_may_explain_it(small: dict[str, Any], tmp_path: Path) 
     assert kinds == ["setup_differences", "level_drift", "previous_new"]
     severity = {finding.kind: finding.severity for finding in results.findings}
     assert severity["setup_differences"] == severity["level_drift"] == "warning"
+    (suggestion,) = [each for each in results.suggestions if each.kind == "former_setup"]
+    assert "Repeat Unbounded Postgres of v1.0.0 on the setup of r1.0 (Load-test version v1.9)" in suggestion.text
+    assert f"drift of −{-(level.delta_percent or 0):.1f} %" in suggestion.text
     html = sections.setup(bench_of(small)).html
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
@@ -95,6 +98,7 @@ def test_a_quiet_past_is_quiet(small: dict[str, Any], tmp_path: Path) -> None:
     results = bench_of(small).results
     assert not [finding for finding in results.findings if finding.id.startswith("history.")]
     assert results.drift
+    assert results.suggestions == [], "neither a drift nor a setup to go back to"
     assert all(row.kind == "not_recorded" for row in results.setup_differences)
 
 

@@ -146,6 +146,8 @@ class Run(_Strict):
     end: Instant | None = Field(default=None, strict=False)
     url: ServerUrl | None = None
     supported_users: int | None = Field(default=None, gt=0)
+    errors: int | None = Field(default=None, ge=0)
+    """What the load-test tool counted over the whole run."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:

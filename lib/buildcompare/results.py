@@ -488,7 +488,7 @@ class Finding(_Model):
 class Suggestion(_Model):
     """Something that these tests suggest to do; never the analyst's own action item."""
 
-    kind: Literal["rerun", "settle", "look_at_label"]
+    kind: Literal["rerun", "former_setup", "settle", "look_at_label"]
     test: str | None
     text: str
     evidence: dict[str, Any]

@@ -33,6 +33,8 @@ def _fall(what: str) -> Say:
     def words(reason: Reason) -> str:
         n = reason.numbers
         text = f"{what} at {_minutes(n['at_s'])}: {_users(n['before'])} before, {n['after']:,.0f} after"
+        if "one_in" in n:
+            text += f" ({n['lost_percent']:.1f} % lost, one user in {n['one_in']:.0f})"
         if "back_s" in n:
             text += f", as many again at {_minutes(n['back_s'])}"
         if n["times"] > 1:

@@ -156,6 +156,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
     simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
     held = _held(params, tests, SupportedUsersNoise.of(catalogue, run_to_run), simulated=simulated)
     past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
+    about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
     results = Results(
         comparison=params.name or "",
         base=Label(label=labels[0]),
@@ -173,7 +174,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
         grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
-        suggestions=suggest(tests),
+        suggestions=suggest(tests, about_past),
         findings=findings.gravest_first([*findings.find(tests, labels), *past]),
         provenance=Provenance(
             params_sha256=_hash(params),

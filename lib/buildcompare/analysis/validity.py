@@ -124,6 +124,9 @@ class JudgeValidity:
         if fall.back_s is not None:
             numbers["back_s"] = fall.back_s
         code: Code = "restarted" if fall.kind == "restart" else "users_lost"
+        if code == "users_lost" and fall.after < fall.before:  # a load agent of eleven takes one user in 11 with it
+            lost = fall.before - fall.after
+            numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
         start = facts.steady[0] if facts.steady else fall.at_s
         if facts.kind == "bounded":
             left = fall.at_s - start

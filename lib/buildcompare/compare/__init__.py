@@ -12,6 +12,7 @@ from buildcompare import verdict
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.compare.counted_errors import compare_counted_errors
 from buildcompare.compare.error_rates import compare_error_rates
 from buildcompare.compare.events import CompareEvents
 from buildcompare.compare.fitness import Fitness, judge_fitness
@@ -73,7 +74,7 @@ class CompareTest:
             supported_users=supported,
             ramp_up=compare_ramps(views, ramps),
             metrics=metrics,
-            errors=compare_error_rates(views),
+            errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
             labels=CompareLabelTables(self.catalogue, self.label_noise)(test, views),
             events=CompareEvents(self.catalogue, self.run_to_run.groups)(test, views),
             validity=validity,

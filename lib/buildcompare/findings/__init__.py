@@ -8,22 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from buildcompare.findings.across import labels_in_several_tests, methods_with_handlers
-from buildcompare.findings.error_rates import error_rates
+from buildcompare.findings.error_rates import counted_errors, error_rates
 from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
 from buildcompare.findings.metrics import blind_spots, metrics, unjudgeable
 from buildcompare.findings.recordings import counter_resets, coverage, left_out, notes, servers, validity
-from buildcompare.findings.shape import beginning, events, time_to_users
+from buildcompare.findings.shape import beginning, bumps_in_both, events, time_to_users
 from buildcompare.findings.traffic_mix import traffic_mix
+from buildcompare.findings.unchanged import unchanged
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
-__all__ = ["find", "gravest_first", "title"]
+__all__ = ["find", "gravest_first", "headlines", "title"]
 _SEVERITIES = ("critical", "warning", "info")
 _FIRST = ("supported_users",)
 """Kinds of findings that stand above everything but critical ones: what everybody asks first."""
-_HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases", "no_history")
-"""Kinds that look back at earlier comparisons: after what this comparison itself says, setup differences first."""
+_HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases")
+"""Kinds that look back at earlier comparisons: setup differences first, and after this comparison's own warnings."""
+_INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
+"""Among the infos: how much is unchanged, what the past says of the supported users, what else was called, the rest."""
+_HEADLINES = (*_FIRST, "unchanged", "between_databases")
+"""What a report in Markdown says too where it is quiet, as people do in theirs."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
@@ -45,8 +50,11 @@ _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     methods_with_handlers,
 )
 _ACROSS: tuple[Callable[[Sequence[TestResult], Labels], Iterator[Finding]], ...] = (
+    unchanged,
     metrics,
     labels_in_several_tests,
+    bumps_in_both,
+    counted_errors,
     blind_spots,
     labels_in_one_build,
     notes,
@@ -65,7 +73,15 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=_order)
 
 
+def headlines(findings: Sequence[Finding]) -> list[Finding]:
+    """What somebody has to know who reads nothing else: all that warns, and what everybody asks."""
+    return [each for each in findings if each.severity != "info" or each.kind in _HEADLINES]
+
+
 def _order(found: Finding) -> tuple[int, int]:
     grave = _SEVERITIES.index(found.severity)
     rank = 1 if found.kind in _FIRST and grave else 2 + grave if grave else 0
-    return rank, 2 if found.kind in _LAST else int(found.kind in _HISTORY)
+    if found.severity != "info":
+        return rank, int(found.kind in _HISTORY)
+    place = next((i for i, kinds in enumerate(_INFOS) if found.kind in kinds), len(_INFOS))
+    return rank, len(_INFOS) + 1 if found.kind in _LAST else place

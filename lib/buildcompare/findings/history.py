@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from buildcompare.errors import plural
-from buildcompare.results import DatabaseOrder, Drift, Finding, HistoryResult, SetupDifference
+from buildcompare.results import DatabaseOrder, Drift, Finding, HistoryResult, SetupDifference, Suggestion
 from buildcompare.wording import change, db_name, interval, listed, percent, significant
 
 USUAL_Z = 2.0
@@ -32,6 +32,30 @@ def find(
         *_previous_new([row for row in drift if row.kind == "previous_new"], levels),
         *_databases([row for row in drift if row.kind == "between_databases"]),
     ]
+
+
+def former_setup(
+    history: HistoryResult | None, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
+) -> Iterator[Suggestion]:
+    """The one test whose repetition on the former setup would tell most: that of the largest unusual drift."""
+    changed = [row for row in setup_differences if row.kind == "changed"]
+    if history is None or not changed:
+        return
+    rows = [row for row in drift if row.kind == "same_version" and row.against == changed[0].against]
+    rows = [row for row in rows if _is_drift(row, history.margin_percent) and _is_unusual(row)]
+    if rows:
+        worst = max(rows, key=lambda row: abs(row.delta_percent or 0.0))
+        text = (
+            f"Repeat {worst.type.capitalize()} {_where(worst)} of {worst.label} on the setup of {worst.against} "
+            f"({listed([f'{row.setting} {row.before}' for row in changed])}): it would tell whether the drift of "
+            f"{change(worst.delta_percent)} comes from the setup."
+        )
+        evidence = {
+            "delta_percent": worst.delta_percent,
+            "against": worst.against,
+            "differences": [row.model_dump() for row in changed],
+        }
+        yield Suggestion(kind="former_setup", test=worst.test, text=text, evidence=evidence)
 
 
 def setup_words(differences: Sequence[SetupDifference]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from buildcompare.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
@@ -50,13 +50,43 @@ def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
             f". From there to the first wave it runs {abs(shift.shift_users):,.0f} users {side} (95 % interval "
             f"{shift.shift_ci_low:+,.0f} to {shift.shift_ci_high:+,.0f})".replace("-", "−")
         )
+    slopes = (new.slope_users_per_s, base.slope_users_per_s)
+    if slopes[0] is not None and slopes[1] is not None:
+        text += f". The ramp itself rises by {slopes[0]:.2f} users a second against {slopes[1]:.2f}"
+    waves = (new.wave_onset_s, base.wave_onset_s)
+    if waves[0] is not None and waves[1] is not None:
+        text += f", its waves begin at {minutes(waves[0])} instead of {minutes(waves[1])}"
     severity = "warning" if shift.shift_status == "regression" and later > 0 else "info"
     evidence = {
         "early_bumps": [base.early_bumps, new.early_bumps],
         "onset_s": [base.onset_s, new.onset_s],
+        "slope_users_per_s": [base.slope_users_per_s, new.slope_users_per_s],
+        "wave_onset_s": [base.wave_onset_s, new.wave_onset_s],
         **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
     }
     yield finding(test, "beginning", severity, text + ".", evidence)
+
+
+def bumps_in_both(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
+    """Early bumps that both builds have: no difference, but something that the load or its data do to both.
+
+    Tests with as many bumps are named together.
+    """
+    alike: dict[int, list[TestResult]] = {}
+    for test in tests:
+        counts = {ramp.early_bumps for ramp in (test.ramp_up.base, test.ramp_up.new)}
+        if test.type == "unbounded" and len(counts) == 1 and (count := counts.pop()):
+            alike.setdefault(count, []).append(test)
+    for count, having in alike.items():
+        ramps = [run.ramp_up for test in having for run in (*test.runs.base, *test.runs.new)]
+        peak = max((bump.peak_users for ramp in ramps for bump in ramp.bumps), default=None)
+        onset = max((ramp.onset_s or 0.0 for ramp in ramps), default=None)
+        text = f"{' and '.join(title(test) for test in having)}: both builds begin with {plural(count, 'early bump')}"
+        text += f", of {peak:,.0f} users at most" if peak is not None else ""
+        text += f"; their lasting ramps start within {minutes(onset)}." if onset else "."
+        evidence = {"tests": [test.name for test in having], "early_bumps": count, "peak": peak, "onset_s": onset}
+        found = finding(having[0], "bumps_in_both", "info", text, evidence)
+        yield found.model_copy(update={"id": f"bumps_in_both.{count}", "test": None})
 
 
 def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -70,11 +100,13 @@ def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
             continue
         first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
         label = labels[0 if first.build == "base" else 1]
-        others = [names.get(e.metric, e.metric) for e in events if e is not first]
+        largest = sorted(events, key=lambda event: -abs(event.size_percent or 0.0))
+        others = {e.metric: f"{names.get(e.metric, e.metric)} {change(e.size_percent)}" for e in reversed(largest)
+                  if e is not first}  # fmt: skip
         kind = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first.kind]
         text = (
             f"{title(test)}: {names.get(first.metric, first.metric)} of {label} {kind} {change(first.size_percent)} at "
-            f"{minutes(first.at_s)}" + (f", together with {listed(sorted(set(others)), most=4)}" if others else "")
+            f"{minutes(first.at_s)}" + (f", together with {listed(sorted(others.values()), most=4)}" if others else "")
         )
         evidence = {"side": first.build, "group": number, "events": [event.model_dump() for event in events]}
         severity = "warning" if _alarming(test, events) else "info"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from buildcompare.errors import plural
 from buildcompare.findings.across import slower_in_several
@@ -15,9 +15,9 @@ from buildcompare.wording import change, percent
 MOST = 3
 
 
-def suggest(tests: Sequence[TestResult]) -> list[Suggestion]:
-    """At most `MOST` suggestions: first tests that cannot be judged, then what leans worse, then labels."""
-    found = [*_rerun(tests), *_settle(tests), *_label(tests)]
+def suggest(tests: Sequence[TestResult], of_the_past: Iterable[Suggestion] = ()) -> list[Suggestion]:
+    """At most `MOST` suggestions: tests that cannot be judged, drift to explain, what leans worse, then labels."""
+    found = [*_rerun(tests), *of_the_past, *_settle(tests), *_label(tests)]
     return found[:MOST]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from buildcompare.findings.finding import Labels, finding, title
@@ -17,6 +18,9 @@ def traffic_mix(test: TestResult, labels: Labels) -> Iterator[Finding]:
         mix = metric.traffic_mix
         if mix is None or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
+        percentiles = [
+            row.name for row in test.metrics if re.fullmatch(rf"p\d+-{re.escape(_after_avg(metric))}", row.slug)
+        ]
         why = listed([_moved(mover) for mover in mix.movers], most=MOST_NAMED)
         text = (
             f"{title(test)}: other calls moved {metric.name} of {labels[1]} by {change(mix.mix_percent)}, of "
@@ -31,7 +35,16 @@ def traffic_mix(test: TestResult, labels: Labels) -> Iterator[Finding]:
             "status_at_unchanged_mix": mix.status,
             "not_named": max(len(mix.movers) - MOST_NAMED, 0),
         }
+        if percentiles:
+            text += (
+                f" {listed(percentiles)} may hold the same mix and cannot be split: a percentile is no sum over calls."
+            )
         yield finding(test, "traffic_mix", "info", text, evidence, metric=metric.slug)
+
+
+def _after_avg(metric: MetricResult) -> str:
+    """What an average is of: ``api-times`` of ``avg-api-times``."""
+    return metric.slug.partition("-")[2]
 
 
 def at_unchanged_mix(metric: MetricResult) -> str:

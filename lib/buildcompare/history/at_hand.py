@@ -8,13 +8,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from buildcompare.analysis.levels import mean_of_runs
 from buildcompare.analysis.run_to_run import Noise, RunToRun
+from buildcompare.compare.sides import SIDES
+from buildcompare.history.ledger import BothCounts as LedgerCounts
 from buildcompare.history.ledger import BothRuns as LedgerRuns
 from buildcompare.history.ledger import BothUsers as LedgerUsers
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, version_in
 from buildcompare.history.look_back import look_back
 from buildcompare.metrics import Catalogue
-from buildcompare.params import Comparison
+from buildcompare.params import Comparison, Test
 from buildcompare.results import Drift, HistoryResult, Results, SetupDifference, TestResult
 
 REPORT = "report"
@@ -112,7 +115,7 @@ def _entry(params: Comparison, tests: Sequence[TestResult], *, position: int | N
         base=LedgerBuild(label=params.base.label, version=version_in(params.base.label)),
         new=LedgerBuild(label=params.new.label, version=version_in(params.new.label)),
         simulated=simulated,
-        tests=[_test(test) for test in tests],
+        tests=[_test(test, asked) for test, asked in zip(tests, params.tests, strict=True)],
         setup=dict(params.setup),
         coordinator={**coordinator, **thresholds},
         servers=_servers(tests),
@@ -120,9 +123,11 @@ def _entry(params: Comparison, tests: Sequence[TestResult], *, position: int | N
     )
 
 
-def _test(test: TestResult) -> LedgerTest:
+def _test(test: TestResult, asked: Test) -> LedgerTest:
     users = test.supported_users
     base, new = (_positive(users.base), _positive(users.new)) if users is not None else (None, None)
+    counted = {side: [run.errors for run in asked.runs(side)] for side in SIDES}
+    errors = {side: None if None in counts else mean_of_runs(counts) for side, counts in counted.items()}
     return LedgerTest(
         name=test.name,
         type=test.type,
@@ -130,6 +135,7 @@ def _test(test: TestResult) -> LedgerTest:
         users=test.users,
         supported_users=LedgerUsers(base=base, new=new) if base or new else None,
         runs=LedgerRuns(base=len(test.runs.base), new=len(test.runs.new)),
+        errors=None if errors["base"] is None and errors["new"] is None else LedgerCounts(**errors),
     )
 
 

@@ -10,7 +10,7 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.report import executed
-from buildcompare.results import MetricResult, Results, SupportedUsersResult, TestResult
+from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
 from buildcompare.wording import STATUS_WORDS, change, quantity
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -39,6 +39,7 @@ def render(results: Results) -> str:
     for test in results.tests:
         cases = [_supported_users(test, test.supported_users)] if test.supported_users else []
         cases += [_metric(test, metric) for metric in test.metrics]
+        cases += [_error_rate(test, row) for row in test.errors]
         counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in ("failure", "error", "skipped")}
         suite = ET.SubElement(
             root,
@@ -71,6 +72,13 @@ def _metric(test: TestResult, metric: MetricResult) -> ET.Element:
     if metric.counted_status != metric.status:
         text += " (at unchanged traffic mix)"
     return _case(test, name, metric.counted_status, text, gate=metric.gate)
+
+
+def _error_rate(test: TestResult, row: ErrorRateResult) -> ET.Element:
+    text = f"{quantity(row.base, row.unit)} to {quantity(row.new, row.unit)}, {change(row.delta_percent)}" + (
+        f": {row.reason}" if row.reason else ""
+    )
+    return _case(test, row.slug, row.status, text, gate=row.gate)
 
 
 def _case(test: TestResult, name: str, status: str, text: str, *, gate: bool) -> ET.Element:

@@ -9,7 +9,7 @@ from typing import Any
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
-from buildcompare.findings import title
+from buildcompare.findings import headlines, title
 from buildcompare.findings.history import setup_words
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
@@ -17,6 +17,8 @@ from buildcompare.results import Results, SupportedUsersResult, TestResult
 from buildcompare.wording import VERDICT_SENTENCES, VERDICT_WORDS, db_name
 
 GRAPHS = PurePosixPath("graphs")
+MOST_TOLD = 10
+"""Lines on top; the page has all of them."""
 _TYPES = ("bounded", "unbounded")
 
 
@@ -70,9 +72,12 @@ def _opening(results: Results) -> list[str]:
         blocks.append("> **Simulated recording.** These curves were made by a simulator, not measured on a server.")
     details = "Intervals, tables and what they rest on: [report.html](report.html)."
     blocks.append(f"**{VERDICT_WORDS[results.verdict]}.** {VERDICT_SENTENCES[results.verdict]} {details}")
-    grave = [plain(finding.text) for finding in results.findings if finding.severity != "info"]
-    if grave:
-        blocks.append("\n".join(f"- {text}" for text in grave))
+    told = headlines(results.findings)
+    lines = [plain(finding.text) for finding in told[:MOST_TOLD]]
+    if len(told) > MOST_TOLD:
+        lines.append(f"{len(told) - MOST_TOLD} more in [report.html](report.html).")
+    if lines:
+        blocks.append("\n".join(f"- {text}" for text in lines))
     return blocks + _suggestions(results)
 
 

@@ -1,0 +1,155 @@
+"""Does docs/comments.md say what the generated results say, with its numbers? Five published comparisons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from buildcompare import workbench
+from buildcompare.history.table import import_table
+from buildcompare.params import check_params
+from buildcompare.report.sections import TOP_FINDINGS
+from buildcompare.results import Results
+from support import published_params
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/comments.md"
+HEADER = "| claim | source | finding | place | we say | claimed ± tolerance |"
+LEAST_CLAIMS = {"v10.4": 21, "v11.1": 4, "v9.6": 4, "v9.1": 2, "v9.2": 5}
+"""Fewer rows than were written, and the page was not read as it is."""
+_FIGURE = re.compile(r"[+−-]?\d[\d,]*(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the page: what somebody claimed, and where we say it.
+
+    Attributes
+    ----------
+    said
+        Parts of one generated sentence, in their order; figures to hold against the claim are between ``**``.
+    claimed
+        For each of these figures: what was claimed and how far ours may be from it; None where nobody gave a figure.
+    """
+
+    release: str
+    about: str
+    finding: str
+    place: str
+    said: tuple[str, ...]
+    claimed: tuple[tuple[float, float] | None, ...]
+
+    @property
+    def figures(self) -> list[float]:
+        """Our figures."""
+        bold = re.findall(r"\*\*(.+?)\*\*", " ".join(self.said))
+        return [float(_FIGURE.findall(each)[0].replace(",", "").replace("−", "-")) for each in bold]
+
+
+def claims() -> Iterator[Claim]:
+    """Every row of the tables of claims."""
+    for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
+        release = section.split(":", 1)[0]
+        if HEADER in section:
+            table = section.split(HEADER, 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+            for line in table:
+                about, _, finding, place, said, claimed = (cell.strip() for cell in line.strip("|").split(" | "))
+                told = tuple(part.strip() for part in said.split("…"))
+                yield Claim(release, about, finding.strip("`"), place, told, tuple(_claimed(claimed)))
+
+
+def _claimed(cell: str) -> Iterator[tuple[float, float] | None]:
+    if cell == "–":
+        return
+    for part in re.split(r"\s*,\s+", cell):
+        value, _, tolerance = part.replace("−", "-").partition(" ± ")
+        yield None if part.strip() == "–" else (float(value), float(tolerance))
+
+
+@pytest.fixture(scope="module")
+def ledger(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("history") / "ledger"
+    import_table(real / "comparisons/history.csv", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(real: Path, ledger: Path) -> dict[str, Results]:
+    """The results of the five comparisons, without the notebooks around them."""
+    found = {}
+    for release in LEAST_CLAIMS:
+        params = check_params(published_params(real, release, ledger))
+        found[release] = workbench.analyse(params, workbench.read_recordings(params)).results
+    return found
+
+
+def sentences(results: Results, identity: str) -> list[tuple[int, str]]:
+    """Place and text of what bears this id; events are numbered, which is no part of a claim."""
+    findings = [
+        (place, each.text)
+        for place, each in enumerate(results.findings)
+        if re.fullmatch(rf"{re.escape(identity)}(\.\d+)?", each.id)
+    ]
+    return findings or [(0, each.text) for each in results.suggestions if each.kind == identity]
+
+
+@pytest.mark.parametrize("release", LEAST_CLAIMS)
+def test_every_claim_is_in_the_results(made: dict[str, Results], release: str) -> None:
+    rows = [claim for claim in claims() if claim.release == release]
+    assert len(rows) >= LEAST_CLAIMS[release]
+    for claim in rows:
+        plain = [part.replace("**", "") for part in claim.said]
+        pattern = re.compile(".*".join(re.escape(part) for part in plain))
+        holding = [(place, text) for place, text in sentences(made[release], claim.finding) if pattern.search(text)]
+        assert holding, f"{claim.about}: {plain} is not in {sentences(made[release], claim.finding)}"
+        assert claim.place == ("top" if holding[0][0] < TOP_FINDINGS else "folded"), claim.about
+
+
+def test_every_figure_is_near_what_was_claimed() -> None:
+    """With the test above: the figures are those of the generated sentences."""
+    checked = 0
+    for claim in claims():
+        assert len(claim.claimed) in (0, len(claim.figures)), claim.about
+        for ours, theirs in zip(claim.figures, claim.claimed, strict=False):
+            if theirs is not None:
+                assert abs(ours - theirs[0]) <= theirs[1] + 1e-9, f"{claim.about}: {ours}, claimed {theirs}"
+                checked += 1
+    assert checked > 50
+
+
+def test_what_is_said_of_what_nobody_or_not_everybody_wrote(made: dict[str, Results]) -> None:
+    """The second tables: figures of ours that stand against a claim."""
+    texts = {release: " ".join(each.text for each in results.findings) for release, results in made.items()}
+    page = PAGE.read_text("utf-8")
+    for release, said in [
+        ("v10.4", "That was so before in v8.0 (new −12.8 %), v9.0 (base −3.1 %, new −0.5 %), v9.2 (base −0.2 %)."),
+        ("v10.4", "MySQL −10.2 %, Postgres −19.7 %; this holds that drift and the change of the build together"),
+        ("v9.6", "17.0 % (MySQL) and 9.2 % (Postgres)"),
+    ]:
+        assert said in page
+        figures = re.findall(r"\d+\.\d %", said)
+        assert all(figure in texts[release] for figure in figures)
+    assert "MySQL +17.0 %" in texts["v9.6"]
+    assert "Postgres +9.2 %" in texts["v9.6"]
+    assert {release: results.verdict for release, results in made.items()} == {
+        "v10.4": "pass", "v11.1": "pass", "v9.6": "pass", "v9.1": "regression", "v9.2": "pass",
+    }  # fmt: skip
+    assert made["v9.6"].suggestions == made["v11.1"].suggestions == []
+    for test in made["v9.1"].tests:
+        assert {ramp.early_bumps for ramp in (test.ramp_up.base, test.ramp_up.new)} == {0}
+
+
+@pytest.mark.parametrize(
+    ("release", "test", "times"), [("v8.0", "postgresql_bounded", 48.0), ("v10.1", "postgresql_bounded", 2.9)]
+)
+def test_errors_that_multiplied_warn(real: Path, ledger: Path, release: str, test: str, times: float) -> None:
+    params = published_params(real, release, ledger)
+    params["tests"] = [each for each in params["tests"] if each["name"] == test]
+    checked = check_params(params)
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    (found,) = [each for each in results.findings if each.kind == "error_rate"]
+    assert found.severity == "warning"
+    assert found.evidence["new"] / found.evidence["base"] >= 0.95 * times

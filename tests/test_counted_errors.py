@@ -1,0 +1,116 @@
+"""Errors that a load-test tool counted, relative to the users who could meet them: in results, findings and ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from buildcompare import workbench
+from buildcompare.errors import InputError
+from buildcompare.findings.error_rates import WORTH_PER_USER_MINUTE
+from buildcompare.history.at_hand import entry_of
+from buildcompare.history.ledger import read_ledger
+from buildcompare.params import check_params
+from buildcompare.report import junit
+from buildcompare.results import ErrorRateResult, Results
+from support import small_params, users_curve, write_csv
+
+BASE_MINUTES = 1000 * (600 / 2 + 2400) / 60 + 1000 * 5 / 60 * sum(np.linspace(0.8, 0.1, 6))
+"""User-minutes of the bounded base of `small_params`: a ramp, a level, and a shutdown of six samples."""
+
+
+def counted(folder: Path, errors: dict[tuple[str, str], int], **more: Any) -> dict[str, Any]:
+    params = small_params(folder, **more)
+    for test in params["tests"]:
+        for side in ("base", "new"):
+            if (test["type"], side) in errors:
+                test[side]["errors"] = errors[test["type"], side]
+    return params
+
+
+def results_of(params: dict[str, Any]) -> Results:
+    checked = check_params(params)
+    return workbench.analyse(checked, workbench.read_recordings(checked)).results
+
+
+def row_of(results: Results, kind: str) -> ErrorRateResult:
+    (row,) = next(test.errors for test in results.tests if test.type == kind)
+    return row
+
+
+def test_counts_are_divided_by_the_minutes_of_all_users(tmp_path: Path) -> None:
+    results = results_of(counted(tmp_path, {("bounded", "base"): 45_000, ("bounded", "new"): 51_000}))
+    row = row_of(results, "bounded")
+    assert row.base == pytest.approx(45_000 / BASE_MINUTES, rel=0.01)
+    assert row.new == pytest.approx(51_000 / (BASE_MINUTES + 1000 * 300 / 60), rel=0.01)
+    assert row.delta_percent == pytest.approx(100 * ((row.new or 0) / (row.base or 1) - 1))
+    assert (row.slug, row.unit, row.status) == ("counted-errors", "per user and minute", "inconclusive")
+    (found,) = [each for each in results.findings if each.kind == "counted_errors"]
+    assert found.severity == "info"
+    assert f"Bounded Postgres {row.new:.3g} against {row.base:.3g}" in found.text
+    assert not [each for each in results.findings if each.kind == "error_rate"]
+    assert next(test.errors for test in results.tests if test.type == "unbounded") == []
+
+
+def test_without_counts_nothing_is_said(tmp_path: Path) -> None:
+    results = results_of(counted(tmp_path, {}))
+    assert all(test.errors == [] for test in results.tests)
+    assert "counted_errors" not in {each.kind for each in results.findings}
+
+
+@pytest.mark.parametrize(("new", "told"), [(3.0, True), (1.5, False), (0.0, False)])
+def test_counts_that_double_warn(tmp_path: Path, new: float, told: bool) -> None:
+    base = 2 * WORTH_PER_USER_MINUTE * BASE_MINUTES
+    results = results_of(counted(tmp_path, {("bounded", "base"): round(base), ("bounded", "new"): round(new * base)}))
+    found = [each for each in results.findings if each.kind == "error_rate"]
+    assert bool(found) is told
+    assert not told or found[0].severity == "warning"
+
+
+def test_a_few_errors_that_double_do_not_warn(tmp_path: Path) -> None:
+    few = WORTH_PER_USER_MINUTE * BASE_MINUTES / 10
+    results = results_of(counted(tmp_path, {("bounded", "base"): round(few), ("bounded", "new"): round(5 * few)}))
+    assert not [each for each in results.findings if each.kind == "error_rate"]
+
+
+def test_a_count_of_one_build_is_not_comparable(tmp_path: Path) -> None:
+    row = row_of(results_of(counted(tmp_path, {("bounded", "base"): 45_000})), "bounded")
+    assert (row.new, row.status) == (None, "not_comparable")
+    assert "not stated for every run of the new build" in str(row.reason)
+
+
+def test_a_curve_that_may_be_cut_gives_no_rate(tmp_path: Path) -> None:
+    """The users of the part that was cut off met errors too: a rate from the rest would be too high."""
+    params = counted(tmp_path, {("unbounded", "base"): 45_000, ("unbounded", "new"): 45_000})
+    climbing = users_curve(3000.0, ramp_s=5000.0, hold_s=0.0)
+    file = write_csv(tmp_path / "climbing.csv", {"number-of-connected-devices": climbing})
+    params["tests"][1]["new"] = {"recording": str(file), "errors": 45_000}
+    row = row_of(results_of(params), "unbounded")
+    assert row.base is not None
+    assert (row.new, row.status) == (None, "not_comparable")
+    assert "users of the new build are not known over the whole run" in str(row.reason)
+
+
+def test_a_build_server_and_the_ledger_see_them(tmp_path: Path) -> None:
+    params = counted(
+        tmp_path, {("bounded", "base"): 45_000, ("bounded", "new"): 51_000}, history=str(tmp_path / "ledger")
+    )
+    results = results_of(params)
+    root = ET.fromstring(junit.render(results))  # our own
+    (case,) = [each for each in root.iter("testcase") if each.get("name") == "counted-errors"]
+    assert "per user and minute" in str(case.find("skipped").get("message"))  # type: ignore[union-attr]
+    entry = entry_of(check_params(params), results, read_ledger(tmp_path / "ledger"))
+    errors = {test.type: test.errors for test in entry.tests}
+    assert errors["unbounded"] is None
+    assert errors["bounded"] is not None
+    assert (errors["bounded"].base, errors["bounded"].new) == (45_000, 51_000)
+
+
+def test_a_negative_count_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        check_params(counted(tmp_path, {("bounded", "base"): -1}))
+    assert "errors" in error.value.key

@@ -1,0 +1,162 @@
+"""What did not change, and what stands where: the sentences that a quiet comparison begins with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal
+
+import pytest
+
+from buildcompare import findings, workbench
+from buildcompare.compare import CompareTest
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Test, check_params
+from buildcompare.report import markdown
+from buildcompare.results import Bump, Finding, MetricResult, RampUp, TestResult, Validity
+from buildcompare.simulate import Coordinator, RunSettings, Thresholds, simulate_run
+
+LABELS = ("v1", "v2")
+
+
+@cache
+def quiet(name: str = "postgresql_bounded") -> TestResult:
+    settings = RunSettings(
+        type="bounded",
+        coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
+        duration_s=2700.0,
+    )
+    quieter = replace(settings, noise=replace(settings.noise, level_scale=0.1))
+    base, new = (simulate_run(quieter, seed).recording for seed in (31, 32))
+    run = {"recording": "x.parquet"}
+    db = name.split("_")[0]
+    test = Test.model_validate({"name": name, "type": "bounded", "db_engine": db, "base": run, "new": run})
+    return CompareTest(read_catalogue("mattermost"))(test, {"base": [base], "new": [new]})
+
+
+def of_kind(kind: str, *tests: TestResult) -> list[Finding]:
+    return [each for each in findings.find(tests, LABELS) if each.kind == kind]
+
+
+def with_metric(test: TestResult, slug: str, **changes: Any) -> TestResult:
+    rows = [row.model_copy(update=changes) if row.slug == slug else row for row in test.metrics]
+    return test.model_copy(update={"metrics": rows})
+
+
+def judged(test: TestResult) -> list[MetricResult]:
+    return [row for row in test.metrics if row.p_value is not None]
+
+
+def test_what_did_not_change_is_said_with_its_counts() -> None:
+    test = quiet()
+    (found,) = of_kind("unchanged", test)
+    statuses = [row.status for row in judged(test)]
+    assert set(statuses) <= {"equivalent", "inconclusive"}
+    assert f"no difference beyond chance in any of the {len(statuses)} metrics that could be judged" in found.text
+    assert f"{statuses.count('equivalent')} of them are the same within their margins" in found.text
+    assert found.severity == "info"
+    undecided = [row for row in judged(test) if row.status == "inconclusive"]
+    widest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0))
+    assert widest.name in found.text.split("cannot be told from chance")[1]
+    assert len(found.evidence["same"]) + len(found.evidence["undecided"]) == len(statuses)
+
+
+def test_what_differs_is_named_instead() -> None:
+    test = with_metric(quiet(), "stack-in-use", status="regression", delta_percent=23.6)
+    (found,) = of_kind("unchanged", test)
+    assert f"of {len(judged(test))} metrics that could be judged 1 differs by more than chance" in found.text
+    assert "Stack In Use +23.6 %" in found.text
+
+
+def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing() -> None:
+    other = quiet("mysql_bounded")
+    (found,) = of_kind("unchanged", quiet(), other)
+    assert found.text.startswith("Bounded Postgres and Bounded MySQL: ")
+    assert f"the {len(judged(quiet())) + len(judged(other))} metrics of both tests" in found.text
+    invalid = other.model_copy(update={"validity": Validity(status="invalid", valid_until_s=None, reasons=["base: x"])})
+    (found,) = of_kind("unchanged", quiet(), invalid)
+    assert found.text.startswith("Bounded Postgres: ")
+    assert of_kind("unchanged", invalid) == []
+
+
+def test_where_nothing_can_be_judged_no_such_claim_is_made() -> None:
+    rows = [row.model_copy(update={"p_value": None}) for row in quiet().metrics]
+    assert of_kind("unchanged", quiet().model_copy(update={"metrics": rows})) == []
+
+
+def finding(kind: str, severity: Literal["critical", "warning", "info"]) -> Finding:
+    return Finding(id=kind, severity=severity, kind=kind, test=None, metric=None, text=".", evidence={"x": 1})
+
+
+def test_databases_and_drift_stand_above_single_metrics() -> None:
+    """What the past says of the supported users is not folded away below events and labels."""
+    order = [
+        finding("validity", "critical"),
+        finding("supported_users", "info"),
+        finding("beginning", "warning"),
+        finding("setup_differences", "warning"),
+        finding("level_drift", "warning"),
+        finding("unchanged", "info"),
+        finding("previous_new", "info"),
+        finding("between_databases", "info"),
+        finding("metric", "info"),
+        finding("event", "info"),
+        finding("blind_spots", "info"),
+    ]
+    shuffled = [order[i] for i in (10, 2, 9, 0, 8, 1, 5, 3, 6, 4, 7)]
+    assert [each.kind for each in findings.gravest_first(shuffled)] == [each.kind for each in order]
+
+
+def test_a_readme_says_what_is_asked_and_at_most_ten_lines() -> None:
+    asked = [finding("supported_users", "info"), finding("unchanged", "info"), finding("between_databases", "info")]
+    quiet_ones = [finding("event", "info"), finding("metric", "info"), finding("blind_spots", "info")]
+    warnings = [finding("metric", "warning").model_copy(update={"text": f"Warning {i}."}) for i in range(12)]
+    assert findings.headlines([*asked, *quiet_ones]) == asked
+    assert findings.headlines([*quiet_ones, *warnings]) == warnings
+
+    def opening(found: list[Finding]) -> list[str]:
+        params = check_params(
+            {
+                "name": "x",
+                "base": {"label": "v1"},
+                "new": {"label": "v2"},
+                "source": {"kind": "recorded"},
+                "tests": [{"name": "a", "type": "bounded", "base": {"recording": "x"}, "new": {"recording": "x"}}],
+            }
+        )
+        base, new = (simulate_run(RunSettings(type="bounded", duration_s=2400.0), seed).recording for seed in (1, 2))
+        results = workbench.analyse(params, {"a": {"base": [base], "new": [new]}}).results
+        text = markdown.render(results.model_copy(update={"findings": found, "suggestions": []}), [])
+        return [line for line in text.partition("## Comments")[0].splitlines() if line.startswith("- ")]
+
+    assert opening([*asked, *quiet_ones]) == ["- ."] * 3
+    assert opening(warnings) == [*(f"- Warning {i}." for i in range(10)), "- 2 more in [report.html](report.html)."]
+
+
+def bumpy(test: TestResult, base: int, new: int) -> TestResult:
+    ramps = {
+        side: RampUp.model_validate(
+            {
+                **getattr(test.ramp_up, side).model_dump(),
+                "onset_s": 240.0,
+                "early_bumps": count,
+                "bumps": [
+                    Bump(start_s=0, peak_s=75, end_s=200, peak_users=180.0 + i, depth_users=170) for i in range(count)
+                ],
+            }
+        )
+        for side, count in (("base", base), ("new", new))
+    }
+    runs = {side: [getattr(test.runs, side)[0].model_copy(update={"ramp_up": ramps[side]})] for side in ramps}
+    found = {"ramp_up": test.ramp_up.model_copy(update=ramps), "runs": test.runs.model_copy(update=runs)}
+    return test.model_copy(update={"type": "unbounded", **found})
+
+
+@pytest.mark.parametrize(("base", "new", "said"), [(1, 1, True), (0, 0, False), (1, 3, False)])
+def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -> None:
+    found = of_kind("bumps_in_both", bumpy(quiet(), base, new))
+    assert bool(found) is said
+    if said:
+        assert found[0].severity == "info"
+        assert "both builds begin with 1 early bump, of 180 users at most" in found[0].text
+        assert "within 4.0 min" in found[0].text
