@@ -16,6 +16,7 @@ import pandas as pd
 
 from buildcompare.analysis.judge import Effect
 from buildcompare.analysis.load_model import LoadModel, Minutes
+from buildcompare.analysis.load_ratio import PoolRatio
 from buildcompare.analysis.run_to_run import Noise
 from buildcompare.analysis.significance import StandardError
 from buildcompare.recording import FloatArray
@@ -45,6 +46,8 @@ class MetricAtLoad:
         The metric there, in its unit.
     log_ratio, se_log
         Logarithm of `new` over `base`, and its standard error within the runs (autocorrelation accounted for).
+    constant
+        Whether the difference was the same at every load as far as could be told, and is the mean over all of them.
     users
         Shape (n,): loads at which both builds were seen.
     curves, se_curves
@@ -60,6 +63,7 @@ class MetricAtLoad:
     new: float
     log_ratio: float
     se_log: float
+    constant: bool
     users: FloatArray
     curves: Mapping[str, FloatArray]
     se_curves: Mapping[str, FloatArray]
@@ -132,6 +136,7 @@ class CompareAtLoad:
     tuning: float = 1.345
     rounds: int = 4
     standard_error: StandardError = field(default_factory=StandardError)
+    pool: PoolRatio = field(default_factory=PoolRatio)
 
     def __call__(self, base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str, MetricAtLoad]:
         """Compare the metrics that runs of both builds have; empty where the builds shared no load.
@@ -223,18 +228,25 @@ class CompareAtLoad:
         scaled = [each[first:] / curve[first:, None] for each, curve in zip(wanted, curves, strict=True)]
         weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ inverse
         residuals = seen.values - matrix @ coefficients
-        errors = self._errors(weights, residuals, seen.run, matrix.shape[1]).reshape(3, -1)
+
+        def sum_errors(rows: FloatArray) -> FloatArray:
+            return self._errors(rows, residuals, seen.run, matrix.shape[1])
+
+        errors = sum_errors(weights).reshape(3, -1)
         apart = model.design(grid, climbs[1], seen.side[:1]) - model.design(grid, climbs[0], seen.side[:1])
         moved = apart[:, -2:] @ coefficients[-2:]
         doubtful = self.doubt * moved[first:] / (np.sqrt(curves[0][first:]) * np.sqrt(curves[1][first:]))
         ratios = np.log(curves[1][first:] / curves[0][first:])
+        ratio = self.pool(ratios, weights[-ratios.size :], doubtful, sum_errors)
+        there = math.sqrt(float(curves[0][-1])) * math.sqrt(float(curves[1][-1]))
         plain = model.design(seen.users, np.interp(seen.users, grid, usual), seen.side) @ coefficients + residuals
         return MetricAtLoad(
             at_users=top,
-            base=float(curves[0][-1]),
-            new=float(curves[1][-1]),
-            log_ratio=float(ratios[-1]),
-            se_log=float(np.hypot(errors[2], doubtful)[-1]),
+            base=there * math.exp(-ratio.log_ratio / 2.0),
+            new=there * math.exp(ratio.log_ratio / 2.0),
+            log_ratio=ratio.log_ratio,
+            se_log=ratio.se_log,
+            constant=ratio.constant,
             users=grid[first:],
             curves={"base": curves[0][first:], "new": curves[1][first:]},
             se_curves={"base": errors[0], "new": errors[1]},
