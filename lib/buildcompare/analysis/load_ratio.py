@@ -46,7 +46,7 @@ class PoolRatio:
         The highest load's difference is another one if it lies this many standard errors from the mean.
     """
 
-    contradicted: float = 2.0
+    contradicted: float = 3.0
 
     def __call__(self, ratios: FloatArray, weights: FloatArray, doubts: FloatArray, errors: SumErrors) -> Ratio:
         """The difference at the last of the loads.
