@@ -54,8 +54,8 @@ class NoiseAtLoad:
     Parameters
     ----------
     least_between
-        Of the variance of differences at least this part counts as between runs, however large the error within
-        them was estimated to be: that is an estimate too.
+        Of a group's variance at least this part counts as between runs, however large the error within them was
+        estimated to be: that is an estimate too, and in some setups many times too large.
     """
 
     run_to_run: RunToRun
@@ -80,11 +80,8 @@ class NoiseAtLoad:
 
     def _learned(self, slug: str) -> Noise | None:
         groups = [group.at_load[slug] for group in self.run_to_run.groups if slug in group.at_load]
-        known = [group for group in groups if group.df > 0]
-        if not known:
+        if not groups:
             return None
-        dfs = np.array([group.df for group in known])
-        variance, df = self.run_to_run.pool(np.array([group.variance for group in known]), dfs)
-        within = float(dfs @ np.array([group.within for group in known]) / dfs.sum())
-        between = max(variance - within, self.least_between * variance, FLOOR**2)
-        return Noise(math.sqrt(between), df, "calibrated", at_load=True)
+        between = [max(each.variance - each.within, self.least_between * each.variance) for each in groups]
+        variance, df = self.run_to_run.pool(np.array(between), np.array([each.df for each in groups]))
+        return Noise(math.sqrt(max(variance, FLOOR**2)), df, "calibrated", at_load=True)
