@@ -48,8 +48,9 @@ class NoiseAtLoad:
     """The noise of metrics at equal load between runs, without the error within them, which each pair adds itself.
 
     Pooled over groups of repeated unbounded runs as :class:`~buildcompare.analysis.run_to_run.RunToRun` pools
-    levels, and with few of them it leans on what is known otherwise: the noise of levels where that was learned
-    from runs, else the catalogue's prior at equal load, else its prior of levels.
+    levels. What is known otherwise counts for a few degrees of freedom beside it, and alone where there is nothing
+    else: the noise of levels where that was learned from runs, else the catalogue's prior at equal load, else its
+    prior of levels.
 
     Parameters
     ----------
@@ -60,12 +61,15 @@ class NoiseAtLoad:
 
     run_to_run: RunToRun
     least_between: float = 0.25
+    by_chance: float = 0.5
+    """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of groups of 2 to 4
+    runs with one variance, the scatter leaves less in a tenth of calibrations."""
 
     def __call__(self, metric: Metric) -> Noise | None:
         """The noise of `metric`; None where nothing is known of it."""
         otherwise = self._otherwise(metric)
         learned = self._learned(metric.slug)
-        if learned is None or otherwise is None or learned.df >= self.run_to_run.enough_df:
+        if learned is None or otherwise is None:
             return learned or otherwise
         df = learned.df + self.run_to_run.prior_df
         variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * otherwise.sd**2) / df
@@ -83,5 +87,8 @@ class NoiseAtLoad:
         if not groups:
             return None
         between = [max(each.variance - each.within, self.least_between * each.variance) for each in groups]
-        variance, df = self.run_to_run.pool(np.array(between), np.array([each.df for each in groups]))
+        dfs = np.array([each.df for each in groups])
+        variance, df = self.run_to_run.pool(np.array(between), dfs)
+        if df >= self.by_chance * dfs.sum():
+            df = float(dfs.sum())
         return Noise(math.sqrt(max(variance, FLOOR**2)), df, "calibrated", at_load=True)
