@@ -82,6 +82,28 @@ def test_no_numbers_have_no_stop() -> None:
     assert zeros == Stop(45.0, 45.0, shutdown=False)
 
 
+@pytest.mark.parametrize("values", [[-100.0] * 15, [-3.0, -2.0, 1.0, -5.0], [math.inf, -7.0, math.nan, -6.0]])
+def test_a_curve_mostly_below_zero_shows_no_shutdown(values: list[float]) -> None:
+    last = 5.0 * max(i for i, value in enumerate(values) if math.isfinite(value))
+    assert FindStop()(curve(values)) == Stop(last, last, shutdown=False)
+
+
+@given(
+    st.lists(
+        st.one_of(st.floats(), st.floats(-10, 10), st.sampled_from([0.0, -1.0, 100.0, 1e308, -1e308])), max_size=40
+    ),
+    st.sampled_from([4.0, None]),
+)
+def test_any_curve_has_a_stop_within_it_or_none(values: list[float], fall: float | None) -> None:
+    stop = FindStop(fastest_fall=fall)(curve(values))
+    finite = [5.0 * i for i, value in enumerate(values) if math.isfinite(value)]
+    assert (stop is None) == (not finite)
+    if stop is not None:
+        assert stop.at_s in finite
+        assert stop.at_s <= stop.end_s == finite[-1]
+        assert stop.shutdown or stop.at_s == stop.end_s
+
+
 # ---- The steady window ----------------------------------------------------------------------------------------------
 
 

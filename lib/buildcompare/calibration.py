@@ -10,14 +10,14 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from buildcompare.analysis.run_to_run import LabelValue, RepeatedRuns, RunLevel, RunLevels
+from buildcompare.analysis.run_to_run import LabelValue, NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels
 from buildcompare.analysis.self_check import SelfCheckResult
 from buildcompare.errors import InputError
 from buildcompare.faults import checked
@@ -26,7 +26,7 @@ from buildcompare.project import resolve
 from buildcompare.recording import Recording
 from buildcompare.strict_yaml import read_yaml
 
-METHOD = 3
+METHOD = 4
 """Raised with every change of how runs are measured or judged: a self-check of another method is not shown."""
 DIGITS = 7
 """Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand."""
@@ -69,6 +69,10 @@ def _list(value: Any) -> Any:
 Pair = Annotated[tuple[float, float | None], BeforeValidator(_list)]
 """A label's value with its calls; null: unknown."""
 Level = Annotated[tuple[float, float | None, float | None], BeforeValidator(_list)]
+AtLoad = Annotated[
+    tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]],
+    BeforeValidator(_list),
+]
 
 
 class KeptRun(_Strict):
@@ -92,6 +96,9 @@ class KeptGroup(_Strict):
     name: str
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
+    at_load: dict[str, AtLoad] = Field(default_factory=dict)
+    """By metric, what these runs differ by at equal load: variance of log values, the part of it that is from within
+    the runs, degrees of freedom. Left out where it was not measured: bounded runs, and files before method 4."""
 
 
 class Calibration(_Strict):
@@ -106,7 +113,15 @@ class Calibration(_Strict):
 
     def repeated_runs(self) -> list[RepeatedRuns]:
         """The groups as the analyses take them."""
-        return [RepeatedRuns(group.name, group.type, [_levels(run) for run in group.runs]) for group in self.groups]
+        return [
+            RepeatedRuns(
+                group.name,
+                group.type,
+                [_levels(run) for run in group.runs],
+                {slug: NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()},
+            )
+            for group in self.groups
+        ]
 
 
 @dataclass(frozen=True)
@@ -198,6 +213,11 @@ def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:
         labels=labels,
         no_change={slug: _short(each) or 0.0 for slug, each in levels.no_change.items()},
     )
+
+
+def kept_at_load(found: Mapping[str, NoiseAtEqualLoad]) -> dict[str, tuple[float, float, float]]:
+    """What runs differ by at equal load, as the file keeps it."""
+    return {slug: (_short(each.variance) or 0.0, _short(each.within) or 0.0, each.df) for slug, each in found.items()}
 
 
 def as_json(result: SelfCheckResult | None) -> dict[str, Any] | None:

@@ -79,8 +79,8 @@ def _answer(metric: Metric, adjusted: LoadAdjusted) -> str:
     """What the figure says: the metric of both builds at one load."""
     row, seen = adjusted, adjusted.at_load
     delta = change((seen.new / seen.base - 1.0) * 100.0)
-    if row.effect is not None:
-        low, high = row.effect.interval()
+    if (interval := row.interval()) is not None:
+        low, high = interval
         delta += f"; {change(low)} to {change(high)}"
     levels = f"{quantity(seen.base, metric.unit)} → {quantity(seen.new, metric.unit)}"
     return f"{metric.name} at {seen.at_users:,.0f} users: {levels}\n({delta})"

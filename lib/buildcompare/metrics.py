@@ -34,6 +34,8 @@ class RunSd(_Strict):
 
     bounded: float | None = Field(default=None, gt=0)
     unbounded: float | None = Field(default=None, gt=0)
+    equal_load: float | None = Field(default=None, gt=0)
+    """Of unbounded runs compared at the same number of users."""
 
 
 class Metric(_Strict):

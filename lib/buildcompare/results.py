@@ -261,7 +261,7 @@ class SupportedUsersResult(_Model):
 
 
 class LoadAdjustedResult(_Model):
-    """One metric at equal load."""
+    """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
 
     users: float
     base: Number
@@ -271,10 +271,15 @@ class LoadAdjustedResult(_Model):
     ci_high: Number
     p_value: Number
     p_adjusted: Number
-    """Benjamini and Hochberg's over all metrics of the test."""
+    """Over the metrics of the test of which less is better, or over those without a better direction."""
     status: Status
     at_users_range: Window
     """Loads at which both builds were seen."""
+    constant: bool = False
+    """Whether the difference is the mean over these loads: at the highest it is no other, as far as can be told."""
+    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    noise_of: Literal["equal_load", "levels", "none"] = "none"
+    """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 
 
 class MixMover(_Model):

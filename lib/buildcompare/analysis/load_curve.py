@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.analysis.judge import Effect
+from buildcompare.analysis.load_errors import ResidualErrors, Residuals
 from buildcompare.analysis.load_model import LoadModel, Minutes
+from buildcompare.analysis.load_ratio import PoolRatio
 from buildcompare.analysis.run_to_run import Noise
-from buildcompare.analysis.significance import StandardError
 from buildcompare.recording import FloatArray
 
 FARTHEST = 1e6
@@ -45,6 +46,8 @@ class MetricAtLoad:
         The metric there, in its unit.
     log_ratio, se_log
         Logarithm of `new` over `base`, and its standard error within the runs (autocorrelation accounted for).
+    constant
+        Whether the difference was the same at every load as far as could be told, and is the mean over all of them.
     users
         Shape (n,): loads at which both builds were seen.
     curves, se_curves
@@ -60,6 +63,7 @@ class MetricAtLoad:
     new: float
     log_ratio: float
     se_log: float
+    constant: bool
     users: FloatArray
     curves: Mapping[str, FloatArray]
     se_curves: Mapping[str, FloatArray]
@@ -89,9 +93,8 @@ class CompareAtLoad:
     Per build a natural cubic spline over the users, by weighted least squares over one-minute means. A login costs
     more than a connected user, and one build may climb through a load at which the other rests: so the rate at
     which users came is in the model too, with the same coefficients for both builds, and the builds are compared at
-    the mean of the rates that they had at each load. Standard errors are heteroskedasticity and autocorrelation
-    consistent: each estimate is a sum of weighted residuals, and the long-run variance of that sum is added
-    over the runs (see :class:`~buildcompare.analysis.significance.StandardError`).
+    the mean of the rates that they had at each load. Each estimate is a sum of weighted residuals; for its standard
+    error see :class:`~buildcompare.analysis.load_errors.ResidualErrors`.
 
     Parameters
     ----------
@@ -131,7 +134,8 @@ class CompareAtLoad:
     doubt: float = 0.15
     tuning: float = 1.345
     rounds: int = 4
-    standard_error: StandardError = field(default_factory=StandardError)
+    errors: ResidualErrors = field(default_factory=ResidualErrors)
+    pool: PoolRatio = field(default_factory=PoolRatio)
 
     def __call__(self, base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str, MetricAtLoad]:
         """Compare the metrics that runs of both builds have; empty where the builds shared no load.
@@ -208,7 +212,7 @@ class CompareAtLoad:
             places = np.append(places, seen.users.max())
         model = LoadModel(top, places / top)
         matrix = model.design(seen.users, seen.climb, seen.side)
-        coefficients, inverse = self._fit(matrix, seen.values)
+        coefficients, inverse, size = self._fit(matrix, seen.values)
 
         grid = np.linspace(low, top, self.points)
         climbs = [seen.climb_near(grid, own) for own in (0, 1)]
@@ -223,18 +227,26 @@ class CompareAtLoad:
         scaled = [each[first:] / curve[first:, None] for each, curve in zip(wanted, curves, strict=True)]
         weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ inverse
         residuals = seen.values - matrix @ coefficients
-        errors = self._errors(weights, residuals, seen.run, matrix.shape[1]).reshape(3, -1)
+        left = Residuals(residuals, size, seen.run, matrix)
+
+        def sum_errors(rows: FloatArray) -> FloatArray:
+            return self.errors(rows, left)
+
+        errors = sum_errors(weights).reshape(3, -1)
         apart = model.design(grid, climbs[1], seen.side[:1]) - model.design(grid, climbs[0], seen.side[:1])
         moved = apart[:, -2:] @ coefficients[-2:]
         doubtful = self.doubt * moved[first:] / (np.sqrt(curves[0][first:]) * np.sqrt(curves[1][first:]))
         ratios = np.log(curves[1][first:] / curves[0][first:])
+        ratio = self.pool(ratios, weights[-ratios.size :], doubtful, sum_errors)
+        there = math.sqrt(float(curves[0][-1])) * math.sqrt(float(curves[1][-1]))
         plain = model.design(seen.users, np.interp(seen.users, grid, usual), seen.side) @ coefficients + residuals
         return MetricAtLoad(
             at_users=top,
-            base=float(curves[0][-1]),
-            new=float(curves[1][-1]),
-            log_ratio=float(ratios[-1]),
-            se_log=float(np.hypot(errors[2], doubtful)[-1]),
+            base=there * math.exp(-ratio.log_ratio / 2.0),
+            new=there * math.exp(ratio.log_ratio / 2.0),
+            log_ratio=ratio.log_ratio,
+            se_log=ratio.se_log,
+            constant=ratio.constant,
             users=grid[first:],
             curves={"base": curves[0][first:], "new": curves[1][first:]},
             se_curves={"base": errors[0], "new": errors[1]},
@@ -245,8 +257,8 @@ class CompareAtLoad:
             },
         )
 
-    def _fit(self, matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coefficients, and the matrix that makes them from the values.
+    def _fit(self, matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Coefficients, the matrix that makes them from the values, and the usual value of each minute.
 
         Noise grows with the metric: each minute weighs by its usual value, from a fit of the logarithms. Minutes
         that lie far off weigh less (Huber 1964).
@@ -260,19 +272,7 @@ class CompareAtLoad:
             off = np.abs(values - matrix @ coefficients) / usual
             scale = max(float(np.median(off)) / 0.6745, 1e-12)
             weights = np.sqrt(np.minimum(self.tuning * scale / np.maximum(off, 1e-300), 1.0)) / usual
-        return coefficients, inverse
-
-    def _errors(self, weights: FloatArray, residuals: FloatArray, run: FloatArray, parameters: int) -> FloatArray:
-        """Standard errors of sums of `residuals` with each row of `weights`, shape (k, n)."""
-        variance = np.zeros(weights.shape[0])
-        for each in np.unique(run):
-            part = weights[:, run == each] * residuals[run == each]
-            if part.shape[1] >= self.standard_error.fewest:
-                variance += (self.standard_error(part).se * part.shape[1]) ** 2
-            else:
-                variance += part.shape[1] * (part**2).sum(axis=1)  # as if all of it were one error
-        lost = residuals.size / max(residuals.size - parameters, 1)
-        return np.asarray(np.sqrt(variance * lost), dtype=np.float64)
+        return coefficients, inverse, usual
 
 
 def _means(curve: pd.Series, seconds: float) -> pd.Series:

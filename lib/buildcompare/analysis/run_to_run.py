@@ -62,12 +62,33 @@ class RunLevels:
 
 
 @dataclass(frozen=True)
+class NoiseAtEqualLoad:
+    """What runs of one group differ by at equal load, in one metric.
+
+    Attributes
+    ----------
+    variance
+        Of one run's log value around that of its build, errors within the run included.
+    within
+        The part of it that the runs' own standard errors explain.
+    df
+        Degrees of freedom of `variance`.
+    """
+
+    variance: float
+    within: float
+    df: float
+
+
+@dataclass(frozen=True)
 class RepeatedRuns:
     """Runs of one build on one setup: between them nothing changed."""
 
     name: str
     type: TestType
     runs: Sequence[RunLevels]
+    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)
+    """By metric, of unbounded runs; empty where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +105,8 @@ class Noise:
         The standard error that calibrated runs had of their own mean (log scale); None where unknown.
     seconds
         Length of the windows that it was learned from; NaN where unknown.
+    at_load
+        Whether it is that of runs compared at equal load, without the error within them.
     """
 
     sd: float
@@ -91,6 +114,7 @@ class Noise:
     prior: Prior
     within: float | None = None
     seconds: float = math.nan
+    at_load: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,14 +178,14 @@ class RunToRun:
                     seconds += [each.seconds for each in levels if each.seconds > 0]
         if not dfs:
             return None
-        variance, df = self._satterthwaite(np.array(variances), np.array(dfs))
+        variance, df = self.pool(np.array(variances), np.array(dfs))
         # Runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing.
         floor = (1e-4) ** 2
         typical = math.sqrt(float(np.median(within))) if within else None
         return _Pooled(max(variance, floor), df, typical, float(np.median(seconds)) if seconds else math.nan)
 
-    def _satterthwaite(self, variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
-        """The pooled variance, and the degrees of freedom that the scatter of its parts leaves."""
+    def pool(self, variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
+        """The pooled variance of groups, and the degrees of freedom that the scatter of its parts leaves."""
         weights, total = dfs / dfs.sum(), float(dfs.sum())
         pooled = float(weights @ variances)
         count = len(variances)

@@ -9,6 +9,9 @@ import pandas as pd
 
 from buildcompare.recording import FloatArray
 
+LARGEST = 1e300
+"""Larger numbers are scaled down: their sums are no longer finite."""
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -59,12 +62,18 @@ class FindStop:
     """Factor on `fastest_fall` for sampling and rounding of the curve."""
 
     def __call__(self, load: pd.Series) -> Stop | None:
-        """Find the stop of `load` (values over elapsed seconds); None without a number in it."""
-        curve = load[np.isfinite(load.to_numpy())]
+        """Find the stop of `load` (values over elapsed seconds); None without a number in it.
+
+        A curve that is not above zero shows no load and so no shutdown: its stop is its last number.
+        """
+        curve = load[np.isfinite(load.to_numpy(dtype=np.float64))]
         if curve.empty:
             return None
         elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
         last = values.size - 1
+        largest = float(np.abs(values).max())
+        if largest > LARGEST:  # differences of such numbers are none
+            values = values * (LARGEST / largest)
         level = self._level(elapsed, values)
         if not level > 0:
             return Stop(float(elapsed[last]), float(elapsed[last]), shutdown=False)
@@ -78,7 +87,10 @@ class FindStop:
 
     def _level(self, elapsed: FloatArray, values: FloatArray) -> float:
         """The level under load: the median of the stretch before the last sample that is clearly up."""
-        up = int(np.flatnonzero(values >= 0.5 * np.quantile(values, 0.99))[-1])
+        high = float(np.quantile(values, 0.99))
+        if not high > 0:
+            return 0.0
+        up = int(np.flatnonzero(values >= 0.5 * high)[-1])
         before = (elapsed <= elapsed[up]) & (elapsed > elapsed[up] - self.reference_s)
         return float(np.median(values[before]))
 

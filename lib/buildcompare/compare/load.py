@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from buildcompare.analysis.limits import AlertUse, FindLimits
 from buildcompare.analysis.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
+from buildcompare.analysis.load_noise import NoiseAtLoad
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.compare.sides import SIDES, Views
 from buildcompare.metrics import Catalogue
@@ -21,11 +24,11 @@ def at_equal_load(test: Test, views: Views, catalogue: Catalogue, run_to_run: Ru
     """
     if test.type != "unbounded":
         return {}
-    runs = {side: [run for view in views[side] if (run := _loaded(view, catalogue)) is not None] for side in SIDES}
+    runs = {side: [run for view in views[side] if (run := loaded_run(view, catalogue)) is not None] for side in SIDES}
     if not runs["base"] or not runs["new"]:
         return {}
     curves = CompareAtLoad()(runs["base"], runs["new"])
-    judge = JudgeAtLoad(catalogue.find, lambda metric: run_to_run(metric, test.type))
+    judge = JudgeAtLoad(catalogue.find, NoiseAtLoad(run_to_run))
     digitised = any(view.recording.digitised for side in SIDES for view in views[side])
     return {
         slug: LoadAdjusted(each.at_load, None, None, "inconclusive")
@@ -62,11 +65,28 @@ def _alert(side: Side, use: AlertUse) -> AlertResult:
     )
 
 
-def _loaded(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
+def loaded_run(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
+    """A run with its metrics over the connected users; None without a curve of users."""
     if view.users is None or view.stop is None:
         return None
     load = catalogue.load
-    slugs = {series.metric for series in view.recording.graphs()} - ({load.slug} if load else set())
+    return LoadedRun(view.users, _curves(view, {load.slug} if load else set()), view.stop.at_s)
+
+
+def loaded_by_proxy(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
+    """The same over a curve that stands in for the users, which is then no metric; None where its scale is unknown.
+
+    It serves to compare runs of one build, which have the same number of it per user.
+    """
+    if view.users is not None or view.load is None or view.load_slug is None or view.stop is None:
+        return None
+    per_user = catalogue.find(view.load_slug).proxy_per_unit
+    if per_user is None:
+        return None
+    return LoadedRun(view.load / per_user, _curves(view, {view.load_slug}), view.stop.at_s)
+
+
+def _curves(view: RunView, without: set[str]) -> dict[str, pd.Series]:
+    slugs = {series.metric for series in view.recording.graphs()} - without
     totals = {slug: view.recording.total(slug) for slug in sorted(slugs)}
-    curves = {slug: view.recording.curve(series) for slug, series in totals.items() if series is not None}
-    return LoadedRun(view.users, curves, view.stop.at_s)
+    return {slug: view.recording.curve(series) for slug, series in totals.items() if series is not None}

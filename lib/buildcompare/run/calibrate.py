@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from buildcompare.analysis.load_noise import MeasureNoiseAtLoad
 from buildcompare.analysis.self_check import SelfCheck
 from buildcompare.calibration import (
     METHOD,
@@ -11,10 +12,12 @@ from buildcompare.calibration import (
     KeptGroup,
     as_json,
     check_writable,
+    kept_at_load,
     kept_run,
     read_spec,
     write_calibration,
 )
+from buildcompare.compare.load import loaded_by_proxy, loaded_run
 from buildcompare.errors import InputError
 from buildcompare.metrics import read_catalogue
 from buildcompare.run_view import ViewRun
@@ -36,7 +39,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
     groups = []
     places: dict[str, str] = {}
     for group in spec.groups:
-        runs = []
+        runs, loaded = [], []
         for number, run in enumerate(group.runs, start=1):
             place = (f"calibration-{spec_file.stem}", group.name, "base", number)
             recording = read_run(run, spec.source, catalogue, place, refresh=refresh)
@@ -49,13 +52,16 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
                     found=str(view.steady.reason),
                 )
             runs.append(kept_run(recording, view_run.levels(view, group.type)))
+            loaded.append(loaded_run(view, catalogue) or loaded_by_proxy(view, catalogue))
             where = f"groups.{group.name}.runs[{number - 1}]"
             for each in runs[-1].ids:
                 if (before := places.setdefault(each, where)) != where:
                     raise InputError(
                         file=run.file or spec_file, key=where, expected="another run", found=f"that of {before}"
                     )
-        groups.append(KeptGroup(name=group.name, type=group.type, runs=runs))
+        known = [run for run in loaded if run is not None] if group.type == "unbounded" else []
+        at_load = kept_at_load(MeasureNoiseAtLoad()(known))
+        groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
     checked = as_json(SelfCheck(catalogue.find)(calibration.repeated_runs()))
     calibration = calibration.model_copy(update={"self_check": checked})

@@ -1,0 +1,94 @@
+"""What do runs of one build differ by at equal load? Less than their levels do, which move with the users."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
+from buildcompare.analysis.run_to_run import Noise, NoiseAtEqualLoad, RunToRun
+from buildcompare.metrics import Metric
+
+FLOOR = 1e-4
+"""Runs that agree to the last digit were rounded, not free of noise."""
+
+
+@dataclass(frozen=True)
+class MeasureNoiseAtLoad:
+    """Compare repeated runs of one build with each other at equal load, every pair of them.
+
+    For runs that lie around their build's level with one variance, half the mean square of all pairs' differences
+    is that variance, with one degree of freedom less than there are runs.
+    """
+
+    compare: CompareAtLoad = field(default_factory=CompareAtLoad)
+
+    def __call__(self, runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
+        """By metric; a metric that no pair of `runs` shares at a common load has no entry."""
+        found: dict[str, list[tuple[int, int, float, float]]] = {}
+        for i, j in itertools.combinations(range(len(runs)), 2):
+            for slug, pair in self.compare([runs[i]], [runs[j]]).items():
+                found.setdefault(slug, []).append((i, j, pair.log_ratio, pair.se_log))
+        return {
+            slug: NoiseAtEqualLoad(
+                variance=math.fsum(ratio**2 for *_, ratio, _ in pairs) / (2 * len(pairs)),
+                within=math.fsum(se**2 for *_, se in pairs) / (2 * len(pairs)),
+                df=len({run for i, j, *_ in pairs for run in (i, j)}) - 1.0,
+            )
+            for slug, pairs in found.items()
+        }
+
+
+@dataclass(frozen=True)
+class NoiseAtLoad:
+    """The noise of metrics at equal load between runs, without the error within them, which each pair adds itself.
+
+    Pooled over groups of repeated unbounded runs as :class:`~buildcompare.analysis.run_to_run.RunToRun` pools
+    levels. What is known otherwise counts for a few degrees of freedom beside it, and alone where there is nothing
+    else: the noise of levels where that was learned from runs, else the catalogue's prior at equal load, else its
+    prior of levels.
+
+    Parameters
+    ----------
+    least_between
+        Of a group's variance at least this part counts as between runs, however large the error within them was
+        estimated to be: that is an estimate too, and in some setups many times too large.
+    """
+
+    run_to_run: RunToRun
+    least_between: float = 0.25
+    by_chance: float = 0.5
+    """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of groups of 2 to 4
+    runs with one variance, the scatter leaves less in a tenth of calibrations."""
+
+    def __call__(self, metric: Metric) -> Noise | None:
+        """The noise of `metric`; None where nothing is known of it."""
+        otherwise = self._otherwise(metric)
+        learned = self._learned(metric.slug)
+        if learned is None or otherwise is None:
+            return learned or otherwise
+        df = learned.df + self.run_to_run.prior_df
+        variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * otherwise.sd**2) / df
+        return replace(learned, sd=math.sqrt(variance), df=df)
+
+    def _otherwise(self, metric: Metric) -> Noise | None:
+        levels = self.run_to_run(metric, "unbounded")
+        percent = metric.run_sd_percent.equal_load
+        if percent is None or (levels is not None and levels.prior == "calibrated"):
+            return levels
+        return Noise(math.log1p(percent / 100.0), math.inf, "borrowed", at_load=True)
+
+    def _learned(self, slug: str) -> Noise | None:
+        groups = [group.at_load[slug] for group in self.run_to_run.groups if slug in group.at_load]
+        if not groups:
+            return None
+        between = [max(each.variance - each.within, self.least_between * each.variance) for each in groups]
+        dfs = np.array([each.df for each in groups])
+        variance, df = self.run_to_run.pool(np.array(between), dfs)
+        if df >= self.by_chance * dfs.sum():
+            df = float(dfs.sum())
+        return Noise(math.sqrt(max(variance, FLOOR**2)), df, "calibrated", at_load=True)
