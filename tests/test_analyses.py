@@ -94,6 +94,25 @@ def test_bounded_is_steady_from_the_plateau_to_the_stop() -> None:
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 
+@pytest.mark.parametrize("lost", [0.1, 0.4, 0.9])
+def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float) -> None:
+    values = users_curve(5000, ramp_s=1200, hold_s=4200)
+    for at in (480, 660, 840):  # samples: the median of the second half lies far below the plateau
+        values[at:] *= 1.0 - lost / 3.0
+    load = curve(values)
+    steady = FindSteadyState().bounded(load, Stop(5400.0, 5400.0, shutdown=False))
+    assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 120.0, 260.0])
+def test_a_run_that_ends_as_it_arrives_has_no_steady_window(hold_s: float) -> None:
+    load = curve(users_curve(5000, ramp_s=1200, hold_s=hold_s))
+    steady = FindSteadyState().bounded(load, Stop(1200.0 + hold_s, 1200.0 + hold_s, shutdown=False))
+    assert steady.window is None
+    assert steady.reason is not None
+    assert "minutes of steady load" in steady.reason
+
+
 def test_unbounded_is_judged_over_the_last_30_minutes() -> None:
     steady = FindSteadyState().unbounded(Stop(6000.0, 6030.0, shutdown=True), 0.0)
     assert steady.window == (4200.0, 6000.0)

@@ -168,6 +168,23 @@ def test_at_the_ceiling_the_users_are_at_least() -> None:
     assert free.estimated == estimate.at_least
 
 
+def test_a_run_cut_as_it_arrives_is_limited_and_its_load_is_not_said_to_be_missed() -> None:
+    verdict = judged(bounded(), bounded(Truncation(1500.0)))
+    assert codes(verdict) == {("no_steady_window", "new")}
+    assert verdict.test.status == "limited"
+    (reason,) = verdict.test.reasons
+    assert said(reason) == "new: no steady window: only 3 minutes of steady load"
+
+
+def test_agents_lost_one_by_one_leave_what_was_before_them() -> None:
+    lost = bounded(*(LostAgent(at_s) for at_s in (2400.0, 3300.0, 4200.0)))
+    assert lost.steady is not None
+    assert lost.steady[0] == pytest.approx(bounded().steady[0], abs=10.0)  # type: ignore[index]
+    verdict = judged(bounded(), lost)
+    assert codes(verdict) == {("users_lost", "new")}
+    assert verdict.test.valid_until_s == pytest.approx(2400.0, abs=15.0)
+
+
 # ---- Made by hand ---------------------------------------------------------------------------------------------------
 
 

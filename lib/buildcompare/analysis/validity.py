@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.analysis.load_faults import Fall, FindFalls
+from buildcompare.analysis.steady_state import ARRIVAL_S, sustained
 from buildcompare.analysis.supported_users import Reason as NoEstimate
 from buildcompare.analysis.validity_reasons import Code, Reason, RunFacts, Side, Status, TestVerdict, Verdict
 
@@ -140,6 +141,9 @@ class JudgeValidity:
         if facts.load is None or not facts.users or facts.stop is None:
             return
         top = _sustained(facts, self.shortest_s)
+        ended_early = facts.steady is None and _sustained(facts, ARRIVAL_S) > top  # cut as it arrived: said already
+        if ended_early:
+            top = _sustained(facts, ARRIVAL_S)
         if facts.target is not None and not top >= self.reached * facts.target:
             yield Reason("target_not_reached", "invalid", {"reached": top, "target": facts.target})
         users = _under_load(facts)
@@ -196,7 +200,7 @@ class JudgeValidity:
     # ---- Runs beside each other ---------------------------------------------------------------------------------
 
     def _loads(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
-        bounded = {s: [f for f in runs if f.kind == "bounded" and f.users] for s, runs in sides.items()}
+        bounded = {s: [f for f in runs if f.kind == "bounded" and f.users and f.steady] for s, runs in sides.items()}
         tops = {side: [_sustained(facts, self.shortest_s) for facts in runs] for side, runs in bounded.items()}
         if not all(tops.values()):
             return
@@ -262,10 +266,6 @@ def _other_run(curve: float, reported: float) -> Reason:
 
 
 def _sustained(facts: RunFacts, seconds: float) -> float:
-    """The highest load that the run was at or above for this long in all; of a shorter run its lowest."""
+    """The highest load that the run was at or above for this long in all."""
     users = _under_load(facts)
-    if len(users) < 2:
-        return 0.0
-    values = np.sort(users.to_numpy(dtype=np.float64))
-    count = max(round(seconds / float(np.median(np.diff(users.index.to_numpy(dtype=np.float64))))), 1)
-    return float(values[-min(count, values.size)])
+    return sustained(users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64), seconds)
