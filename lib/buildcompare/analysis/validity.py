@@ -58,6 +58,9 @@ class JudgeValidity:
         there is nothing to judge.
     shortest_s
         With less than this before a fault nothing can be judged (five samples of a one-minute rate).
+    silent_s
+        After this long without a number of the load, before the known stop of a run, its end was not seen: an alert
+        query looks back one minute, twice.
     shorter
         Bounded runs with less than this part of the other build's steady window were cut.
     """
@@ -74,6 +77,7 @@ class JudgeValidity:
     covered: float = 0.9
     hardly_covered: float = 0.5
     shortest_s: float = 300.0
+    silent_s: float = 120.0
     shorter: float = 0.5
 
     def __call__(self, base: Sequence[RunFacts], new: Sequence[RunFacts]) -> TestVerdict:
@@ -97,6 +101,10 @@ class JudgeValidity:
     def _run(self, facts: RunFacts) -> Iterator[Reason]:
         if facts.steady is None and facts.no_steady:
             yield Reason("no_steady_window", "limited", text=facts.no_steady)
+        if facts.no_users:
+            yield Reason("no_users", "limited")
+        if facts.silent_s > self.silent_s and not (facts.users and facts.kind == "unbounded"):  # "gaps", says that
+            yield Reason("silent_end", "limited", {"seconds": facts.silent_s})
         yield from self._falls(facts)
         if facts.kind == "bounded":
             yield from self._target(facts)
@@ -122,6 +130,8 @@ class JudgeValidity:
 
     def _fall(self, facts: RunFacts, fall: Fall) -> Reason:
         numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
+        if not facts.users:
+            numbers["stand_in"] = 1.0
         if fall.back_s is not None:
             numbers["back_s"] = fall.back_s
         code: Code = "restarted" if fall.kind == "restart" else "users_lost"
