@@ -70,7 +70,7 @@ def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
             continue
         first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
         label = labels[0 if first.build == "base" else 1]
-        others = [names.get(e.metric, e.metric) for e in events if e is not first]
+        others = [names.get(e.metric, e.metric) for e in events if e.metric != first.metric]
         kind = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first.kind]
         text = (
             f"{title(test)}: {names.get(first.metric, first.metric)} of {label} {kind} {change(first.size_percent)} at "
