@@ -23,6 +23,7 @@ from buildcompare.analysis.steady_state import FindSteadyState
 from buildcompare.analysis.stop import FindStop, Stop
 from buildcompare.analysis.supported_users import EstimateSupportedUsers
 from buildcompare.compare import CompareTest
+from buildcompare.explanations import explain
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Run, Source, Test
 from buildcompare.recording import LabelSummary, Recording, Series
@@ -114,6 +115,25 @@ def test_bounded_is_steady_from_the_plateau_to_the_stop() -> None:
     steady = FindSteadyState().bounded(load, stop)
     assert steady.method == "target_reached"
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
+
+
+@pytest.mark.parametrize("lost", [0.1, 0.4, 0.9])
+def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float) -> None:
+    values = users_curve(5000, ramp_s=1200, hold_s=4200)
+    for at in (480, 660, 840):  # samples: the median of the second half lies far below the plateau
+        values[at:] *= 1.0 - lost / 3.0
+    load = curve(values)
+    steady = FindSteadyState().bounded(load, Stop(5400.0, 5400.0, shutdown=False))
+    assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 120.0, 260.0])
+def test_a_run_that_ends_as_it_arrives_has_no_steady_window(hold_s: float) -> None:
+    load = curve(users_curve(5000, ramp_s=1200, hold_s=hold_s))
+    steady = FindSteadyState().bounded(load, Stop(1200.0 + hold_s, 1200.0 + hold_s, shutdown=False))
+    assert steady.window is None
+    assert steady.reason is not None
+    assert "minutes of steady load" in steady.reason
 
 
 def test_unbounded_is_judged_over_the_last_30_minutes() -> None:
@@ -400,6 +420,31 @@ def test_missing_metrics_nan_and_gaps_are_said() -> None:
     coverage = {c.slug: c for c in result.runs.new[0].coverage}
     assert (coverage["rps"].present, coverage["rps"].finite) == (users.size, 0)
     assert result.verdict == "inconclusive"
+
+
+def test_a_window_that_opens_in_mid_ramp_does_not_know_the_time_to_users() -> None:
+    users = users_curve(6000, ramp_s=3000, hold_s=3000)
+    base, late = (recording(number_of_connected_devices=u, rps=u / 10.0) for u in (users, users[240:]))
+    run = Run(recording="x")
+    test = Test(name="x", type="unbounded", base=[run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": [base], "new": [late]})
+    assert result.ramp_up.base.time_to["4000"] == 2000.0
+    assert set(result.ramp_up.new.time_to.values()) == {None}
+    assert not [f for f in findings.find([result], ("a", "b")) if f.kind == "time_to_users"]
+
+
+@pytest.mark.parametrize("factor", [1e-18, 1e18])
+def test_a_metric_that_all_but_vanishes_breaks_no_report(factor: float) -> None:
+    users = users_curve(5000, ramp_s=600, hold_s=3000)
+    heap = 1e9 * np.exp(0.01 * np.random.default_rng(1).normal(size=users.size))
+    both = [recording(number_of_connected_devices=users, heap_in_use=heap * k) for k in (1.0, factor)]
+    run = Run(recording="x")
+    test = Test(name="x", type="bounded", base=[run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": both[:1], "new": both[1:]})
+    row = next(metric for metric in result.metrics if metric.slug == "heap-in-use")
+    assert row.delta_percent == pytest.approx(100.0 * (factor - 1.0))
+    assert any("Heap In Use" in f.text for f in findings.find([result], ("a", "b")))
+    assert explain(row)
 
 
 def test_runs_of_one_build_are_averaged() -> None:

@@ -17,7 +17,7 @@ from buildcompare.analysis.change_penalty import (
     estimate_noise,
     first_noise,
 )
-from buildcompare.analysis.changepoint_bounds import block_contrasts, corners
+from buildcompare.analysis.changepoint_bounds import calm_blocks, corners
 from buildcompare.analysis.changepoints import FindChanges, Segmentation, no_change_penalty, split_gains
 
 
@@ -86,6 +86,18 @@ def test_a_long_series_is_searched_block_by_block_as_exactly() -> None:
     found = FindChanges()(values, 24.0)
     assert found.cost + 24.0 * len(found.changes) == pytest.approx(optimum(values, 24.0), rel=1e-10)
     assert FindChanges(block=17)(values, 24.0).changes == found.changes
+
+
+@pytest.mark.parametrize(("phi", "steps", "per_variance"), [(0.0, 0, 9), (0.0, 60, 26), (0.9, 60, 12), (0.5, 400, 12)])
+def test_a_long_series_of_many_steps_is_searched_as_exactly(phi: float, steps: int, per_variance: float) -> None:
+    rng = np.random.default_rng(7)
+    values = ar1(rng, 5000, phi)
+    for at in rng.choice(np.arange(1, values.size), steps, replace=False):
+        values[at:] += rng.choice([-1.0, 1.0]) * rng.uniform(1.0, 4.0)
+    penalty = per_variance * (1.0 + phi) / (1.0 - phi)
+    found = FindChanges()(values, penalty)
+    assert len(found.changes) >= steps / 3
+    assert found.cost + penalty * len(found.changes) == pytest.approx(optimum(values, penalty), rel=1e-10)
 
 
 def test_100_000_points_take_milliseconds() -> None:
@@ -222,15 +234,19 @@ def test_a_short_series_has_no_changes() -> None:
 @given(st.integers(0, 10**6), st.integers(2, 200), st.sampled_from([3, 16, 50]), st.sampled_from([0.01, 5.0, 1e9]))
 def test_contrasts_of_blocks_are_never_underrated(seed: int, size: int, block: int, penalty: float) -> None:
     sums = np.concatenate([[0.0], np.cumsum(signal(seed, size))])
-    bounds = block_contrasts(sums, block, penalty)
-    for i, bound in enumerate(bounds):
-        inside = sums[1 + i * block : 1 + (i + 1) * block]
+    edges, bounds = calm_blocks(sums, block, penalty, least=4)
+    assert edges[0] == 0
+    assert edges[-1] == size
+    assert (np.diff(edges) > 0).all()
+    for first, last, bound in zip(edges[:-1], edges[1:], bounds, strict=True):
+        inside = sums[1 + first : 1 + last]
+        assert bound <= penalty or inside.size <= 4
         if inside.size < 2:
             continue
         level = inside - (inside[-1] - inside[0]) / (inside.size - 1) * np.arange(inside.size)
         pairs = [(level[t] - level[s]) ** 2 / (t - s) for t in range(level.size) for s in range(t)]
         assert bound >= max(pairs) * (1 - 1e-9) - 1e-9
-        assert bound <= 2.0 * max(pairs) + 1e-9 or i == bounds.size - 1
+        assert bound <= 2.0 * max(pairs) + 1e-9
 
 
 @given(st.integers(0, 10**6), st.integers(3, 120))

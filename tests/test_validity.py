@@ -168,6 +168,23 @@ def test_at_the_ceiling_the_users_are_at_least() -> None:
     assert free.estimated == estimate.at_least
 
 
+def test_a_run_cut_as_it_arrives_is_limited_and_its_load_is_not_said_to_be_missed() -> None:
+    verdict = judged(bounded(), bounded(Truncation(1500.0)))
+    assert codes(verdict) == {("no_steady_window", "new")}
+    assert verdict.test.status == "limited"
+    (reason,) = verdict.test.reasons
+    assert said(reason) == "new: no steady window: only 3 minutes of steady load"
+
+
+def test_agents_lost_one_by_one_leave_what_was_before_them() -> None:
+    lost = bounded(*(LostAgent(at_s) for at_s in (2400.0, 3300.0, 4200.0)))
+    assert lost.steady is not None
+    assert lost.steady[0] == pytest.approx(bounded().steady[0], abs=10.0)  # type: ignore[index]
+    verdict = judged(bounded(), lost)
+    assert codes(verdict) == {("users_lost", "new")}
+    assert verdict.test.valid_until_s == pytest.approx(2400.0, abs=15.0)
+
+
 # ---- Made by hand ---------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +223,53 @@ def test_without_a_target_the_builds_are_held_against_each_other() -> None:
     assert codes(found) == {("loads_differ", None)}
     assert found.test.status == "invalid"
     assert judged(flat(HELD, target=None), flat(0.97 * HELD, target=None)).test.status == "valid"
+
+
+def without(recording: Recording, *slugs: str) -> Recording:
+    return replace(recording, series=tuple(s for s in recording.series if s.metric not in slugs))
+
+
+USERS, PROXY = "number-of-connected-devices", "goroutines-in-use"
+
+
+def test_users_that_are_zero_all_through_are_no_valid_test() -> None:
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    silent = tuple(replace(s, values=0.0 * s.values) if s.metric == USERS else s for s in run.series)
+    found = judged(bounded(), facts(replace(run, series=silent), "bounded", 5000))
+    assert codes(found) == {("no_users", "new")}
+    assert found.test.status == "limited"
+    assert said(found.test.reasons[0]) == "new: its connected users are zero from beginning to end"
+    assert judged(bounded(), facts(without(run, USERS), "bounded", 5000)).runs["new"][0].status == "valid"
+
+
+def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    end = run.window[0] + 4500.0
+    series = tuple(
+        replace(s, times=s.times[s.times <= end], values=s.values[s.times <= end])
+        for s in run.series
+        if s.role == "graph"
+    )
+    found = judged(bounded(), facts(replace(run, series=series), "bounded", 5000))
+    assert codes(found) == {("silent_end", "new")}
+    assert said(found.test.reasons[0]) == "new: nothing of its load was recorded in the last 16 min before its stop"
+
+
+def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
+    run = unbounded(Restart(4000.0))
+    assert judged(run, run).test.status == "limited"
+    recording = without(simulate_run(RunSettings(injections=(Restart(4000.0),)), 2).recording, USERS)
+    (reason,) = JudgeValidity()([facts(recording, "unbounded", None)], []).runs["base"][0].reasons
+    assert reason.code == "restarted"
+    assert "on the curve that stands in for them before" in said(reason)
+    assert "users before" not in said(reason)
+
+
+def test_an_unbounded_test_without_a_load_has_no_steady_window() -> None:
+    recording = without(simulate_run(RunSettings(), 2).recording, USERS, PROXY)
+    own = facts(recording, "unbounded", None)
+    assert own.steady is None
+    assert {reason.code for reason in JudgeValidity()([own], []).test.reasons} == {"no_steady_window"}
 
 
 def test_windows_may_not_overlap_on_one_server() -> None:

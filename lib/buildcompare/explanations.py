@@ -8,8 +8,8 @@ from buildcompare.wording import NO_NOISE, change, interval, percent
 
 def by_chance_percent(row: MetricResult | SupportedUsersResult) -> float | None:
     """How far two comparisons of unchanged builds lie apart in 19 of 20 cases, in percent; None where unknown."""
-    if row.ci_high is None or row.delta_percent is None:
-        return None
+    if row.ci_high is None or row.delta_percent is None or not row.delta_percent > -100.0:
+        return None  # of a metric that is as good as gone there is no ratio
     return ((1.0 + row.ci_high / 100.0) / (1.0 + row.delta_percent / 100.0) - 1.0) * 100.0
 
 

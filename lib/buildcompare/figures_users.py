@@ -29,13 +29,16 @@ from buildcompare.workbench import TestView
 WIDE, BARS = (9.0, 4.4), 0.6
 """Inches: the figure, and what the bars of its phases take."""
 SHADES = {
-    "early_bumps": "#8c8c8a",
+    "early_bumps": "#6e6e6c",
     "ramp": "#d9d9d8",
     "bend": "#c4c4c3",
     "waves": "#b0b0ae",
     "plateau": "#e6e6e5",
-    "shutdown": "#6e6e6c",
+    "shutdown": "#4e4e4c",
 }
+"""Of each phase; all follow the page's theme (`svg.THEMED`). Names stand on them in INK, on the dark ones in PAPER."""
+DARK = ("early_bumps", "shutdown")
+PAPER = "#ffffff"
 WORDS = {"early_bumps": "bumps", "shutdown": ""}
 NARROW = 0.045
 """A phase that takes less of the axis than this has no room for its name."""
@@ -102,7 +105,7 @@ def _shift(axes: Axes, test: TestView, slug: str) -> None:
         arrowprops={"arrowstyle": "<->", "color": INK, "lw": 1.0, "shrinkA": 0, "shrinkB": 0},
     )
     words = f" {abs(ramp.shift_users):,.0f} users {'behind' if ramp.shift_users < 0 else 'ahead'}"
-    paper = {"facecolor": "#ffffff", "edgecolor": "none", "pad": 1.0}
+    paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
     axes.text(at / 60, sum(heights) / 2, words, fontsize=7.5, va="center", color=INK, bbox=paper, zorder=5)
 
 
@@ -115,11 +118,10 @@ def _phase_bars(axes: Axes, test: TestView) -> None:
         for phase in runs_of(test, side)[0].phases:
             start, width = phase.start_s / 60, (phase.end_s - phase.start_s) / 60
             shade = SHADES[phase.name]
-            bars.barh(-row, width, left=start, height=0.82, color=shade, edgecolor="white", lw=0.6)
+            bars.barh(-row, width, left=start, height=0.82, color=shade, edgecolor=PAPER, lw=0.6)
             if width >= NARROW * limit:
-                dark = phase.name in ("early_bumps", "shutdown")
                 name = WORDS.get(phase.name, phase.name)
-                colour = "#ffffff" if dark else "#1b1b1b"
+                colour = PAPER if phase.name in DARK else INK
                 bars.text(start + width / 2, -row, name, ha="center", va="center", fontsize=6.5, color=colour)
     bars.set_yticks([0, -1], ["base", "new"], fontsize=7)
     bars.set_ylim(-1.5, 0.5)

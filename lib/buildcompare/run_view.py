@@ -135,6 +135,8 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None) -> SteadyState:
     find = FindSteadyState()
+    if kind == "unbounded" and (load is None or stop is None):
+        return SteadyState(None, "none", "neither users nor what follows them was recorded, so the load is not known")
     if load is None or stop is None:
         curves = [recording.curve(series) for series in recording.graphs()]
         filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]

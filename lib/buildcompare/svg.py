@@ -7,7 +7,9 @@ import html
 import re
 
 THEMED = {"#1b1b1a": "--ink", "#dddddc": "--grid", "#e8e8e7": "--shade", "#ffffff": "--paper",
-          "#0072b2": "--base", "#d55e00": "--new"}  # fmt: skip
+          "#0072b2": "--base", "#d55e00": "--new",
+          "#6e6e6c": "--bumps", "#d9d9d8": "--ramp", "#c4c4c3": "--bend", "#b0b0ae": "--waves", "#e6e6e5": "--plateau",
+          "#4e4e4c": "--shutdown"}  # fmt: skip
 """Colours that follow the page's theme; each keeps its own value where no page defines the variable."""
 
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")

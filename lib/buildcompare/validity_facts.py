@@ -41,7 +41,15 @@ def facts_of(
         window=view.recording.window,
         clock=str(known["url"]) if pulled else None,
         resets=max(map(int, resets.values()), default=0) if isinstance(resets, Mapping) else 0,
+        no_users=view.users is None and _only_zeros(view, catalogue),
+        silent_s=view.recording.duration_s - view.stop.end_s if view.stop and view.recording.stop_known else 0.0,
     )
+
+
+def _only_zeros(view: RunView, catalogue: Catalogue) -> bool:
+    series = view.recording.total(catalogue.load.slug) if catalogue.load else None
+    values = series.values[np.isfinite(series.values)] if series else np.empty(0)
+    return bool(values.size) and not values.any()
 
 
 def _covered(view: RunView, slug: str) -> float | None:

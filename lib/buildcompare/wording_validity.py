@@ -32,7 +32,8 @@ def _minutes(seconds: float) -> str:
 def _fall(what: str) -> Say:
     def words(reason: Reason) -> str:
         n = reason.numbers
-        text = f"{what} at {_minutes(n['at_s'])}: {_users(n['before'])} before, {n['after']:,.0f} after"
+        unit = " on the curve that stands in for them" if "stand_in" in n else " users"
+        text = f"{what} at {_minutes(n['at_s'])}: {n['before']:,.0f}{unit} before, {n['after']:,.0f} after"
         if "one_in" in n:
             text += f" ({n['lost_percent']:.1f} % lost, one user in {n['one_in']:.0f})"
         if "back_s" in n:
@@ -79,6 +80,10 @@ _WORDS: Mapping[Code, Say] = {
     "may_be_cut": lambda r: "the curve ends with the base's and shows no stop, so it may have been cut",
     "too_short": lambda r: "the run is shorter than the 30 minutes that count",
     "gaps": lambda r: "the last 30 minutes have gaps",
+    "no_users": lambda r: "its connected users are zero from beginning to end",
+    "silent_end": lambda r: (
+        f"nothing of its load was recorded in the last {_minutes(r.numbers['seconds'])} before its stop"
+    ),
     "no_steady_window": lambda r: f"no steady window: {r.text}",
     "window_shorter": lambda r: (
         f"its steady window is cut short: {_minutes(r.numbers['seconds'])} against "

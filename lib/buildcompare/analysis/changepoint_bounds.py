@@ -10,21 +10,48 @@ from buildcompare.recording import FloatArray
 IntArray = npt.NDArray[np.int64]
 
 
-def block_contrasts(sums: FloatArray, block: int, penalty: float) -> FloatArray:
-    """For every block, a bound on ``(S_t - S_s)**2 / (t - s)`` over its pairs, with sums around the block's mean."""
+def calm_blocks(sums: FloatArray, block: int, penalty: float, least: int) -> tuple[IntArray, FloatArray]:
+    """Blocks of samples that hold no change in their inside, as far as that can be had, and a bound for each.
+
+    Blocks of `block` samples, cut where their cumulated sum is farthest from its chord (at the step, where there is
+    one) until each is calm, or has at most `least` samples.
+
+    Returns
+    -------
+    edges, bounds
+        The blocks' edges from 0 to n, shape (k + 1,), and for each block a bound on ``(S_t - S_s)**2 / (t - s)`` over
+        its pairs, with sums around the block's mean, shape (k,).
+    """
     size = sums.size - 1
-    count = -(-size // block)
-    table = np.full((count, block), np.nan)
-    table.ravel()[:size] = sums[1:]
-    lengths = np.full(count, block)
-    lengths[-1] = size - (count - 1) * block
-    means = (table[np.arange(count), lengths - 1] - table[:, 0]) / np.maximum(lengths - 1, 1)
-    table -= table[:, :1] + means[:, None] * np.arange(block)
-    table.ravel()[size:] = 0.0  # the last block goes on along its mean: at most larger contrasts
+    starts: IntArray = np.arange(0, size, block)
+    ends = np.append(starts[1:], size)
+    done: list[tuple[IntArray, FloatArray]] = []
+    while starts.size:
+        farthest, bounds = _contrasts(sums, starts, ends, penalty)
+        cut = (bounds > penalty) & (ends - starts > least)
+        done.append((starts[~cut], bounds[~cut]))
+        starts, ends, middles = starts[cut], ends[cut], farthest[cut]
+        starts, ends = np.concatenate([starts, middles]), np.concatenate([middles, ends])
+    firsts, known = (np.concatenate(each) for each in zip(*done, strict=True))
+    order = np.argsort(firsts)
+    return np.append(firsts[order], size), known[order]
+
+
+def _contrasts(sums: FloatArray, starts: IntArray, ends: IntArray, penalty: float) -> tuple[IntArray, FloatArray]:
+    """Where each block's sum is farthest from its chord (inside of it), and the bound on its contrasts."""
+    lengths = ends - starts
+    width = int(lengths.max())
+    steps = np.arange(width)
+    # The points after the first, the last of them at the block's end; beyond it the sum goes on along its chord.
+    points = np.minimum(starts[:, None] + 1 + steps, ends[:, None])
+    table = sums[points]
+    means = (table[:, -1] - table[:, 0]) / np.maximum(lengths - 1, 1)
+    table -= table[:, :1] + means[:, None] * np.minimum(steps, lengths[:, None] - 1)
     bound = _contrast_bound(table, parts=1)
-    close = bound > 0.8 * penalty  # a rough bound will not do
+    close = (bound > 0.8 * penalty) & (bound < 2.0 * penalty)  # a rough bound will not do
     bound[close] = _contrast_bound(table[close], parts=2)
-    return bound
+    farthest = starts + 1 + np.abs(table).argmax(axis=1)
+    return np.clip(farthest, starts + 1, ends - 1), bound
 
 
 def _contrast_bound(table: FloatArray, parts: int) -> FloatArray:
@@ -56,14 +83,14 @@ def _wider(extremes: FloatArray, width: int, extreme: np.ufunc) -> FloatArray:
     return wider
 
 
-def block_corners(sums: FloatArray, block: int) -> list[IntArray]:
+def block_corners(sums: FloatArray, edges: IntArray) -> list[IntArray]:
     """For every block, those of its points (t, S_t) that may be corners of their convex hull."""
     size = sums.size - 1
     points = np.arange(1, size + 1)
     fixed = np.zeros(size + 1, dtype=bool)
-    fixed[1::block] = fixed[block::block] = fixed[size] = True
+    fixed[edges[:-1] + 1] = fixed[edges[1:]] = True
     found = corners(points, sums, fixed)
-    return np.split(found, np.searchsorted(found, np.arange(block, size, block), side="right"))
+    return np.split(found, np.searchsorted(found, edges[1:-1], side="right"))
 
 
 def corners(points: IntArray, sums: FloatArray, fixed: npt.NDArray[np.bool_] | None = None) -> IntArray:
@@ -72,18 +99,18 @@ def corners(points: IntArray, sums: FloatArray, fixed: npt.NDArray[np.bool_] | N
     A point that lies on or under the chord of its neighbours is no upper corner, whatever becomes of the
     neighbours: so all such points go at once, in a few rounds.
     """
-    kept = []
+    kept = np.zeros(points.size, dtype=bool)
     for sign in (1.0, -1.0):
-        left = points
+        left = np.arange(points.size)
+        at, heights = points, sign * sums[points]
         while left.size > 2:
-            heights = sign * sums[left]
-            slopes = np.diff(heights) / np.diff(left)
+            slopes = np.diff(heights) / np.diff(at)
             stay = np.ones(left.size, dtype=bool)
             stay[1:-1] = slopes[:-1] > slopes[1:]
             if fixed is not None:
-                stay |= fixed[left]
+                stay |= fixed[at]
             if stay.all():
                 break
-            left = left[stay]
-        kept.append(left)
-    return np.union1d(*kept)
+            left, at, heights = left[stay], at[stay], heights[stay]
+        kept[left] = True
+    return points[kept]

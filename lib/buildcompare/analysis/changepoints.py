@@ -10,10 +10,11 @@ five times what all events of a comparison may cost; ruptures' KernelCPD (C, lin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from buildcompare.analysis.changepoint_bounds import IntArray, block_contrasts, block_corners, corners
+from buildcompare.analysis.changepoint_bounds import IntArray, block_corners, calm_blocks, corners
 from buildcompare.recording import FloatArray
 
 
@@ -126,44 +127,56 @@ def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
     best = np.empty(size + 1)
     best[0] = -penalty
     last = np.zeros(size + 1, dtype=np.int64)
-    contrasts, fresh = block_contrasts(sums, block, penalty), block_corners(sums, block)
-    times, rows = np.arange(size + 1.0), np.arange(block)
+    edges, contrasts = calm_blocks(sums, block, penalty, _PART)
+    fresh = block_corners(sums, edges)
+    times = np.arange(size + 1.0)
     starts: IntArray = np.zeros(1, dtype=np.int64)
     group, full = 0, _MANY  # starts after `group` have their last change at or before it
-    number, begin, wide = 0, 0, block
-    while begin < size:
-        end = min(begin + wide, (number + 1) * block, size)
-        ends = np.arange(begin + 1, end + 1)
-        near = _in_question(starts, ends, sums, best, int(last[begin]))
-        gains = sums[ends, None] - sums[near]
-        gains *= gains
-        gains /= times[ends, None] - times[near]
-        gains -= best[near]
-        choice = gains.argmax(axis=1)
-        best[ends], last[ends] = penalty - gains[rows[: ends.size], choice], near[choice]
-        if wide < block:
-            _change_within(sums[ends], best, last, ends, penalty)
-        elif _may_change_within(sums[ends], best[ends], penalty, contrasts[number]):
-            wide = min(_PART, block - 1)  # the same samples again, in parts short enough to try all pairs
-            continue
-        latest = int(last[ends].max())
-        if latest > group:
-            group = max(latest, begin)
-        starts = np.concatenate([starts, fresh[number] if wide == block and latest <= begin else ends])
-        if starts.size > full:
-            held = starts[:-1]
-            held = held[best[held] - (sums[end] - sums[held]) ** 2 / (end - held) < best[end]]
-            together = held > group
-            starts = np.concatenate([held[~together], corners(np.append(held[together], end), sums)])
-            full = starts.size + _MANY
-        begin = end
-        if begin >= min((number + 1) * block, size):
-            number, wide = number + 1, block
+    for number, (first, final) in enumerate(pairwise(edges.tolist())):
+        begin, whole = first, True
+        while begin < final:
+            end = final if whole else min(begin + _PART, final)
+            ends = np.arange(begin + 1, end + 1)
+            near = _in_question(starts, ends, sums, best, int(last[begin]))
+            gains = sums[begin + 1 : end + 1, None] - sums[near]
+            gains *= gains
+            gains /= times[begin + 1 : end + 1, None] - times[near]
+            gains -= best[near]
+            choice = gains.argmax(axis=1)
+            best[begin + 1 : end + 1] = penalty - gains.max(axis=1)
+            last[begin + 1 : end + 1] = near[choice]
+            inside = sums[begin + 1 : end + 1]
+            if whole:
+                moved = _may_change_within(inside, best[begin + 1 : end + 1], penalty, contrasts[number])
+                if moved.size > _PART:
+                    whole = False  # the same samples again, in parts short enough to try all pairs
+                    continue
+            else:
+                moved = np.arange(ends.size - 1)
+            if moved.size:
+                _change_within(inside, best, last, ends, penalty, moved)
+            changed = last[begin + 1 : end + 1]
+            latest = int(changed.max())
+            kept = fresh[number] if whole else ends
+            if whole and latest > begin:  # G is concave over the other samples, so their corners will do
+                stay = changed > begin
+                stay[kept - begin - 1] = True
+                kept = ends[stay]
+            if latest > group:
+                group = max(latest, begin)
+            starts = np.concatenate([starts, kept])
+            if starts.size > full:
+                held = starts[:-1]
+                held = held[best[held] - (sums[end] - sums[held]) ** 2 / (end - held) < best[end]]
+                together = held > group
+                starts = np.concatenate([held[~together], corners(np.append(held[together], end), sums)])
+                full = starts.size + _MANY
+            begin = end
     return last
 
 
 _PART = 64
-"""Samples of a block's part, where a change and its successor may both lie in it, and ..."""
+"""Samples of a part of a block, where a change and its successor may both lie in it, and ..."""
 _MANY = 400
 """... starts to collect before those that can no longer win are sorted out: they change the speed, never the result."""
 
@@ -172,11 +185,15 @@ def _in_question(starts: IntArray, ends: IntArray, sums: FloatArray, best: Float
     """Those starts that can be the best for one of `ends`, by a bound on what each can gain over the block.
 
     Around any mean m the recursion keeps its form, with ``S_t - m t`` and ``G(t) + 2 m S_t - m**2 t`` in place of S and
-    G. With the mean of the segment that is open at the block's begin the bound excludes nearly all.
+    G. With the mean of the segment that is open at the block's begin, or of the block where that is the longer one,
+    the bound excludes nearly all.
     """
-    begin = int(ends[0]) - 1
-    mean = (sums[begin] - sums[change]) / max(begin - change, 1)
-    inside = sums[ends] - mean * ends
+    begin, end = int(ends[0]) - 1, int(ends[-1])
+    if begin - change > end - begin:
+        mean = (sums[begin] - sums[change]) / (begin - change)
+    else:
+        mean = (sums[end] - sums[begin]) / (end - begin)
+    inside = sums[begin + 1 : end + 1] - mean * ends
     at = sums[starts]
     around = at - mean * starts
     offset = best[starts] + mean * (at + around)
@@ -187,19 +204,25 @@ def _in_question(starts: IntArray, ends: IntArray, sums: FloatArray, best: Float
     return near
 
 
-def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contrast: float) -> bool:
-    """Whether a change and its successor may both lie in a block, given the largest contrast of any of its pairs."""
+def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contrast: float) -> IntArray:
+    """Those samples of a block that may be a change whose successor lies in it too; their numbers in the block.
+
+    `contrast` is the largest of any of the block's pairs: no more is what such a change can gain, less the penalty,
+    on what the block's samples have cost so far.
+    """
     mean = (sums[-1] - sums[0]) / max(sums.size - 1, 1)
     offset = best + 2.0 * mean * sums - mean**2 * np.arange(sums.size)
-    fall = float((offset - np.minimum.accumulate(offset)).max())
-    return contrast > (penalty - fall) * (1.0 - 1e-9)
+    costliest = np.maximum.accumulate(offset[:0:-1])[::-1]
+    rounding = 1e-9 * (penalty + np.abs(offset).max())
+    return np.flatnonzero(offset[:-1] + penalty - contrast < costliest + rounding)
 
 
-def _change_within(sums: FloatArray, best: FloatArray, last: IntArray, ends: IntArray, penalty: float) -> None:
-    """Let segments start in the block itself: one more change in each round, until nothing gains."""
+def _change_within(
+    sums: FloatArray, best: FloatArray, last: IntArray, ends: IntArray, penalty: float, moved: IntArray
+) -> None:
+    """Let segments start at `moved` in the block itself: one more change in each round, until nothing gains."""
     rows = np.arange(ends.size)
     current = best[ends]
-    moved = rows
     while moved.size:
         gains = sums[:, None] - sums[moved]
         gains *= gains

@@ -12,6 +12,7 @@ from buildcompare.analysis.bumps import Beginning, FindBumps
 from buildcompare.analysis.load import LoadCurve, PrepareLoad
 from buildcompare.analysis.plateau import MeasurePlateau, Plateau
 from buildcompare.analysis.ramp_up import MeasureRamp, Ramp
+from buildcompare.analysis.steady_state import plateau_start
 from buildcompare.analysis.stop import Stop
 from buildcompare.analysis.waves import FindWaves, Waves
 
@@ -71,7 +72,9 @@ class MeasureShape:
     waves: FindWaves = field(default_factory=FindWaves)
     plateau: MeasurePlateau = field(default_factory=MeasurePlateau)
     reached: float = 0.98
-    """A bounded test has its plateau from where this part of its level is reached."""
+    """A bounded test has its plateau from where this part of its level is reached ..."""
+    plateau_s: float = 360.0
+    """... which it held for this long, as for the steady window."""
 
     def __call__(
         self,
@@ -115,9 +118,7 @@ class MeasureShape:
 
     def _top(self, curve: LoadCurve) -> float | None:
         """When a bounded test's users first stood at their level."""
-        late = curve.values[curve.values.size // 2 :]
-        high = np.flatnonzero(curve.values >= self.reached * float(np.median(late)))
-        return float(curve.elapsed[high[0]]) if high.size else None
+        return plateau_start(curve.elapsed, curve.values, self.reached, self.plateau_s)
 
     def _lost(
         self, curve: LoadCurve, beginning: Beginning, ramp: Ramp | None, ideal_slope: float | None

@@ -48,11 +48,11 @@ class FindSteadyState:
     def bounded(self, load: pd.Series, stop: Stop) -> SteadyState:
         """From the plateau's start to `stop`; `load` in users (or a proxy) over elapsed seconds."""
         curve = load[np.isfinite(load.to_numpy()) & (load.index <= stop.at_s)]
-        level = float(np.median(curve[curve.index >= stop.at_s / 2].to_numpy())) if len(curve) else 0.0
-        reached = curve.index[curve.to_numpy() >= self.plateau * level]
-        if not level > 0 or reached.empty:
+        elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+        reached = plateau_start(elapsed, values, self.plateau, self.shortest_s + self.settle_s)
+        if reached is None:
             return SteadyState(None, "none", "the load curve never rises")
-        return self._checked(float(reached[0]) + self.settle_s, stop.at_s, "target_reached")
+        return self._checked(reached + self.settle_s, stop.at_s, "target_reached")
 
     def unbounded(self, stop: Stop, first_s: float) -> SteadyState:
         """The last 30 minutes before `stop`, of a run recorded from `first_s` on."""
@@ -74,6 +74,40 @@ class FindSteadyState:
         if end - start < self.shortest_s:
             return SteadyState(None, "none", f"only {max(end - start, 0) / 60:.0f} minutes of steady load")
         return SteadyState((start, end), method)
+
+
+def plateau_start(elapsed: FloatArray, values: FloatArray, part: float, shortest_s: float) -> float | None:
+    """When a bounded run's load first stood at this part of its plateau; None where it never rises.
+
+    The plateau is what the load was at or above for `shortest_s` in all, whatever it lost later: the median of a run
+    that loses agents one by one lies on its ramp. A run that ends as it arrives has no plateau of that length; its
+    start is where the last minute's level was reached.
+
+    Parameters
+    ----------
+    elapsed, values
+        Finite samples under load, elapsed seconds and the curve's unit, shape (n,).
+    """
+    level = sustained(elapsed, values, shortest_s)
+    if not level > 0:
+        return None
+    arrived = float(np.median(values[elapsed >= elapsed[-1] - ARRIVAL_S]))
+    if elapsed[int(np.argmax(values >= part * arrived))] > elapsed[-1] - shortest_s:
+        level = max(level, arrived)
+    return float(elapsed[int(np.argmax(values >= part * level))])
+
+
+ARRIVAL_S = 60.0
+"""What a load must have lasted, to be told from a spike."""
+
+
+def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
+    """The highest load that a run was at or above for this long in all; of a shorter run its lowest, of none 0."""
+    if values.size < 2:
+        return 0.0
+    ordered = np.sort(values)
+    count = max(round(seconds / float(np.median(np.diff(elapsed)))), 1)
+    return float(ordered[-min(count, ordered.size)])
 
 
 def _mser_cut(batches: FloatArray) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.analysis.load_faults import Fall, FindFalls
+from buildcompare.analysis.steady_state import ARRIVAL_S, sustained
 from buildcompare.analysis.supported_users import Reason as NoEstimate
 from buildcompare.analysis.validity_reasons import Code, Reason, RunFacts, Side, Status, TestVerdict, Verdict
 
@@ -57,6 +58,9 @@ class JudgeValidity:
         there is nothing to judge.
     shortest_s
         With less than this before a fault nothing can be judged (five samples of a one-minute rate).
+    silent_s
+        After this long without a number of the load, before the known stop of a run, its end was not seen: an alert
+        query looks back one minute, twice.
     shorter
         Bounded runs with less than this part of the other build's steady window were cut.
     """
@@ -73,6 +77,7 @@ class JudgeValidity:
     covered: float = 0.9
     hardly_covered: float = 0.5
     shortest_s: float = 300.0
+    silent_s: float = 120.0
     shorter: float = 0.5
 
     def __call__(self, base: Sequence[RunFacts], new: Sequence[RunFacts]) -> TestVerdict:
@@ -96,6 +101,10 @@ class JudgeValidity:
     def _run(self, facts: RunFacts) -> Iterator[Reason]:
         if facts.steady is None and facts.no_steady:
             yield Reason("no_steady_window", "limited", text=facts.no_steady)
+        if facts.no_users:
+            yield Reason("no_users", "limited")
+        if facts.silent_s > self.silent_s and not (facts.users and facts.kind == "unbounded"):  # "gaps", says that
+            yield Reason("silent_end", "limited", {"seconds": facts.silent_s})
         yield from self._falls(facts)
         if facts.kind == "bounded":
             yield from self._target(facts)
@@ -121,6 +130,8 @@ class JudgeValidity:
 
     def _fall(self, facts: RunFacts, fall: Fall) -> Reason:
         numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
+        if not facts.users:
+            numbers["stand_in"] = 1.0
         if fall.back_s is not None:
             numbers["back_s"] = fall.back_s
         code: Code = "restarted" if fall.kind == "restart" else "users_lost"
@@ -143,6 +154,9 @@ class JudgeValidity:
         if facts.load is None or not facts.users or facts.stop is None:
             return
         top = _sustained(facts, self.shortest_s)
+        ended_early = facts.steady is None and _sustained(facts, ARRIVAL_S) > top  # cut as it arrived: said already
+        if ended_early:
+            top = _sustained(facts, ARRIVAL_S)
         if facts.target is not None and not top >= self.reached * facts.target:
             yield Reason("target_not_reached", "invalid", {"reached": top, "target": facts.target})
         users = _under_load(facts)
@@ -199,7 +213,7 @@ class JudgeValidity:
     # ---- Runs beside each other ---------------------------------------------------------------------------------
 
     def _loads(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
-        bounded = {s: [f for f in runs if f.kind == "bounded" and f.users] for s, runs in sides.items()}
+        bounded = {s: [f for f in runs if f.kind == "bounded" and f.users and f.steady] for s, runs in sides.items()}
         tops = {side: [_sustained(facts, self.shortest_s) for facts in runs] for side, runs in bounded.items()}
         if not all(tops.values()):
             return
@@ -265,10 +279,6 @@ def _other_run(curve: float, reported: float) -> Reason:
 
 
 def _sustained(facts: RunFacts, seconds: float) -> float:
-    """The highest load that the run was at or above for this long in all; of a shorter run its lowest."""
+    """The highest load that the run was at or above for this long in all."""
     users = _under_load(facts)
-    if len(users) < 2:
-        return 0.0
-    values = np.sort(users.to_numpy(dtype=np.float64))
-    count = max(round(seconds / float(np.median(np.diff(users.index.to_numpy(dtype=np.float64))))), 1)
-    return float(values[-min(count, values.size)])
+    return sustained(users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64), seconds)

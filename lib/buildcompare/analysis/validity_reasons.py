@@ -26,6 +26,8 @@ Code = Literal[
     "may_be_cut",
     "too_short",
     "gaps",
+    "no_users",
+    "silent_end",
     "no_steady_window",
     "window_shorter",
     "little_coverage",
@@ -88,6 +90,10 @@ class RunFacts:
         clock is arbitrary, or cannot be held against another run's.
     resets
         How often counters of the server started again inside the window, as the server counts it.
+    no_users
+        Whether a curve of users was recorded that is zero from beginning to end.
+    silent_s
+        From the load's last number to the known stop, in seconds; 0 where the stop is not known.
     """
 
     kind: Literal["bounded", "unbounded"]
@@ -104,6 +110,8 @@ class RunFacts:
     window: tuple[float, float] = (0.0, 0.0)
     clock: str | None = None
     resets: int = 0
+    no_users: bool = False
+    silent_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from buildcompare.analysis.change_penalty import CalibratedPenalty, DetectChanges
 from buildcompare.analysis.events import FindEvents, RunEvents, search_window
-from buildcompare.analysis.match_events import MatchEvents
+from buildcompare.analysis.match_events import MatchEvents, PlacedEvent
 from buildcompare.analysis.run_to_run import RepeatedRuns
 from buildcompare.compare.sides import SIDES, Views
 from buildcompare.metrics import Catalogue
@@ -17,6 +19,11 @@ from buildcompare.run_view import RunView
 
 SMALLEST_SHARE = 0.2
 """Events below this part of the metric's margin are of no interest to anybody."""
+
+
+FOLLOWS = 1.5
+"""A level that moves with the load by up to this many times the load's own change follows it: costs grow faster than
+users (simulated servers: by the power 1.2), and what was measured of both is noisy."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ class CompareEvents:
                     ci=placed.event.ci,
                     group=groups + placed.group,
                     matched=placed.matched,
-                    warning=placed.warning and number < min(len(views[side]) for side in SIDES),
+                    warning=placed.warning
+                    and number < min(len(views[side]) for side in SIDES)
+                    and not (test.type == "unbounded" and _follows_load(placed, views[placed.build][number])),
                 )
                 for placed in MatchEvents()(found["base"], found["new"], margins)
             ]
@@ -71,3 +80,17 @@ class CompareEvents:
         runs = [run for group in self.identical if group.type == test.type for run in group.runs]
         known = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
         return CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
+
+
+def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
+    """Whether a level changed as the users did, which in an unbounded test climb for as long as they can."""
+    event = placed.event
+    if event.kind != "level" or event.size_percent is None or view.load is None or placed.metric == view.load_slug:
+        return False
+    load = view.load[np.isfinite(view.load.to_numpy())]
+    before = load[(load.index > event.around_s[0]) & (load.index <= event.at_s)]
+    after = load[(load.index > event.at_s) & (load.index <= event.around_s[1])]
+    if before.empty or after.empty or not before.mean() > 0:
+        return False
+    moved = 100.0 * (float(after.mean()) / float(before.mean()) - 1.0)
+    return moved * event.size_percent > 0 and abs(event.size_percent) <= FOLLOWS * abs(moved)

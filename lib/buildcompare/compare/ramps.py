@@ -18,19 +18,28 @@ def ramp_ups(views: Views) -> dict[Side, list[RampUp]]:
     """The shape of each run's beginning."""
     plateaus = {side: [_plateau(view) for view in views[side]] for side in SIDES}
     known = [plateau for side in SIDES for plateau in plateaus[side] if plateau is not None]
-    time_to = TimeToUsers()
-    marks = time_to.marks(known)
+    marks = TimeToUsers().marks(known)
     return {
         side: [
             RampUp(
                 plateau_users=plateau,
-                time_to={str(k): v for k, v in time_to(view.users, marks).items()} if view.users is not None else {},
+                time_to=_time_to(view, marks),
                 **(_shape(view.shape) if view.shape else {}),
             )
             for view, plateau in zip(views[side], plateaus[side], strict=True)
         ]
         for side in SIDES
     }
+
+
+def _time_to(view: RunView, marks: list[int]) -> dict[str, float | None]:
+    """When the run reached each mark; a window that opened in mid-ramp does not know since when."""
+    if view.users is None:
+        return {}
+    shape = view.shape
+    opened_late = shape is not None and shape.ramp is not None and shape.beginning.onset_s is None
+    reached = TimeToUsers()(view.users, marks)
+    return {str(mark): None if opened_late else at_s for mark, at_s in reached.items()}
 
 
 def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:

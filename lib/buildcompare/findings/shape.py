@@ -102,7 +102,7 @@ def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
         label = labels[0 if first.build == "base" else 1]
         largest = sorted(events, key=lambda event: -abs(event.size_percent or 0.0))
         others = {e.metric: f"{names.get(e.metric, e.metric)} {change(e.size_percent)}" for e in reversed(largest)
-                  if e is not first}  # fmt: skip
+                  if e.metric != first.metric}  # fmt: skip
         kind = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first.kind]
         text = (
             f"{title(test)}: {names.get(first.metric, first.metric)} of {label} {kind} {change(first.size_percent)} at "
