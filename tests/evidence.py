@@ -28,6 +28,7 @@ def without_evidence(finding: Finding, results: Results) -> list[str]:
         r" and (\d+) more", lambda more: "" if sizes & {int(more[1]) + most for most in MOST} else more[0], text
     )
     held = {words for value in (*_numbers(finding.evidence), *sizes) for words in _said(value)}
+    held |= {words for words in _strings(finding.evidence) if words.isdigit()}  # a setting: said as it was written
     return [number for number in _NUMBER.findall(text) if number.strip() not in held]
 
 

@@ -14,6 +14,7 @@ from buildcompare.history.table import import_table
 from buildcompare.params import check_params
 from buildcompare.report.sections import TOP_FINDINGS
 from buildcompare.results import Results
+from evidence import without_evidence
 from support import published_params
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/comments.md"
@@ -106,6 +107,12 @@ def test_every_claim_is_in_the_results(made: dict[str, Results], release: str) -
         holding = [(place, text) for place, text in sentences(made[release], claim.finding) if pattern.search(text)]
         assert holding, f"{claim.about}: {plain} is not in {sentences(made[release], claim.finding)}"
         assert claim.place == ("top" if holding[0][0] < TOP_FINDINGS else "folded"), claim.about
+
+
+@pytest.mark.parametrize("release", LEAST_CLAIMS)
+def test_no_sentence_is_without_evidence(made: dict[str, Results], release: str) -> None:
+    results = made[release]
+    assert {each.id: missing for each in results.findings if (missing := without_evidence(each, results))} == {}
 
 
 def test_every_figure_is_near_what_was_claimed() -> None:
