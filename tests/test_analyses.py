@@ -369,6 +369,10 @@ def test_the_time_to_users() -> None:
     assert TimeToUsers()(users, [5000]) == {5000: None}
     assert TimeToUsers()(curve([500.0, 600.0]), [100]) == {100: None}  # the window opened in mid-ramp
     assert TimeToUsers().marks([]) == []
+    gone = users.copy()
+    gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
+    assert TimeToUsers()(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
+    assert TimeToUsers()(gone.dropna(), marks) == TimeToUsers()(gone, marks)
 
 
 # ---- One test -------------------------------------------------------------------------------------------------------
