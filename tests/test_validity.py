@@ -219,6 +219,18 @@ def test_a_load_that_sags_is_not_held() -> None:
     assert judged(flat(HELD), flat(sags)).test.status == "invalid"
 
 
+@pytest.mark.parametrize("target", [5000, None])
+def test_users_in_excess_of_the_load_are_not_lost_when_they_go(target: int | None) -> None:
+    excess = HELD.copy()
+    excess[165:190] *= 1.1  # two minutes
+    assert judged(flat(HELD, target=target), flat(excess, target=target)).test.status == "valid"
+    sags = excess.copy()
+    sags[400:900] = 5000 - 300 * np.sin(np.linspace(0, np.pi, 500))
+    assert codes(judged(flat(HELD, target=target), flat(sags, target=target))) == {("target_not_held", "new")}
+    excess[600:] *= 0.9
+    assert codes(judged(flat(HELD, target=target), flat(excess, target=target))) == {("users_lost", "new")}
+
+
 def test_without_a_target_the_builds_are_held_against_each_other() -> None:
     found = judged(flat(HELD, target=None), flat(0.9 * HELD, target=None))
     assert codes(found) == {("loads_differ", None)}
