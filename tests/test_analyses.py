@@ -127,6 +127,13 @@ def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float)
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 
+def test_a_stand_in_that_rises_for_some_minutes_has_its_plateau_before() -> None:
+    values = users_curve(15_000, ramp_s=1200, hold_s=4200)
+    values[600:700] *= 1.3
+    steady = FindSteadyState().bounded(curve(values), Stop(5400.0, 5400.0, shutdown=False), proxy=True)
+    assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
+
+
 @pytest.mark.parametrize("hold_s", [0.0, 120.0, 260.0])
 def test_a_run_that_ends_as_it_arrives_has_no_steady_window(hold_s: float) -> None:
     load = curve(users_curve(5000, ramp_s=1200, hold_s=hold_s))
@@ -391,6 +398,10 @@ def test_the_time_to_users() -> None:
     assert TimeToUsers()(users, [5000]) == {5000: None}
     assert TimeToUsers()(curve([500.0, 600.0]), [100]) == {100: None}  # the window opened in mid-ramp
     assert TimeToUsers().marks([]) == []
+    gone = users.copy()
+    gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
+    assert TimeToUsers()(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
+    assert TimeToUsers()(gone.dropna(), marks) == TimeToUsers()(gone, marks)
 
 
 # ---- One test -------------------------------------------------------------------------------------------------------

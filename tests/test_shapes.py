@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.analysis.bumps import FindBumps
+from buildcompare.analysis.bumps import Beginning, FindBumps
 from buildcompare.analysis.load import LoadCurve, PrepareLoad
 from buildcompare.analysis.phases import MeasureShape, Shape
 from buildcompare.analysis.plateau import MeasurePlateau
@@ -171,6 +171,17 @@ def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     assert found.ramp.slope == pytest.approx(4.0, rel=1e-3)
     assert (found.lost, found.delay_s) == (None, None)
     assert MeasureShift()(found, found) is None
+
+
+def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
+    whole = path((0, 0), (75, 180), (200, 0), (2200, 4000), (4000, 4000))
+    assert shape(whole).beginning.onset_s == pytest.approx(200, abs=10)
+    hole = whole[(whole.index < 60) | (whole.index > 300)]
+    assert shape(hole).beginning == Beginning((), None)
+    later = whole[(whole.index < 900) | (whole.index > 1200)]  # far up the ramp there is no early bump
+    assert shape(later).beginning == shape(whole).beginning
+    short = whole[(whole.index < 150) | (whole.index > 210)]
+    assert shape(short).beginning.onset_s is not None
 
 
 def test_in_mid_ramp_only_a_fall_to_the_bottom_is_an_early_bump() -> None:

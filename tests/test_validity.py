@@ -17,6 +17,7 @@ from buildcompare.analysis.stop import Stop
 from buildcompare.analysis.supported_users import EstimateSupportedUsers, SupportedUsers
 from buildcompare.analysis.validity import JudgeValidity
 from buildcompare.analysis.validity_reasons import Code, Covered, Reason, RunFacts, TestVerdict
+from buildcompare.compare import CompareTest
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Coordinator as Rule
 from buildcompare.params import Run, Source, Test
@@ -218,6 +219,18 @@ def test_a_load_that_sags_is_not_held() -> None:
     assert judged(flat(HELD), flat(sags)).test.status == "invalid"
 
 
+@pytest.mark.parametrize("target", [5000, None])
+def test_users_in_excess_of_the_load_are_not_lost_when_they_go(target: int | None) -> None:
+    excess = HELD.copy()
+    excess[165:190] *= 1.1  # two minutes
+    assert judged(flat(HELD, target=target), flat(excess, target=target)).test.status == "valid"
+    sags = excess.copy()
+    sags[400:900] = 5000 - 300 * np.sin(np.linspace(0, np.pi, 500))
+    assert codes(judged(flat(HELD, target=target), flat(sags, target=target))) == {("target_not_held", "new")}
+    excess[600:] *= 0.9
+    assert codes(judged(flat(HELD, target=target), flat(excess, target=target))) == {("users_lost", "new")}
+
+
 def test_without_a_target_the_builds_are_held_against_each_other() -> None:
     found = judged(flat(HELD, target=None), flat(0.9 * HELD, target=None))
     assert codes(found) == {("loads_differ", None)}
@@ -263,6 +276,21 @@ def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
     assert reason.code == "restarted"
     assert "on the curve that stands in for them before" in said(reason)
     assert "users before" not in said(reason)
+
+
+def test_what_follows_a_restart_in_the_last_30_minutes_is_not_compared() -> None:
+    rule = Coordinator(max_users=20_000)
+    runs = [
+        simulate_run(RunSettings(coordinator=rule, injections=injections), 2).recording
+        for injections in ((), (Restart(5500.0),))
+    ]
+    run = Run(recording="any.parquet")
+    test = Test.model_validate({"name": "t", "type": "unbounded", "users": 20_000, "base": [run], "new": [run]})
+    result = CompareTest(CATALOGUE)(test, {"base": runs[:1], "new": runs[1:]})
+    window = result.runs.new[0].window
+    assert window is not None
+    assert window[1] == result.validity.valid_until_s == pytest.approx(5500.0, abs=10.0)
+    assert not [metric.slug for metric in result.metrics if metric.status == "regression"]
 
 
 def test_an_unbounded_test_without_a_load_has_no_steady_window() -> None:

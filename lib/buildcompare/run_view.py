@@ -66,7 +66,9 @@ class ViewRun:
         fall = self.coordinator.fastest_fall if users is not None else None
         stop = FindStop(fastest_fall=fall)(load) if load is not None else None
         shape = self._shape(load, stop, slug, bounded=kind == "bounded") if load is not None and stop else None
-        return RunView(recording, load, slug, users, stop, _steady(kind, recording, load, stop), shape)
+        return RunView(
+            recording, load, slug, users, stop, _steady(kind, recording, load, stop, proxy=users is None), shape
+        )
 
     def _shape(self, load: pd.Series, stop: Stop, slug: str | None, *, bounded: bool) -> Shape | None:
         proxy = next((metric for metric in self.catalogue.proxies() if metric.slug == slug), None)
@@ -133,7 +135,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
     return curve
 
 
-def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None) -> SteadyState:
+def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None, *, proxy: bool) -> SteadyState:
     find = FindSteadyState()
     if kind == "unbounded" and (load is None or stop is None):
         return SteadyState(None, "none", "neither users nor what follows them was recorded, so the load is not known")
@@ -141,4 +143,6 @@ def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop 
         curves = [recording.curve(series) for series in recording.graphs()]
         filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]
         return find.without_load(filled[0]) if filled else SteadyState(None, "none", "no samples")
-    return find.bounded(load, stop) if kind == "bounded" else find.unbounded(stop, float(load.index[0]))
+    if kind == "bounded":
+        return find.bounded(load, stop, proxy=proxy)
+    return find.unbounded(stop, float(load.index[0]))

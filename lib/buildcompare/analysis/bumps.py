@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from buildcompare.analysis.load import LoadCurve
+from buildcompare.analysis.load import LoadCurve, holes
 from buildcompare.analysis.turning_points import Fall, falls
 
 
@@ -44,7 +44,7 @@ class Beginning:
         The early bumps in their order.
     onset_s
         When the lasting ramp starts, elapsed seconds: the last sample that is within one step of the trough that it
-        climbs from. None where the recording starts in mid-ramp or the curve never climbs.
+        climbs from. None where the recording starts in mid-ramp, where a hole hides it, or the curve never climbs.
     """
 
     bumps: tuple[Bump, ...]
@@ -109,8 +109,10 @@ class FindBumps:
             return None
         last = int(climbing[0])
         near = values[: last + 1] <= lowest[last] + max(curve.step, 2.0 * curve.noise)
-        onset = int(np.flatnonzero(near)[-1])
-        return float(curve.elapsed[first + onset])
+        onset = first + int(np.flatnonzero(near)[-1])
+        unseen = holes(curve.elapsed[onset : half + 1])
+        low = curve.values[onset:half] < self.early_part * curve.level
+        return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in there
 
     def _midramp(self, curve: LoadCurve, half: int) -> bool:
         """Whether the curve climbs from its first sample on, and not from near zero."""

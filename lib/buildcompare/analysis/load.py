@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.recording import FloatArray
@@ -14,6 +15,16 @@ GAUSSIAN_MAD = 1.4826
 """Standard deviation over median absolute deviation of a normal distribution."""
 SECOND_DIFFERENCE = math.sqrt(6.0)
 """Standard deviation of the second difference of white noise over that of the noise."""
+
+
+HOLE_S = 90.0
+"""A longer silence may hide an early bump: no alert is heard in the first minute, and what came up has to go down."""
+
+
+def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
+    """After which samples there is a hole: longer than `HOLE_S`, and than two missing samples; shape (n - 1,)."""
+    apart = np.diff(elapsed)
+    return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
 @dataclass(frozen=True)

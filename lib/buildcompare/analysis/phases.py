@@ -105,7 +105,7 @@ class MeasureShape:
         ramp = self.ramp(curve, beginning.onset_s)
         onset = float(curve.elapsed[0]) if beginning.onset_s is None else beginning.onset_s
         if bounded:
-            top_s = self._top(curve)
+            top_s = plateau_start(curve.elapsed, curve.values, self.reached, self.plateau_s, proxy=proxy)
             waves = Waves(None, None, (), (), None, None, None, None)
             plateau = None if top_s is None else self.plateau(curve, stop.at_s, top_s)
         else:
@@ -115,10 +115,6 @@ class MeasureShape:
         lost, delay = self._lost(curve, beginning, ramp, ideal_slope)
         marks = self._marks(curve, beginning, ramp, waves, plateau, top_s)
         return Shape(curve, proxy, beginning, ramp, waves, plateau, lost, delay, _phases(curve, marks, stop))
-
-    def _top(self, curve: LoadCurve) -> float | None:
-        """When a bounded test's users first stood at their level."""
-        return plateau_start(curve.elapsed, curve.values, self.reached, self.plateau_s)
 
     def _lost(
         self, curve: LoadCurve, beginning: Beginning, ramp: Ramp | None, ideal_slope: float | None

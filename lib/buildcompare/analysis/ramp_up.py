@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.load import LoadCurve
+from buildcompare.analysis.load import LoadCurve, holes
 from buildcompare.analysis.slopes import slope_interval
 from buildcompare.recording import FloatArray
 
@@ -31,13 +31,16 @@ class TimeToUsers:
         return list(range(step, int(lowest) + 1, step))
 
     def __call__(self, users: pd.Series, marks: list[int]) -> dict[int, float | None]:
-        """Elapsed seconds at which `users` first reached each mark; None where it never did."""
+        """Elapsed seconds at which `users` first reached each mark; None where it never did, or nobody saw when."""
+        users = users[np.isfinite(users.to_numpy())]
         elapsed, values = users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64)
+        unseen = holes(elapsed)
         reached: dict[int, float | None] = {}
         for mark in marks:
             above = np.flatnonzero(values >= mark)
-            # Already there at the first sample: the window opened in mid-ramp, the time is unknown.
-            reached[mark] = float(elapsed[above[0]]) if above.size and above[0] > 0 else None
+            # Already there at the first sample, or after a hole: nobody saw when.
+            seen = above.size and above[0] > 0 and not unseen[above[0] - 1]
+            reached[mark] = float(elapsed[above[0]]) if seen else None
         return reached
 
 

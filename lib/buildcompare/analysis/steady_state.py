@@ -45,11 +45,11 @@ class FindSteadyState:
     shortest_s: float = 300.0
     """A shorter window is none: it would hold five independent samples of a one-minute rate."""
 
-    def bounded(self, load: pd.Series, stop: Stop) -> SteadyState:
-        """From the plateau's start to `stop`; `load` in users (or a proxy) over elapsed seconds."""
+    def bounded(self, load: pd.Series, stop: Stop, *, proxy: bool = False) -> SteadyState:
+        """From the plateau's start to `stop`; `load` in users (or a `proxy`) over elapsed seconds."""
         curve = load[np.isfinite(load.to_numpy()) & (load.index <= stop.at_s)]
         elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
-        reached = plateau_start(elapsed, values, self.plateau, self.shortest_s + self.settle_s)
+        reached = plateau_start(elapsed, values, self.plateau, self.shortest_s + self.settle_s, proxy=proxy)
         if reached is None:
             return SteadyState(None, "none", "the load curve never rises")
         return self._checked(reached + self.settle_s, stop.at_s, "target_reached")
@@ -76,12 +76,15 @@ class FindSteadyState:
         return SteadyState((start, end), method)
 
 
-def plateau_start(elapsed: FloatArray, values: FloatArray, part: float, shortest_s: float) -> float | None:
+def plateau_start(
+    elapsed: FloatArray, values: FloatArray, part: float, shortest_s: float, *, proxy: bool = False
+) -> float | None:
     """When a bounded run's load first stood at this part of its plateau; None where it never rises.
 
     The plateau is what the load was at or above for `shortest_s` in all, whatever it lost later: the median of a run
     that loses agents one by one lies on its ramp. A run that ends as it arrives has no plateau of that length; its
-    start is where the last minute's level was reached.
+    start is where the last minute's level was reached. What stands in for the users also rises by itself for a while,
+    which is no plateau: of a proxy the median of the second half must do.
 
     Parameters
     ----------
@@ -91,6 +94,8 @@ def plateau_start(elapsed: FloatArray, values: FloatArray, part: float, shortest
     level = sustained(elapsed, values, shortest_s)
     if not level > 0:
         return None
+    if proxy:
+        level = float(np.median(values[elapsed >= elapsed[-1] / 2]))
     arrived = float(np.median(values[elapsed >= elapsed[-1] - ARRIVAL_S]))
     if elapsed[int(np.argmax(values >= part * arrived))] > elapsed[-1] - shortest_s:
         level = max(level, arrived)

@@ -122,11 +122,18 @@ class JudgeValidity:
         if not facts.users:  # goroutines come and go by themselves, and a server without users has some hundred left
             find = replace(find, hardly_any=self.proxy_hardly_any)
         falls = [f for f in find(facts.load, facts.stop.at_s) if facts.users or f.kind == "restart"]
+        if facts.kind == "bounded":
+            falls = self._lost(facts, falls)
         reasons = [self._fall(facts, fall) for fall in falls]
         for code in dict.fromkeys(reason.code for reason in reasons):
             same = [reason for reason in reasons if reason.code == code]
             worst = max(same, key=lambda reason: (reason.severity == "invalid", "in_last_minutes" in reason.numbers))
             yield replace(worst, numbers={**worst.numbers, "times": len(same)})
+
+    def _lost(self, facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
+        """The falls of a bounded run but those of users in excess of its load: who came on top and went is not lost."""
+        load = max(facts.target or 0.0, _sustained(facts, self.shortest_s))
+        return [fall for fall in falls if fall.after < self.held * load]
 
     def _fall(self, facts: RunFacts, fall: Fall) -> Reason:
         numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
@@ -164,8 +171,8 @@ class JudgeValidity:
         up = np.flatnonzero(values >= self.held * top)
         if up.size == 0:
             return
-        allowed = FindFalls(fastest_fall=0.0)(users, facts.stop.at_s)
-        until = min((fall.at_s for fall in allowed), default=facts.stop.at_s)
+        falls = self._lost(facts, FindFalls(fastest_fall=0.0)(users, facts.stop.at_s))
+        until = min((fall.at_s for fall in falls), default=facts.stop.at_s)
         plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
         below = float(np.mean(plateau.to_numpy() < self.held * top)) if len(plateau) else 0.0
         if below > self.not_held:

@@ -41,7 +41,7 @@ class Fitness:
 def judge_fitness(
     test: Test, views: Views, estimates: Estimates, catalogue: Catalogue, coordinator: Coordinator
 ) -> Fitness:
-    """Judge `test`; bounded runs are cut to where they were fit, and lost users void what an unbounded one supports."""
+    """Judge `test`; runs are cut to where they were fit, and lost users void what an unbounded one supports."""
     facts = {
         side: [
             facts_of(view, estimate, test, run, catalogue, coordinator)
@@ -54,7 +54,7 @@ def judge_fitness(
     supported: dict[Side, list[SupportedUsers | None]] = {side: [] for side in SIDES}
     for side in SIDES:
         for view, estimate, run in zip(views[side], estimates[side], verdict.runs[side], strict=True):
-            left[side].append(_cut(view, run.valid_until_s) if test.type == "bounded" else view)
+            left[side].append(_cut(view, run.valid_until_s))
             voided = estimate is not None and run.voids_supported_users
             supported[side].append(SupportedUsers(None, None, "interrupted") if voided else estimate)
     return Fitness(verdict, left, supported)

@@ -74,10 +74,11 @@ def _status(shift: Shift) -> Status:
 def _shape(shape: Shape) -> dict[str, object]:
     """What results.json holds of a shape; heights of a proxy are no users and are left out."""
     ramp, waves, plateau = shape.ramp, shape.waves, shape.plateau
+    seen = shape.beginning.onset_s is not None  # else the recording does not show how the run began
     found: dict[str, object] = {
         "onset_s": shape.beginning.onset_s,
-        "early_bumps": len(shape.beginning.bumps),
-        "early_bump_seconds": shape.beginning.bump_seconds,
+        "early_bumps": len(shape.beginning.bumps) if seen else None,
+        "early_bump_seconds": shape.beginning.bump_seconds if seen else None,
         "kink_s": ramp.kink_s if ramp else None,
         "waves_p_value": waves.test.p_value if waves.test else None,
         "equilibrium": plateau.settled if plateau else None,
