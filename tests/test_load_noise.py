@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from buildcompare.__main__ import app
 from buildcompare.analysis.judge import Effect
-from buildcompare.analysis.load_adjusted import JudgeAtLoad
+from buildcompare.analysis.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.analysis.load_errors import ResidualErrors, Residuals
 from buildcompare.analysis.load_family import AdjustByNoise
 from buildcompare.analysis.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
 from buildcompare.analysis.load_ratio import PoolRatio
 from buildcompare.analysis.run_to_run import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, RunToRun
+from buildcompare.calibration import read_calibration
 from buildcompare.compare.load import loaded_by_proxy, loaded_run
 from buildcompare.metrics import read_catalogue
+from buildcompare.params import check_params
 from buildcompare.recording import FloatArray
+from buildcompare.recording_parquet import write_recording
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.run_view import ViewRun
-from buildcompare.simulate import RunSettings, simulate_run
+from buildcompare.simulate import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
+from buildcompare.workbench import analyse, read_recordings
+from support import write_params
 
 CATALOGUE = read_catalogue("mattermost")
 CPU = CATALOGUE.find("cpu-utilization")
@@ -206,3 +216,131 @@ def test_errors_of_a_fit_are_those_of_the_noise_before_it(phi: float) -> None:
         left = Residuals(noise - matrix @ (inverse @ noise), np.ones(90), np.zeros(90), matrix)
         errors.append(float(ResidualErrors()(weights, left)[0]))
     assert float(np.sqrt(np.mean(np.square(errors)))) == pytest.approx(float(np.std(values)), rel=0.3)
+
+
+# ---- The calibration file -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[dict[str, str]]]]:
+    """A calibration of two groups of unbounded runs, and the runs of these and of a third."""
+    folder = tmp_path_factory.mktemp("unbounded")
+    runs: dict[str, list[dict[str, str]]] = {}
+    for group, capacity in enumerate((3000.0, 3500.0, 4000.0)):
+        settings = RunSettings(server=ServerModel(capacity_users=capacity), time_limit_s=5400.0)
+        for run in range(3 if group < 2 else 2):
+            file = folder / f"{group}-{run}.parquet"
+            write_recording(simulate_run(settings, 100 * group + run).recording, file)
+            runs.setdefault(f"g{group}", []).append({"recording": str(file)})
+    groups = [{"name": name, "type": "unbounded", "runs": runs[name]} for name in ("g0", "g1")]
+    spec = write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
+    output = folder / "calibration.json"
+    made = CliRunner().invoke(app, ["calibrate", str(spec), "--output", str(output)], catch_exceptions=False)
+    assert made.exit_code == 0, made.output
+    return output, runs
+
+
+def at_load(base: dict[str, str], new: dict[str, str], calibration: Path) -> LoadAdjustedResult:
+    """CPU at equal load, as a report has it."""
+    params = check_params(
+        {
+            "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
+            "tests": [{"name": "t", "type": "unbounded", "base": base, "new": new}], "calibration": str(calibration),
+        }
+    )  # fmt: skip
+    metrics = analyse(params, read_recordings(params)).results.tests[0].metrics
+    found = next(metric.load_adjusted for metric in metrics if metric.slug == "cpu-utilization")
+    assert found is not None
+    return found
+
+
+def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
+    learned: tuple[Path, dict[str, list[dict[str, str]]]],
+) -> None:
+    file, runs = learned
+    kept = json.loads(file.read_text("utf-8"))["groups"]
+    assert {*kept[0]["at_load"]} >= {"cpu-utilization", "avg-api-times", "goroutines-in-use"}
+    variance, within, df = kept[0]["at_load"]["goroutines-in-use"]
+    assert 0 < math.sqrt(variance) < 0.005  # of their levels it is 2 %: the users'
+    assert within > 0
+    assert df == 2.0
+    groups = read_calibration(str(file), "mattermost").repeated_runs()
+    noise = NoiseAtLoad(RunToRun(groups))(CATALOGUE.find("goroutines-in-use"))
+    levels = RunToRun(groups)(CATALOGUE.find("goroutines-in-use"), "unbounded")
+    assert noise is not None
+    assert levels is not None
+    assert noise.sd < 0.5 * levels.sd
+    found = at_load(*runs["g2"], file)
+    assert (found.prior, found.noise_of) == ("calibrated", "equal_load")
+
+
+def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
+    learned: tuple[Path, dict[str, list[dict[str, str]]]], tmp_path: Path
+) -> None:
+    file, runs = learned
+    document = json.loads(file.read_text("utf-8"))
+    only = tmp_path / "one.json"
+    only.write_text(json.dumps(document | {"groups": document["groups"][:1]}))
+    own = at_load(runs["g0"][0], runs["g0"][1], only)
+    assert (own.prior, own.noise_of) == ("borrowed", "levels")
+    other = at_load(*runs["g2"], only)
+    assert (other.prior, other.noise_of) == ("calibrated", "equal_load")
+
+
+def test_a_file_from_before_equal_load_was_measured_is_read(
+    learned: tuple[Path, dict[str, list[dict[str, str]]]], tmp_path: Path
+) -> None:
+    file, runs = learned
+    document = json.loads(file.read_text("utf-8"))
+    for group in document["groups"]:
+        del group["at_load"]
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(document | {"method": 3}))
+    found = at_load(*runs["g2"], old)
+    assert (found.prior, found.noise_of) == ("calibrated", "levels")
+
+
+# ---- How often it is right ------------------------------------------------------------------------------------------
+
+
+def simulated(settings: RunSettings, seed: int) -> LoadedRun:
+    run = loaded_run(ViewRun(CATALOGUE)(simulate_run(settings, seed).recording, "unbounded"), CATALOGUE)
+    assert run is not None
+    return run
+
+
+def called(judged: Mapping[str, LoadAdjusted]) -> bool:
+    return any(row.status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower")
+
+
+def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
+    """Twelve pairs each; benchmarks/load_curve.py has the rates."""
+    server = ServerModel(capacity_users=6000.0)
+    slow = replace(
+        server, cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11,
+        client_avg_idle_s=0.022,
+    )  # fmt: skip
+    other = Coordinator(thresholds=Thresholds(client_avg_s=0.075))
+    groups = [
+        RepeatedRuns(
+            str(i),
+            "unbounded",
+            [],
+            MeasureNoiseAtLoad()([simulated(RunSettings(server=server), 900 + 10 * i + k) for k in range(3)]),
+        )
+        for i in range(6)
+    ]
+    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(RunToRun(groups)))
+    found = wrong = worse = 0
+    for seed in range(2000, 2120, 10):
+        base = simulated(RunSettings(server=server), seed)
+        slower = judge(CompareAtLoad()([base], [simulated(RunSettings(server=slow), seed + 1)]), (1, 1))
+        found += called(slower)
+        strict = simulated(RunSettings(server=server, coordinator=other), seed + 2)
+        unchanged = judge(CompareAtLoad()([base], [strict]), (1, 1))
+        wrong += called(unchanged)
+        lows = {slug: row.interval() for slug, row in unchanged.items() if CATALOGUE.find(slug).better == "lower"}
+        worse += any(interval is not None and interval[0] > 0 for interval in lows.values())
+    assert found >= 8  # of twelve at 85 %: at least eight in 98 of 100
+    assert wrong <= 1
+    assert worse <= 2
