@@ -48,8 +48,8 @@ class NoiseAtLoad:
     """The noise of metrics at equal load between runs, without the error within them, which each pair adds itself.
 
     Pooled over groups of repeated unbounded runs as :class:`~buildcompare.analysis.run_to_run.RunToRun` pools
-    levels. The catalogue's prior (at equal load, else of levels) counts for a few degrees of freedom beside it. Without a
-    group measured at equal load, the noise of levels is used if that was learned from runs, else the prior alone.
+    levels. The catalogue's prior (at equal load, else of levels) counts for a few degrees of freedom beside it. Without
+    a group measured at equal load, the noise of levels is used if that was learned from runs, else the prior alone.
 
     Parameters
     ----------
