@@ -48,9 +48,8 @@ class NoiseAtLoad:
     """The noise of metrics at equal load between runs, without the error within them, which each pair adds itself.
 
     Pooled over groups of repeated unbounded runs as :class:`~buildcompare.analysis.run_to_run.RunToRun` pools
-    levels. What is known otherwise counts for a few degrees of freedom beside it, and alone where there is nothing
-    else: the noise of levels where that was learned from runs, else the catalogue's prior at equal load, else its
-    prior of levels.
+    levels. The catalogue's prior (at equal load, else of levels) counts for a few degrees of freedom beside it. Without
+    a group measured at equal load, the noise of levels is used if that was learned from runs, else the prior alone.
 
     Parameters
     ----------
@@ -67,19 +66,20 @@ class NoiseAtLoad:
 
     def __call__(self, metric: Metric) -> Noise | None:
         """The noise of `metric`; None where nothing is known of it."""
-        otherwise = self._otherwise(metric)
-        learned = self._learned(metric.slug)
-        if learned is None or otherwise is None:
-            return learned or otherwise
+        learned, prior = self._learned(metric.slug), self._prior(metric)
+        if learned is None:
+            levels = self.run_to_run(metric, "unbounded")
+            return levels if levels is not None and levels.prior == "calibrated" else prior
+        if prior is None:
+            return learned
         df = learned.df + self.run_to_run.prior_df
-        variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * otherwise.sd**2) / df
+        variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * prior.sd**2) / df
         return replace(learned, sd=math.sqrt(variance), df=df)
 
-    def _otherwise(self, metric: Metric) -> Noise | None:
-        levels = self.run_to_run(metric, "unbounded")
+    def _prior(self, metric: Metric) -> Noise | None:
         percent = metric.run_sd_percent.equal_load
-        if percent is None or (levels is not None and levels.prior == "calibrated"):
-            return levels
+        if percent is None:
+            return RunToRun()(metric, "unbounded")
         return Noise(math.log1p(percent / 100.0), math.inf, "borrowed", at_load=True)
 
     def _learned(self, slug: str) -> Noise | None:

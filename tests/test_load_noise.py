@@ -1,0 +1,346 @@
+"""What runs of one build differ by at equal load is learned from them, kept, cleared with its group, and used."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from buildcompare.__main__ import app
+from buildcompare.analysis.judge import Effect
+from buildcompare.analysis.load_adjusted import JudgeAtLoad, LoadAdjusted
+from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
+from buildcompare.analysis.load_errors import ResidualErrors, Residuals
+from buildcompare.analysis.load_family import AdjustByNoise
+from buildcompare.analysis.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
+from buildcompare.analysis.load_ratio import PoolRatio
+from buildcompare.analysis.run_to_run import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, RunToRun
+from buildcompare.calibration import read_calibration
+from buildcompare.compare.load import loaded_by_proxy, loaded_run
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import check_params
+from buildcompare.recording import FloatArray
+from buildcompare.recording_parquet import write_recording
+from buildcompare.results import LoadAdjustedResult
+from buildcompare.run_view import ViewRun
+from buildcompare.simulate import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
+from buildcompare.workbench import analyse, read_recordings
+from support import write_params
+
+CATALOGUE = read_catalogue("mattermost")
+CPU = CATALOGUE.find("cpu-utilization")
+
+
+def straight(level: float, seed: int, top: float = 4000.0) -> LoadedRun:
+    """A climb and a rest; the metric costs `level` per user."""
+    users = np.concatenate([np.arange(0.0, top, 20.0), np.full(600, top)])
+    noise = np.random.default_rng(seed).normal(1.0, 0.01, users.size)
+    index = pd.Index(np.arange(users.size) * 5.0, name="elapsed_s")
+    curve = pd.Series(level * (1.0 + users) * noise, index)
+    return LoadedRun(pd.Series(users, index), {"cpu-utilization": curve}, float(index[-1]))
+
+
+def known(variance: float, df: float, within: float = 0.0, *, times: int = 1) -> RunToRun:
+    one = {"cpu-utilization": NoiseAtEqualLoad(variance, within, df)}
+    return RunToRun([RepeatedRuns(str(i), "unbounded", [], one) for i in range(times)])
+
+
+# ---- Measuring ------------------------------------------------------------------------------------------------------
+
+
+def test_runs_differ_by_the_variance_of_their_levels_whatever_load_they_reached() -> None:
+    levels = [1.0, 1.08, 0.97, 1.02]
+    runs = [straight(level, seed, 4000.0 + 800.0 * seed) for seed, level in enumerate(levels)]
+    found = MeasureNoiseAtLoad()(runs)["cpu-utilization"]
+    assert found.df == 3.0
+    assert found.variance == pytest.approx(float(np.var(np.log(levels), ddof=1)), rel=0.1)
+    assert 0 < found.within < 0.05 * found.variance
+
+
+def test_one_run_or_a_metric_of_one_run_teaches_nothing() -> None:
+    run = straight(1.0, 1)
+    assert MeasureNoiseAtLoad()([run]) == {}
+    assert MeasureNoiseAtLoad()([run, replace(run, metrics={"rps": run.metrics["cpu-utilization"]})]) == {}
+
+
+def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
+    recording = simulate_run(RunSettings(time_limit_s=3600.0), 3).recording
+    users = "number-of-connected-devices"
+    without = replace(recording, series=tuple(each for each in recording.series if each.metric != users))
+    view = ViewRun(CATALOGUE)(without, "unbounded")
+    assert loaded_run(view, CATALOGUE) is None
+    run = loaded_by_proxy(view, CATALOGUE)
+    truth = loaded_run(ViewRun(CATALOGUE)(recording, "unbounded"), CATALOGUE)
+    assert run is not None
+    assert truth is not None
+    assert loaded_by_proxy(ViewRun(CATALOGUE)(recording, "unbounded"), CATALOGUE) is None
+    assert "goroutines-in-use" not in run.metrics
+    assert run.users.max() == pytest.approx(truth.users.max(), rel=0.1)
+
+
+# ---- Pooling --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_calibration_the_prior_counts() -> None:
+    noise = NoiseAtLoad(RunToRun())
+    assert noise(CPU) == RunToRun()(CPU, "unbounded")
+    heap = noise(CATALOGUE.find("heap-in-use"))
+    assert heap is not None
+    assert (heap.prior, heap.at_load, heap.sd) == ("borrowed", True, pytest.approx(math.log1p(0.015)))
+    assert noise(CATALOGUE.find("unheard-of")) is None
+
+
+def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> None:
+    noise = NoiseAtLoad(known(5e-5, 2.0, 1e-5, times=100))(CPU)
+    assert noise is not None
+    assert noise.sd == pytest.approx(math.sqrt(4e-5), rel=0.1)
+    assert noise.df == 204.0
+    assert (noise.prior, noise.at_load) == ("calibrated", True)
+    few = NoiseAtLoad(known(5e-5, 2.0))(CPU)
+    assert few is not None
+    assert noise.sd < few.sd < math.log1p(0.019)
+    assert few.df == 6.0
+
+
+def test_errors_within_runs_never_explain_all() -> None:
+    noise = NoiseAtLoad(known(4e-4, 2.0, 9e-4, times=1000))(CPU)
+    assert noise is not None
+    assert noise.sd == pytest.approx(0.01, rel=0.02)
+
+
+def test_setups_that_really_differ_are_worth_less() -> None:
+    one, other = known(1e-6, 2.0, times=9).groups, known(1e-2, 2.0).groups
+    noise = NoiseAtLoad(RunToRun([*one, *other]))(CPU)
+    assert noise is not None
+    assert noise.df < 10.0
+
+
+def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
+    runs = [RunLevels({"cpu-utilization": RunLevel(level)}) for level in (100.0, 104.0, 97.0)]
+    levels = RunToRun([RepeatedRuns(str(i), "unbounded", runs) for i in range(6)])
+    noise = NoiseAtLoad(levels)(CPU)
+    assert noise == levels(CPU, "unbounded")
+    assert noise is not None
+    assert (noise.prior, noise.at_load) == ("calibrated", False)
+
+
+# ---- The family -----------------------------------------------------------------------------------------------------
+
+
+def effect(z: float, sd: float) -> Effect:
+    return Effect(z * sd, sd, math.inf, sd / math.sqrt(2.0), "calibrated")
+
+
+def test_one_metric_keeps_its_p_value() -> None:
+    alone = effect(2.1, 0.03)
+    assert AdjustByNoise()([alone], [5.0]) == [pytest.approx(alone.p_value)]
+    assert AdjustByNoise()([], []) == []
+
+
+def test_what_cannot_be_called_by_chance_costs_nothing() -> None:
+    cpu = effect(2.3, 0.03)
+    quiet = [effect(0.5, 0.001)] * 20
+    assert AdjustByNoise()([cpu, *quiet], [5.0] * 21)[0] == pytest.approx(cpu.p_value)
+    assert AdjustByNoise()([cpu, *[effect(0.5, 0.03)] * 20], [5.0] * 21)[0] > 10 * cpu.p_value
+
+
+def test_no_call_at_all_is_likely_where_nothing_changed() -> None:
+    """At most 5 % of families, of metrics as they are: one of 3 %, four of 10 %, the others quiet."""
+    rng = np.random.default_rng(4)
+    sds = [0.03, 0.09, 0.1, 0.11, 0.12, 0.025, 0.007, 0.001]
+    wrong = 0
+    for _ in range(1000):
+        adjusted = AdjustByNoise()([effect(rng.normal(), sd) for sd in sds], [5.0, 10, 10, 10, 10, 10, 10, 5])
+        wrong += min(adjusted) < 0.05
+    assert wrong <= 66  # 50 and 2.3 standard deviations
+
+
+def test_intervals_hold_for_the_family() -> None:
+    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known(4e-4, 30.0)))
+    curve = CompareAtLoad()([straight(1.0, 1)], [straight(1.1, 2)])["cpu-utilization"]
+    alone = judge({"cpu-utilization": curve}, (1, 1))["cpu-utilization"]
+    beside = judge({"cpu-utilization": curve, "p99-api-times": curve, "rps": curve}, (1, 1))["cpu-utilization"]
+    narrow, wide = alone.interval(), beside.interval()
+    assert alone.effect is not None
+    assert narrow == pytest.approx(alone.effect.interval())
+    assert narrow is not None
+    assert wide is not None
+    assert (beside.family, wide[0] < narrow[0], wide[1] > narrow[1]) == (2, True, True)
+    row = LoadAdjustedResult.model_validate(beside.row())
+    assert (row.prior, row.noise_of, row.constant) == ("calibrated", "equal_load", True)
+
+
+# ---- The ratio and its error ----------------------------------------------------------------------------------------
+
+
+def independent(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt((rows**2).sum(axis=1)), dtype=np.float64)
+
+
+def test_a_difference_that_is_one_is_taken_from_all_loads() -> None:
+    ratios, weights = np.array([0.11, 0.09, 0.10, 0.14]), np.diag([0.02, 0.02, 0.02, 0.08])
+    found = PoolRatio()(ratios, weights, np.zeros(4), independent)
+    assert found.constant
+    assert found.log_ratio == pytest.approx(0.1, abs=0.002)
+    assert found.se_log < 0.02
+    doubted = PoolRatio()(ratios, weights, np.full(4, 0.05), independent)
+    assert doubted.se_log > 0.05
+
+
+def test_a_difference_of_the_highest_load_alone_is_taken_from_there() -> None:
+    found = PoolRatio()(np.array([0.0, 0.01, 0.0, 0.3]), 0.02 * np.eye(4), np.zeros(4), independent)
+    assert (found.log_ratio, found.se_log, found.constant) == (0.3, pytest.approx(0.02), False)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
+def test_errors_of_a_fit_are_those_of_the_noise_before_it(phi: float) -> None:
+    """The level at the end of a cubic through 90 minutes of red noise: its scatter over 400 runs, within 30 %."""
+    rng = np.random.default_rng(7)
+    x = np.linspace(-1.0, 1.0, 90)
+    matrix = np.vander(x, 4)
+    inverse = np.linalg.pinv(matrix)
+    weights = (matrix[-1] @ inverse)[None, :]
+    values, errors = [], []
+    for _ in range(400):
+        noise = rng.normal(size=90)
+        for i in range(1, 90):
+            noise[i] = phi * noise[i - 1] + math.sqrt(1 - phi**2) * noise[i]
+        values.append(float((weights @ noise)[0]))
+        left = Residuals(noise - matrix @ (inverse @ noise), np.ones(90), np.zeros(90), matrix)
+        errors.append(float(ResidualErrors()(weights, left)[0]))
+    assert float(np.sqrt(np.mean(np.square(errors)))) == pytest.approx(float(np.std(values)), rel=0.3)
+
+
+# ---- The calibration file -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[dict[str, str]]]]:
+    """A calibration of two groups of unbounded runs, and the runs of these and of a third."""
+    folder = tmp_path_factory.mktemp("unbounded")
+    runs: dict[str, list[dict[str, str]]] = {}
+    for group, capacity in enumerate((3000.0, 3500.0, 4000.0)):
+        settings = RunSettings(server=ServerModel(capacity_users=capacity), time_limit_s=5400.0)
+        for run in range(3 if group < 2 else 2):
+            file = folder / f"{group}-{run}.parquet"
+            write_recording(simulate_run(settings, 100 * group + run).recording, file)
+            runs.setdefault(f"g{group}", []).append({"recording": str(file)})
+    groups = [{"name": name, "type": "unbounded", "runs": runs[name]} for name in ("g0", "g1")]
+    spec = write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
+    output = folder / "calibration.json"
+    made = CliRunner().invoke(app, ["calibrate", str(spec), "--output", str(output)], catch_exceptions=False)
+    assert made.exit_code == 0, made.output
+    return output, runs
+
+
+def at_load(base: dict[str, str], new: dict[str, str], calibration: Path) -> LoadAdjustedResult:
+    """CPU at equal load, as a report has it."""
+    params = check_params(
+        {
+            "name": "c", "base": {"label": "a"}, "new": {"label": "b"}, "source": {"kind": "recorded"},
+            "tests": [{"name": "t", "type": "unbounded", "base": base, "new": new}], "calibration": str(calibration),
+        }
+    )  # fmt: skip
+    metrics = analyse(params, read_recordings(params)).results.tests[0].metrics
+    found = next(metric.load_adjusted for metric in metrics if metric.slug == "cpu-utilization")
+    assert found is not None
+    return found
+
+
+def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
+    learned: tuple[Path, dict[str, list[dict[str, str]]]],
+) -> None:
+    file, runs = learned
+    kept = json.loads(file.read_text("utf-8"))["groups"]
+    assert {*kept[0]["at_load"]} >= {"cpu-utilization", "avg-api-times", "goroutines-in-use"}
+    variance, within, df = kept[0]["at_load"]["goroutines-in-use"]
+    assert 0 < math.sqrt(variance) < 0.005  # of their levels it is 2 %: the users'
+    assert within > 0
+    assert df == 2.0
+    groups = read_calibration(str(file), "mattermost").repeated_runs()
+    noise = NoiseAtLoad(RunToRun(groups))(CATALOGUE.find("goroutines-in-use"))
+    levels = RunToRun(groups)(CATALOGUE.find("goroutines-in-use"), "unbounded")
+    assert noise is not None
+    assert levels is not None
+    assert noise.sd < 0.5 * levels.sd
+    found = at_load(*runs["g2"], file)
+    assert (found.prior, found.noise_of) == ("calibrated", "equal_load")
+
+
+def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
+    learned: tuple[Path, dict[str, list[dict[str, str]]]], tmp_path: Path
+) -> None:
+    file, runs = learned
+    document = json.loads(file.read_text("utf-8"))
+    only = tmp_path / "one.json"
+    only.write_text(json.dumps(document | {"groups": document["groups"][:1]}))
+    own = at_load(runs["g0"][0], runs["g0"][1], only)
+    assert (own.prior, own.noise_of) == ("borrowed", "levels")
+    other = at_load(*runs["g2"], only)
+    assert (other.prior, other.noise_of) == ("calibrated", "equal_load")
+
+
+def test_a_file_from_before_equal_load_was_measured_is_read(
+    learned: tuple[Path, dict[str, list[dict[str, str]]]], tmp_path: Path
+) -> None:
+    file, runs = learned
+    document = json.loads(file.read_text("utf-8"))
+    for group in document["groups"]:
+        del group["at_load"]
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(document | {"method": 3}))
+    found = at_load(*runs["g2"], old)
+    assert (found.prior, found.noise_of) == ("calibrated", "levels")
+
+
+# ---- How often it is right ------------------------------------------------------------------------------------------
+
+
+def simulated(settings: RunSettings, seed: int) -> LoadedRun:
+    run = loaded_run(ViewRun(CATALOGUE)(simulate_run(settings, seed).recording, "unbounded"), CATALOGUE)
+    assert run is not None
+    return run
+
+
+def called(judged: Mapping[str, LoadAdjusted]) -> bool:
+    return any(row.status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower")
+
+
+def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
+    """Twelve pairs each; benchmarks/load_curve.py has the rates."""
+    server = ServerModel(capacity_users=6000.0)
+    slow = replace(
+        server, cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11,
+        client_avg_idle_s=0.022,
+    )  # fmt: skip
+    other = Coordinator(thresholds=Thresholds(client_avg_s=0.075))
+    groups = [
+        RepeatedRuns(
+            str(i),
+            "unbounded",
+            [],
+            MeasureNoiseAtLoad()([simulated(RunSettings(server=server), 900 + 10 * i + k) for k in range(3)]),
+        )
+        for i in range(6)
+    ]
+    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(RunToRun(groups)))
+    found = wrong = worse = 0
+    for seed in range(2000, 2120, 10):
+        base = simulated(RunSettings(server=server), seed)
+        slower = judge(CompareAtLoad()([base], [simulated(RunSettings(server=slow), seed + 1)]), (1, 1))
+        found += called(slower)
+        strict = simulated(RunSettings(server=server, coordinator=other), seed + 2)
+        unchanged = judge(CompareAtLoad()([base], [strict]), (1, 1))
+        wrong += called(unchanged)
+        lows = {slug: row.interval() for slug, row in unchanged.items() if CATALOGUE.find(slug).better == "lower"}
+        worse += any(interval is not None and interval[0] > 0 for interval in lows.values())
+    assert found >= 8  # of twelve at 85 %: at least eight in 98 of 100
+    assert wrong <= 1
+    assert worse <= 2
