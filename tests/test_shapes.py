@@ -275,6 +275,15 @@ def test_two_falls_or_falls_far_apart_are_no_waves() -> None:
     assert shape(rare).waves.onset_s is None
 
 
+@pytest.mark.parametrize(("ramp_s", "onset_s"), [(1600.0, 2600.0), (800.0, 400.0)])
+def test_what_the_beginning_leaves_on_the_ramp_is_no_wave_yet(ramp_s: float, onset_s: float) -> None:
+    climbing = ((0, 0), (400, 1600), (430, 1550), (550, 1900), (580, 1850), (700, 2200), (730, 2150))
+    later = 730.0 + ramp_s
+    waves = sawtooth(later + 270.0, 5000.0, 20)
+    found = shape(pd.concat([path(*climbing, (later + 265.0, 5080)), waves]))
+    assert found.waves.onset_s == pytest.approx(onset_s, abs=5.0)
+
+
 def test_falls_under_five_steps_are_no_waves() -> None:
     assert shape(hunting(fall=39.0)).waves.onset_s is None
     assert shape(hunting(fall=60.0)).waves.onset_s is not None

@@ -80,13 +80,17 @@ class FindWaves:
     """Find the wavy pattern of a curve.
 
     Onset: the start of the first of three falls in a row of `fall_steps` actions of the coordinator or more from the
-    running maximum. In a row: none of them starts later than `row_s` after the one before.
+    running maximum. In a row: none of them starts later than `row_s` after the one before. A row that is followed by
+    a longer pause than itself, and of `pause_s` at least, is not the pattern yet: it is what an oscillating beginning
+    left on the ramp.
     """
 
     fall_steps: float = 5.0
     row: int = 3
     row_s: float = 600.0
     """Ten minutes: published waves have periods of 145 to 250 s, and a missed one doubles the distance."""
+    pause_s: float = 1200.0
+    """Twice `row_s`: waves that go on may miss one, and not many."""
     cycle_steps: float = 2.0
     """A cycle of the hunting: shorter falls than a wave's count for the period, or a missed one would double it."""
     fewest: int = 4
@@ -126,11 +130,15 @@ class FindWaves:
         )
 
     def _first(self, every: list[Fall]) -> int | None:
-        for i in range(len(every) - self.row + 1):
-            group = every[i : i + self.row]
-            if all(b.peak_s - a.peak_s <= self.row_s for a, b in pairwise(group)):
-                return i
+        ends = [i for i, (a, b) in enumerate(pairwise(every), start=1) if b.peak_s - a.peak_s > self.row_s]
+        for first, end in pairwise([0, *ends, len(every)]):
+            if end - first >= self.row and (end == len(every) or not self._ended(every[first:end], every[end])):
+                return first
         return None
+
+    def _ended(self, row: list[Fall], later: Fall) -> bool:
+        pause = later.peak_s - row[-1].trough_s
+        return pause > max(row[-1].trough_s - row[0].peak_s, self.pause_s)
 
 
 @dataclass(frozen=True)
