@@ -61,8 +61,8 @@ class NoiseAtLoad:
     run_to_run: RunToRun
     least_between: float = 0.25
     by_chance: float = 0.5
-    """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of groups of 2 to 4
-    runs with one variance, the scatter leaves less in a tenth of calibrations."""
+    """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from
+    6 to 12 groups of 2 to 4 runs with one variance, the scatter leaves less in 3 to 4 %."""
 
     def __call__(self, metric: Metric) -> Noise | None:
         """The noise of `metric`; None where nothing is known of it."""
