@@ -1,0 +1,97 @@
+"""What is kept of the load: what limited a build, what differs at equal load, which calls were made?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from buildcompare.results.base import BothTexts, Model, Number, Side, Status, Window
+
+
+class AlertResult(Model):
+    """What one alert of the coordinator did in one build; see analysis.limits."""
+
+    build: Side
+    alert: str
+    threshold: Number
+    first_s: Number
+    times: int
+    share_steady: Number
+    nearness: Number
+
+
+class LimitedBy(BothTexts):
+    """What limited each build, in words and in numbers."""
+
+    alerts: list[AlertResult] = Field(default_factory=list)
+
+
+class LoadAdjustedResult(Model):
+    """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
+
+    users: float
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number
+    ci_high: Number
+    p_value: Number
+    p_adjusted: Number
+    """Over the metrics of the test of which less is better, or over those without a better direction."""
+    status: Status
+    at_users_range: Window
+    """Loads at which both builds were seen."""
+    constant: bool = False
+    """Whether the difference is the mean over these loads: at the highest it is no other, as far as can be told."""
+    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    noise_of: Literal["equal_load", "levels", "none"] = "none"
+    """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
+
+
+class MixMover(Model):
+    """A label whose share of the calls moved an average."""
+
+    label: str
+    base_share_percent: float
+    new_share_percent: float
+    seconds: float
+    """Per call, the mean of both builds."""
+    percent: float
+    """Its part of `mix_percent`."""
+
+
+class TrafficMixResult(Model):
+    """The change of an average over labels, split: `mix_percent` and `speed_percent` add up to `delta_percent`."""
+
+    group: str
+    """The label table that it was computed from."""
+    kind: Literal["mix", "speed", "both", "neither", "unknown"]
+    """What moved; `unknown`: the mix did, and how far speed moves by chance is not known."""
+    counts: bool
+    """Whether the metric counts as at unchanged mix (where the mix moved it), and not as measured."""
+    base: float
+    """The averages over the labels, in seconds."""
+    new: float
+    delta_percent: float
+    mix_percent: float
+    """What other calls did to the average, in percent of the base's."""
+    mix_ci_low: Number = None
+    """95 %, from the noise of the labels where it is known."""
+    mix_ci_high: Number = None
+    speed_percent: float
+    """What slower or faster calls did to it."""
+    speed_ci_low: Number = None
+    """95 %, from the noise of the average between runs of one build."""
+    speed_ci_high: Number = None
+    at_unchanged_mix_percent: Number = None
+    """The change of the metric itself without the mix part."""
+    ci_low: Number = None
+    """95 % interval of `at_unchanged_mix_percent`."""
+    ci_high: Number = None
+    p_adjusted: Number = None
+    leans_worse: Number = None
+    status: Status
+    """Of the metric at unchanged mix."""
+    movers: list[MixMover] = Field(default_factory=list)
+    """The labels that moved the mix most."""

@@ -1,0 +1,136 @@
+"""What is kept of each metric, error rate, label and event?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from buildcompare.results.base import BothFlags, BothNumbers, BothWindows, Model, Number, Side, Status, Window
+from buildcompare.results.load import LoadAdjustedResult, TrafficMixResult
+
+
+class MetricResult(Model):
+    """One metric of one test."""
+
+    name: str
+    slug: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    unit: str
+    better: Literal["lower", "higher", "context"]
+    gate: bool
+    margin_percent: float
+    """The smallest change that matters."""
+    base: Number
+    """Level over the steady window: the mean, for times the geometric mean."""
+    new: Number
+    mean: BothNumbers
+    """The arithmetic means of the same samples."""
+    delta_percent: Number
+    ci_low: Number = None
+    """95 % interval of `delta_percent`, from run-to-run variance, not adjusted for the number of metrics."""
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    """Holm's over `family`."""
+    family: str | None = None
+    leans_worse: Number = None
+    """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
+    status: Status
+    """Where neither direction is better (`better`: context), an improvement is merely more and a regression less."""
+    reason: str | None
+    n_effective: Number = None
+    """Independent samples that the steady window is worth, in the run that is worth least."""
+    detectable_percent: Number = None
+    """The smallest rise that would have been called with a probability of 80 %, alone in its family."""
+    runs_to_settle: int | None = None
+    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
+    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    window: BothWindows
+    missing_samples: BothNumbers
+    load_adjusted: LoadAdjustedResult | None = None
+    """Unbounded tests: what differs at the highest load that both builds sustained."""
+    traffic_mix: TrafficMixResult | None = None
+    """Averages over labels whose call rates are known."""
+
+    @property
+    def counted_status(self) -> Status:
+        """The status that a verdict counts: at unchanged traffic mix where the mix moved the average."""
+        return self.traffic_mix.status if self.traffic_mix and self.traffic_mix.counts else self.status
+
+    @property
+    def counted_delta_percent(self) -> float | None:
+        """`delta_percent` as a verdict counts it."""
+        mix = self.traffic_mix
+        return mix.at_unchanged_mix_percent if mix and mix.counts else self.delta_percent
+
+    @property
+    def counted_leaning(self) -> float | None:
+        """`leans_worse` as a verdict counts it."""
+        return self.traffic_mix.leans_worse if self.traffic_mix and self.traffic_mix.counts else self.leans_worse
+
+
+class ErrorRateResult(Model):
+    """How often something failed in one test, relative to how often it was tried."""
+
+    name: str
+    slug: str
+    unit: str
+    better: Literal["lower"] = "lower"
+    gate: Literal[True] = True
+    """Errors are what users feel."""
+    base: Number
+    """Mean over the steady window, over the runs of the build."""
+    new: Number
+    delta: Number
+    """In `unit`: of a rate that is often zero a ratio says little."""
+    delta_percent: Number
+    """Null where the base had none."""
+    status: Status
+    reason: str | None
+
+
+class LabelResult(Model):
+    """One label and statistic of one test."""
+
+    group: str
+    label: str
+    stat: str
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number = None
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    calls: BothNumbers | None = None
+    window: Literal["steady", "whole_run"]
+    status: Status
+    """Called by `p_value` below 0.02, row by row: of rows where nothing changed at most that part is called.
+    `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
+    only_in: Side | None
+    at_least: BothFlags
+    reason: str | None
+
+
+class Event(Model):
+    """Something that happened at one time in one metric."""
+
+    metric: str
+    build: Side
+    run: int = 1
+    kind: Literal["level", "spike", "drop"]
+    at_s: float
+    """When it was largest; of a level shift, when it happened."""
+    span_s: Window
+    size: float
+    """In the metric's unit, with its sign."""
+    size_percent: Number
+    ci: tuple[Number, Number] | None
+    """95 % interval of `size`."""
+    group: int | None
+    """The same number for events that happened together."""
+    matched: bool
+    """Whether the other build shows it too."""
+    warning: bool = False
+    """Whether it is in one build only and surely larger than the metric's margin."""
