@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.analysis.run_to_run import Noise, RunToRun
 from buildcompare.errors import InputError
 from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
@@ -38,6 +39,7 @@ from buildcompare.results import Drift, HistoryResult
 from buildcompare.wording import change
 
 MARGIN = 5.0
+NOISE = Noise(0.018, math.inf, "borrowed")
 
 
 @pytest.fixture(scope="module")
@@ -486,6 +488,41 @@ def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can be written") as fault, alone(tmp_path / "file"):
         pass
     assert fault.value.key == "history"
+
+
+def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path, [entry()])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    written: list[Path] = []
+    write_text = Path.write_text
+
+    def full(path: Path, *args: Any, **kw: Any) -> int:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        return write_text(path, *args, **kw)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    other = entry("v1.2", position=2, base=LedgerBuild(label="a"), new=LedgerBuild(label="b"))
+    with pytest.raises(InputError, match="No space left"):
+        record(tmp_path, [entry(verdict="pass"), other])
+    monkeypatch.undo()
+    assert written
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
+    def measured(number: int, db: str) -> Entry:
+        base, new = (LedgerBuild(label=f"v1.{n}.0", version=f"1.{n}.0") for n in (number, number + 1))
+        users = BothUsers(base=1000.0, new=1000.0)
+        test = LedgerTest(name=f"{db}_unbounded", type="unbounded", db_engine=db, supported_users=users)
+        return entry(f"v1.{number}", position=number, base=base, new=new, tests=[test])
+
+    record(tmp_path, [measured(1, "postgres"), measured(2, "postgresql"), measured(3, "PostgreSQL")])
+    steps = look_back(read_ledger(tmp_path).chain, NOISE).steps
+    assert [row.same_version for step in steps for row in step.drift if row.kind == "same_version"] == [True, True]
 
 
 def test_two_entries_at_one_place_are_refused(tmp_path: Path) -> None:

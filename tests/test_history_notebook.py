@@ -76,8 +76,15 @@ def test_a_figure_without_jumps_or_names_that_could_be_markup(tmp_path: Path) ->
     record(tmp_path / "ledger", chain([1000.0, 1000.0], name="a_b"))
     view = open_history({"history": str(tmp_path / "ledger")})
     figure = figures_history.levels(view.levels("mysql"), "mysql")
-    assert "never jumped" in figure.alt
+    assert "too few comparisons" in figure.alt
+    assert "too few comparisons" in figure.svg
     assert "a_b2" in figure.svg
+
+
+def test_a_quiet_chain_is_said_to_be_quiet_once_a_jump_could_be_seen(tmp_path: Path) -> None:
+    record(tmp_path / "ledger", chain([1000.0, 1010.0, 990.0, 1000.0, 1020.0, 1000.0]))
+    view = open_history({"history": str(tmp_path / "ledger")})
+    assert "The level never jumped." in figures_history.levels(view.levels("mysql"), "mysql").alt
 
 
 def test_a_long_chain_grows_wide_and_stays_small(tmp_path: Path) -> None:

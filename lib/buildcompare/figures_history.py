@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -16,6 +14,7 @@ from buildcompare.wording import change, db_name, listed
 
 APART = 0.16
 """How far base and new of one comparison stand apart, in places of the axis."""
+TOO_FEW = "too few comparisons of one version to tell whether the level jumped"
 MARKERS = {"base": "o", "new": "s"}
 _WIDTH_OF_ONE, _LEAST, _MOST = 0.25, 9.0, 30.0
 _HEIGHT = 3.8
@@ -82,16 +81,16 @@ def _build(axes: Axes, rows: pd.DataFrame, names: list[str], side: str) -> None:
 
 
 def _drift(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
-    """From each new build to the same version as the next base."""
-    last: tuple[float, float] | None = None
+    """From each new build to the same version as a later base."""
+    new: dict[str, tuple[float, float]] = {}
     label: str | None = "same version, measured again"
-    for name, side, users, percent in table[["comparison", "side", "users", "drift_percent"]].to_numpy().tolist():
+    for name, side, users, against in table[["comparison", "side", "users", "against"]].to_numpy().tolist():
         x = names.index(name) + (-APART if side == "base" else APART)
-        if side == "base" and last is not None and not math.isnan(percent):
-            axes.plot([last[0], x], [last[1], users], color=INK, lw=0.9, ls=":", label=label, zorder=2)
+        if against in new:
+            axes.plot([new[against][0], x], [new[against][1], users], color=INK, lw=0.9, ls=":", label=label, zorder=2)
             label = None
         if side == "new":
-            last = (x, users)
+            new[name] = (x, users)
 
 
 def _jumps(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
@@ -134,7 +133,8 @@ def _title(table: pd.DataFrame, db_engine: str) -> str:
     where = db_name(db_engine) or "Supported users"
     jumps = list(table.loc[table["jump"], "comparison"])
     if not jumps:
-        return f"{where}: the level never jumped between comparisons"
+        told = "the level never jumped between comparisons" if table["judged"].any() else TOO_FEW
+        return f"{where}: {told}"
     return f"{where}: the level jumped at {listed(jumps, most=8)}".replace("$", r"\$")
 
 
@@ -145,4 +145,6 @@ def _alt(table: pd.DataFrame, db_engine: str) -> str:
         f"{db_name(db_engine) or 'all databases'}: from {table['users'].min():,.0f} to {table['users'].max():,.0f}. "
     )
     jumps = [f"{row.comparison} {change(float(str(row.drift_percent)))}" for row in table[table["jump"]].itertuples()]
-    return words + (f"The same version jumped at {listed(jumps, most=20)}." if jumps else "The level never jumped.")
+    if jumps:
+        return f"{words}The same version jumped at {listed(jumps, most=20)}."
+    return words + ("The level never jumped." if table["judged"].any() else f"There are {TOO_FEW}.")

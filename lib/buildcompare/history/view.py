@@ -22,7 +22,19 @@ from buildcompare.results import Side
 
 USUAL = "data/history/mattermost"
 """What the notebook opens when nobody said which ledger."""
-COLUMNS = ("comparison", "side", "build", "users", "low", "high", "drift_percent", "jump", "setup_changed")
+COLUMNS = (
+    "comparison",
+    "side",
+    "build",
+    "users",
+    "low",
+    "high",
+    "drift_percent",
+    "against",
+    "judged",
+    "jump",
+    "setup_changed",
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,8 @@ class HistoryView:
         -------
         DataFrame
             Columns: comparison; side; build; users with `low` and `high` (95 %, one level by itself); drift_percent
-            (a base against the same version in the comparison before; NaN otherwise); jump; setup_changed (settings).
+            (a base against the same version in an earlier comparison; NaN otherwise); against (that comparison);
+            judged (whether enough is known to call it a jump); jump; setup_changed (settings).
         """
         rows = []
         for step in self.looked.steps:
@@ -65,8 +78,10 @@ class HistoryView:
                 is_base = side == "base" and drift is not None and moved
                 percent = drift.delta_percent if is_base and drift else float("nan")
                 build = _title(step.entry, side)
+                against = drift.against if is_base and drift else ""
+                judged = bool(is_base and drift and drift.z is not None)
                 jump = bool(is_base and drift and drift.jump)
-                rows.append((step.entry.name, side, build, users, low, high, percent, jump, changed))
+                rows.append((step.entry.name, side, build, users, low, high, percent, against, judged, jump, changed))
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def statements(self) -> pd.DataFrame:
