@@ -152,7 +152,9 @@ def index(
     ] = None,
     ledger: Annotated[
         list[Path] | None,
-        typer.Option("--history", help="A ledger's folder; may be repeated [default: those that the reports name]."),
+        typer.Option(
+            "--history", help="A ledger's folder; may be repeated [default: those of the reports, and data/history/*]."
+        ),
     ] = None,
     metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
         "mattermost"

@@ -93,6 +93,11 @@ def look_back(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry] = (
     return LookBack(steps, between, repeated_measurements([*chain, *studies]))
 
 
+def changes_within(entry: Entry, noise: Noise) -> Mapping[str, analysis.Change]:
+    """By test name, an entry's new build against its base: what can be said of a study too."""
+    return _within(entry, analysis.MeasureChange(noise))
+
+
 def repeated_measurements(entries: Sequence[Entry]) -> RepeatedMeasurements | None:
     """Run-to-run deviation from builds of exactly one version that were measured repeatedly on one recorded setup."""
     groups: dict[object, list[float]] = {}

@@ -15,7 +15,7 @@ from buildcompare.errors import InputError
 from buildcompare.history.at_hand import SupportedUsersNoise
 from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
 from buildcompare.history.look_back import SIDES, LookBack, look_back
-from buildcompare.history.text import step_lines, variance_lines
+from buildcompare.history.text import step_lines, study_lines, variance_lines
 from buildcompare.metrics import read_catalogue
 from buildcompare.project import resolve
 from buildcompare.results import Side
@@ -43,8 +43,14 @@ class HistoryView:
 
     ledger: Ledger
     looked: LookBack
-    measure: MeasureChange
-    margin_percent: float
+    known: SupportedUsersNoise
+
+    @property
+    def measure(self) -> MeasureChange:
+        """Intervals of levels, by the noise of single runs."""
+        if self.known.noise is None:
+            raise ValueError("open_history refuses a catalogue that knows no noise")
+        return MeasureChange(self.known.noise)
 
     @property
     def databases(self) -> list[str]:
@@ -85,11 +91,14 @@ class HistoryView:
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def statements(self) -> pd.DataFrame:
-        """Every sentence about each comparison: columns comparison, sentence."""
+        """Every sentence about each comparison, then about each study: columns comparison, sentence."""
         rows = [
             (step.entry.name, line)
             for step in self.looked.steps
-            for line in step_lines(step, self.looked, self.margin_percent)
+            for line in step_lines(step, self.looked, self.known.margin_percent)
+        ]
+        rows += [
+            (f"{entry.name} (study)", line) for entry in self.ledger.studies for line in study_lines(entry, self.known)
         ]
         return pd.DataFrame(rows, columns=["comparison", "sentence"])
 
@@ -114,7 +123,7 @@ def open_history(variables: Mapping[str, Any]) -> HistoryView:
         raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
     ledger = read_ledger(resolve(folder))
     looked = look_back(ledger.chain, known.noise, ledger.studies)
-    return HistoryView(ledger, looked, MeasureChange(known.noise), known.margin_percent)
+    return HistoryView(ledger, looked, known)
 
 
 def _unbounded(entry: Entry, db_engine: str) -> LedgerTest | None:
