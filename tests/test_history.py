@@ -360,6 +360,40 @@ def test_rows_that_contradict_each_other_are_named(
     assert found in fault.value.found
 
 
+def test_spellings_that_nobody_misreads_are_read(tmp_path: Path) -> None:
+    plain = read_table(write_table(tmp_path, {"delta_pct": "10"}))
+    for delta in ("10.0", "+10.00", "10 %", "10.000%"):
+        assert read_table(write_table(tmp_path, {"delta_pct": delta})) == plain
+    (less,) = read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "\u22123.6 %"}))
+    assert less.tests[0].supported_users == BothUsers(base=1000, new=964)
+    assert read_table(write_table(tmp_path, {"su_new": "964.4", "delta_pct": "-3.5"})), "cut off at its last digit"
+    with pytest.raises(InputError, match="delta_pct"):
+        read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "-3.4"}))
+    with pytest.raises(InputError, match="delta_pct"):
+        read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "3.6"}))
+    upper = read_table(write_table(tmp_path, {"monthly": "Yes", "test_type": "Unbounded", "db": "MySQL"}))
+    assert upper == read_table(write_table(tmp_path, {}))
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path, delimiter: str) -> None:
+    file = write_table(tmp_path, {})
+    plain = read_table(file)
+    with file.open(newline="", encoding="utf-8") as open_file:
+        rows = list(csv.reader(open_file))
+    for change_of, fine in (("", True), ("1.000,5", False), ("1.000", False), ("1000,5", False), ("1,000", False)):
+        changed = [row[:] for row in rows]
+        if change_of:
+            changed[1][rows[0].index("su_base")] = change_of
+        with file.open("w", newline="", encoding="utf-8-sig") as open_file:
+            csv.writer(open_file, delimiter=delimiter).writerows(changed)
+        if fine:
+            assert read_table(file) == plain
+        else:
+            with pytest.raises(InputError, match="su_base"):
+                read_table(file)
+
+
 @pytest.mark.parametrize(
     ("contents", "found"),
     [
