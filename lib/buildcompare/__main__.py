@@ -210,6 +210,8 @@ def _report(
         return outcome.code
     verdict = published.results.verdict
     print(f"{params}: {verdict}. The report is {published.folder / 'report.html'}")
+    if published.recorded:
+        print(published.recorded)
     if fail_on is not None and verdict == "regression":
         return REGRESSION
     if fail_on is FailOn.INCONCLUSIVE and verdict in ("inconclusive", "invalid"):
