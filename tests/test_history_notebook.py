@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -13,7 +15,7 @@ from buildcompare import figures_history
 from buildcompare.errors import InputError
 from buildcompare.figures import FIGURE_MIME
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, record
-from buildcompare.history.view import HistoryView, open_history
+from buildcompare.history.view import HistoryView, linked, open_history
 from buildcompare.report import executed
 
 
@@ -98,6 +100,35 @@ def test_a_catalogue_that_knows_no_noise_is_refused(tmp_path: Path) -> None:
     catalogue.write_text("metrics:\n  - {name: A, slug: a, unit: s, better: lower, query: a}\n")
     with pytest.raises(InputError):
         open_history({"history": str(tmp_path), "metrics": str(catalogue)})
+
+
+def test_every_release_is_listed_with_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    entries = chain([1000.0] * 6 + [2000.0])
+    study = entries[0].model_copy(update={"name": "s", "kind": "study", "position": None})
+    hostile = entries[1].model_copy(update={"base": LedgerBuild(label="<b>x</b>")})
+    judged = entries[2].model_copy(update={"verdict": "regression"})
+    record(tmp_path / "data/history/mattermost", [entries[0], hostile, judged, *entries[3:], study])
+    (tmp_path / "reports/r3").mkdir(parents=True)
+    (tmp_path / "reports/r3/report.html").write_text("")
+    view = open_history({})
+    table = view.releases().set_index("comparison")
+    assert list(table.index) == ["r7", "r6", "r5", "r4", "r3", "r2", "r1", "s (study)"]
+    assert "since r6, jump" in table.loc["r7", "drift"]
+    drawn = view.levels("mysql").set_index(["comparison", "side"])
+    for side in ("base", "new"):
+        assert f"{drawn.loc[('r7', side), 'users']:,.0f}" in table.loc["r7", "supported users"]
+    assert re.search(r"MySQL [\d,]+ \u2192 [\d,]+, \S+ % \(\S+ to \S+ %\)", table.loc["s (study)", "supported users"])
+    assert table.loc["s (study)", "drift"] == table.loc["s (study)", "setup changed"] == "–"
+    assert list(table["verdict"].unique()) == ["not judged", "Regression"]
+    page = linked(view.releases()).to_html()
+    assert page.count("<a href") == 1
+    assert '<a href="../reports/r3/report.html">report</a>' in page
+    assert "<b>x</b>" not in page
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
 
 
 @pytest.mark.parametrize("filled", [True, False])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -65,3 +67,32 @@ def test_a_title_fits_its_figure(title: str) -> None:
     shown = axes.get_title("left")
     assert shown.endswith(title[-8:]), "the numbers stay"
     assert "(+6.0 %)" not in title or "(+6.0 %)" in shown
+
+
+def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any) -> None:
+    params = check_params(small_params(tmp_path))
+    made = workbench.analyse(params, workbench.read_recordings(params))
+    test = next(each for each in made.results.tests if each.labels)
+    row = test.labels[0]
+    rows = [
+        row.model_copy(update={"label": "both", "status": "equivalent", "only_in": None}),
+        row.model_copy(update={"label": "alone", "status": "not_comparable", "only_in": "new"}),
+    ]
+    results = made.results.model_copy(update={"tests": [test.model_copy(update={"labels": rows})]})
+    script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
+    table = str(sections.labels(replace(made, results=results)).html)
+    table = table.replace("<table", '<div class="scroll"><table', 1).replace("</table>", "</table></div>", 1)
+    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{table}<script>{script}</script>", "utf-8")
+
+    def look(chromium: Any) -> list[str]:
+        page = chromium.new_page()
+        try:
+            page.goto((tmp_path / "page.html").as_uri())
+            page.evaluate("document.querySelector('details').open = true")
+            page.check("input[type=checkbox]")
+            names = "[...document.querySelectorAll('tbody tr:not([hidden]) th')].map(each => each.textContent)"
+            return list(page.evaluate(names))
+        finally:
+            page.close()
+
+    assert browser.run(look) == ["alone"]

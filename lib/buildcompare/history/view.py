@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
+from pandas.io.formats.style import Styler
 
-from buildcompare.analysis.drift import MeasureChange
+from buildcompare.analysis.drift import Change, MeasureChange
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError
 from buildcompare.history.at_hand import SupportedUsersNoise
 from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
-from buildcompare.history.look_back import SIDES, LookBack, look_back
+from buildcompare.history.look_back import SIDES, LookBack, changes_within, look_back
 from buildcompare.history.text import step_lines, study_lines, variance_lines
 from buildcompare.metrics import read_catalogue
-from buildcompare.project import resolve
-from buildcompare.results import Side
+from buildcompare.project import resolve, root
+from buildcompare.results import Drift, Side
+from buildcompare.wording import MISSING, VERDICT_WORDS, change, db_name, interval
 
 USUAL = "data/history/mattermost"
 """What the notebook opens when nobody said which ledger."""
@@ -90,6 +95,37 @@ class HistoryView:
                 rows.append((step.entry.name, side, build, users, low, high, percent, against, judged, jump, changed))
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
+    def releases(self) -> pd.DataFrame:
+        """Every release and study, the newest first, with what a reader wants to know of it and where its report is.
+
+        Returns
+        -------
+        DataFrame
+            Columns: comparison; builds; verdict; supported users (each test with its change and 95 % interval); drift
+            (likewise, of the same version against an earlier comparison); setup (what changed); report (a link).
+        """
+        known = self.known.noise
+        steps = {step.entry.name: step for step in self.looked.steps}
+        rows = []
+        for entry in [*reversed(self.ledger.chain), *self.ledger.studies]:
+            step = steps.get(entry.name)
+            within = changes_within(entry, known) if known else {}
+            drift = [row for row in step.drift if row.kind == "same_version" and row.same_version] if step else []
+            changed = [each.setting for each in step.setup_differences if each.kind == "changed"] if step else []
+            rows.append(
+                (
+                    entry.name if entry.kind == "monthly" else f"{entry.name} (study)",
+                    f"{entry.base.title} → {entry.new.title}",
+                    VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
+                    "; ".join(_measured(test, within) for test in entry.tests if test.supported_users),
+                    "; ".join(_drifted(row) for row in drift) or MISSING,
+                    (", ".join(changed) or "none recorded") if step and step.before else MISSING,
+                    _report(entry.name),
+                )
+            )
+        columns = ["comparison", "builds", "verdict", "supported users", "drift", "setup changed", "report"]
+        return pd.DataFrame(rows, columns=columns)
+
     def statements(self) -> pd.DataFrame:
         """Every sentence about each comparison, then about each study: columns comparison, sentence."""
         rows = [
@@ -124,6 +160,36 @@ def open_history(variables: Mapping[str, Any]) -> HistoryView:
     ledger = read_ledger(resolve(folder))
     looked = look_back(ledger.chain, known.noise, ledger.studies)
     return HistoryView(ledger, looked, known)
+
+
+def _measured(test: LedgerTest, within: Mapping[str, Change]) -> str:
+    users = test.supported_users
+    told = [f"{each:,.0f}" if each else "unknown" for each in (users.base, users.new)] if users else []
+    found = within.get(test.name)
+    size = f", {change(found.percent)} ({interval(found.low, found.high)})" if found else ""
+    return f"{db_name(test.db_engine) or test.name} {' → '.join(told)}{size}"
+
+
+def _drifted(row: Drift) -> str:
+    jump = ", jump" if row.jump else ""
+    size = f"{change(row.delta_percent)} ({interval(row.ci_low, row.ci_high)})"
+    return f"{db_name(row.db_engine) or row.test} {size} since {row.against}{jump}"
+
+
+def _report(name: str) -> str:
+    """Where the published report is, seen from a notebook; nothing where there is none."""
+    file = Path("reports") / name / "report.html"
+    return f"../{quote(file.as_posix())}" if (root() / file).is_file() else ""
+
+
+def linked(releases: pd.DataFrame) -> Styler:
+    """`releases` as a table for people: every text is text, reports are links."""
+    shown = releases.style.hide(axis="index").format(escape="html")
+    return shown.format(_link, subset=["report"])
+
+
+def _link(href: object) -> str:
+    return f'<a href="{html.escape(str(href))}">report</a>' if href else MISSING
 
 
 def _unbounded(entry: Entry, db_engine: str) -> LedgerTest | None:
