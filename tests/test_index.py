@@ -72,6 +72,10 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page
     assert "none recorded" in page
+    for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost"):
+        for lines in (row.users, row.drift):
+            names = [line.test for line in lines]
+            assert names == sorted(names), "in one order, whatever the table's"
     studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[-3:]
     assert all(line.percent and line.low and line.high for row in studies for line in row.users), "with intervals"
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pandas as pd
 from pandas.io.formats.style import Styler
+from pandas.io.formats.style_render import CSSDict
 
 from buildcompare.analysis.drift import Change, MeasureChange
 from buildcompare.analysis.run_to_run import RunToRun
@@ -117,8 +118,8 @@ class HistoryView:
                     entry.name if entry.kind == "monthly" else f"{entry.name} (study)",
                     f"{entry.base.title} → {entry.new.title}",
                     VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
-                    "; ".join(_measured(test, within) for test in entry.tests if test.supported_users),
-                    "; ".join(_drifted(row) for row in drift) or MISSING,
+                    "; ".join(sorted(_measured(test, within) for test in entry.tests if test.supported_users)),
+                    "; ".join(sorted(_drifted(row) for row in drift)) or MISSING,
                     (", ".join(changed) or "none recorded") if step and step.before else MISSING,
                     _report(entry.name),
                 )
@@ -184,7 +185,8 @@ def _report(name: str) -> str:
 
 def linked(releases: pd.DataFrame) -> Styler:
     """`releases` as a table for people: every text is text, reports are links."""
-    shown = releases.style.hide(axis="index").format(escape="html")
+    left: list[CSSDict] = [{"selector": "th, td", "props": [("text-align", "left"), ("vertical-align", "top")]}]
+    shown = releases.style.hide(axis="index").format(escape="html").set_table_styles(left)
     return shown.format(_link, subset=["report"])
 
 

@@ -134,7 +134,7 @@ def _of_report(results: Results, links: Sequence[tuple[str, str]]) -> IndexRow:
         new=results.new.label,
         verdict=results.verdict,
         simulated=results.simulated,
-        users=lines,
+        users=sorted(lines, key=_by_test),
         links=links,
     )
     if results.history is None or results.history.before is None:
@@ -158,7 +158,7 @@ def _of_entry(entry: Entry, step: Step | None, noise: Noise | None) -> IndexRow:
         verdict=entry.verdict,
         simulated=entry.simulated,
         study=entry.kind == "study",
-        users=lines,
+        users=sorted(lines, key=_by_test),
         position=entry.position or 0,
     )
     if step is None:
@@ -183,7 +183,12 @@ def _with_past(
         if each.kind == "same_version" and each.same_version
     ]
     changed = [each.setting for each in differences if each.kind == "changed"]
-    return replace(row, before=before, drift=lines, setup=changed)
+    return replace(row, before=before, drift=sorted(lines, key=_by_test), setup=changed)
+
+
+def _by_test(line: UsersLine) -> str:
+    """One order in all columns and rows, whatever order the tests were written down in."""
+    return line.test.casefold()
 
 
 def _links(folder: Path) -> list[tuple[str, str]]:
