@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -92,7 +93,11 @@ def test_a_quiet_chain_is_said_to_be_quiet_once_a_jump_could_be_seen(tmp_path: P
 def test_a_long_chain_grows_wide_and_stays_small(tmp_path: Path) -> None:
     record(tmp_path / "ledger", chain([1000.0 + i for i in range(200)]))
     view = open_history({"history": str(tmp_path / "ledger")})
-    assert len(figures_history.levels(view.levels("mysql"), "mysql").svg) < 1_000_000
+    svg = figures_history.levels(view.levels("mysql"), "mysql").svg
+    assert len(svg) < 1_000_000
+    named = [int(number) for number in re.findall(r">r(\d+)</text>", svg)]
+    assert 80 < len(named) < 200, "names that would lie on each other are left out"
+    assert len({b - a for a, b in pairwise(named)}) == 1
 
 
 def test_a_catalogue_that_knows_no_noise_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -17,6 +19,8 @@ APART = 0.16
 TOO_FEW = "too few comparisons of one version to tell whether the level jumped"
 MARKERS = {"base": "o", "new": "s"}
 _WIDTH_OF_ONE, _LEAST, _MOST = 0.25, 9.0, 30.0
+_PER_NAME = 0.18
+"""Inches along the axis; where there is less, only every second name is written, or every third."""
 _HEIGHT = 3.8
 _HEADROOM = 1.16
 """Above the highest level, for the sizes of jumps."""
@@ -42,9 +46,10 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         for side in ("base", "new"):
             _build(axes, table[table["side"] == side], names, side)
         _setup(axes, table, names)
+        every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
         axes.set_xticks(
-            range(len(names)),
-            [name.replace("$", r"\$") for name in names],
+            range(0, len(names), every),
+            [name.replace("$", r"\$") for name in names[::every]],
             rotation=60,
             ha="right",
             rotation_mode="anchor",
@@ -54,9 +59,7 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylabel("supported users")
         axes.grid(visible=False, axis="x")
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.1, ncols=4, frameon=False, fontsize=7.5
-        )
+        _legend(axes)
         sns.despine(ax=axes)
     return finished(drawing, f"history_{db_engine or 'users'}", _alt(table, db_engine), graph_of=None)
 
