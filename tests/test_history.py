@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -197,6 +198,35 @@ def test_a_loss_that_nobody_wrote_about(looked: LookBack, table: pd.DataFrame) -
         text for each in looked.steps for text in step_lines(each, looked, MARGIN) if "Published with other" in text
     ]
     assert any(text.startswith("Unbounded MySQL: v8.0.0-rc1") for text in told)
+
+
+def test_errors_that_changed_as_never_else(looked: LookBack, real: Path, project: Path) -> None:
+    rows = pd.read_csv(real / "comparisons/history.csv")
+    rows = rows[(rows["monthly"] == "yes") & (rows["errors_base"] > 0) & (rows["errors_new"] > 0)]
+    load = (rows["su_new"] / rows["su_base"]).where(rows["test_type"] == "unbounded", 1.0)
+    rows = rows.assign(change=np.log(rows["errors_new"] / rows["errors_base"] / load)).dropna(subset=["change"])
+    expected = {}
+    for _, test in rows.groupby(["db", "test_type"]):
+        deviation = 1.4826 * test["change"].abs().median()
+        far = test[(test["change"].abs() > 3.6 * deviation) & (test["change"].abs() > math.log(1.5))]
+        expected |= {(row.release, f"{row.db}_{row.test_type}"): row.change for row in far.itertuples()}
+    found = {
+        (step.entry.name, name): math.log1p(each.percent / 100)
+        for step in looked.steps
+        for name, each in step.errors.items()
+    }
+    assert found == pytest.approx(expected)
+    assert len(expected) == 8
+    (step,) = (step for step in looked.steps if step.entry.name == "v10.1")
+    text = "\n".join(step_lines(step, looked, MARGIN))
+    (row,) = rows[
+        (rows["release"] == "v10.1") & (rows["db"] == "postgresql") & (rows["test_type"] == "bounded")
+    ].itertuples()
+    told = f"{row.errors_new:,.0f} errors with v10.1.0-rc1 against {row.errors_base:,.0f} with v10.0.0"
+    assert f"{told}, {change(row.errors_delta_pct)}" in text
+    docs = (project / "docs/history.md").read_text("utf-8")
+    assert f"{len(found)} of {len(rows)} tests" in docs
+    assert change(row.errors_delta_pct) in docs
 
 
 def test_what_is_between_comparisons_is_more_than_between_runs(looked: LookBack, table: pd.DataFrame) -> None:

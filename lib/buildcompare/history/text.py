@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from buildcompare.analysis.drift import Change
+from buildcompare.analysis.error_counts import ErrorChange
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError, plural
 from buildcompare.findings import history as findings_history
@@ -71,6 +72,9 @@ def variance_lines(found: LookBack) -> list[str]:
 def step_lines(step: Step, found: LookBack, margin_percent: float) -> Iterator[str]:
     """The sentences of one comparison: its own changes first, then its past."""
     yield from _changes(step.entry, step.within, margin_percent)
+    for test in step.entry.tests:
+        if test.name in step.errors:
+            yield _errors(step.entry, test, step.errors[test.name])
     history = HistoryResult(
         ledger="",
         comparisons=0,
@@ -101,12 +105,24 @@ def _changes(entry: Entry, within: Mapping[str, Change], margin_percent: float) 
 
 
 def _changed(entry: Entry, test: LedgerTest, within: Change) -> str:
-    where = f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
     return (
-        f"{where}: {entry.new.title} supports {within.value:,.0f} users against {within.against:,.0f} of "
+        f"{_where(test)}: {entry.new.title} supports {within.value:,.0f} users against {within.against:,.0f} of "
         f"{entry.base.title}, {change(within.percent)} (95 % interval {interval(within.low, within.high)})."
         f"{_written(test)}"
     )
+
+
+def _errors(entry: Entry, test: LedgerTest, found: ErrorChange) -> str:
+    per_user = ", relative to the supported users" if test.type == "unbounded" else ""
+    return (
+        f"{_where(test)}: {found.counts.new:,.0f} errors with {entry.new.title} against {found.counts.base:,.0f} with "
+        f"{entry.base.title}, {change(found.percent)}{per_user}; over {plural(found.comparisons, 'comparison')} they "
+        f"move with a standard deviation of {percent(found.usual_percent)} (robust)."
+    )
+
+
+def _where(test: LedgerTest) -> str:
+    return f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
 
 
 def _written(test: LedgerTest) -> str:
