@@ -86,6 +86,7 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     output = tmp_path / "out"
     publish(params, output=output)
     file = output / "README.md"
+    assert hand_written.NOTICE in file.read_text("utf-8").partition("##")[0], "said where people begin to edit"
     mine = "\n- We **ship** it.  \n\n\t- | odd | <b>bytes</b> \u00e9 $x$\n"
     file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
     edited = file.read_bytes()

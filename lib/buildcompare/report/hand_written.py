@@ -9,6 +9,8 @@ from pathlib import Path
 from buildcompare.errors import InputError
 
 BLOCKS = ("comments", "action-items")
+NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
+"""For whoever opens README.md to edit it."""
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
 _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
 """What was a marker before somebody, or an editor, touched it."""
