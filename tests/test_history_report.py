@@ -128,6 +128,19 @@ def test_simulated_and_measured_do_not_mix(small: dict[str, Any], tmp_path: Path
     assert results.history.before is None
 
 
+def test_a_name_that_is_taken_is_said_before_anything_is_run(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
+    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(workbench, "read_recordings", lambda *_, **__: pytest.fail("recordings were read"))
+    file = write_params(tmp_path / "small.yaml", small)
+    refused = run("report", str(file), "-o", str(tmp_path / "out"), "--record")
+    assert refused.exit_code == 3
+    assert "the same comparison as 'imported'" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_recording_says_where(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     chain = [("a", "1.8", "1.9"), ("b", "1.10", "1.11"), ("late", "1.9", "1.10"), ("c", "1.11", "1.12")]

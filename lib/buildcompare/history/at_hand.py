@@ -98,6 +98,20 @@ def entry_of(params: Comparison, results: Results, ledger: Ledger, *, study: boo
     ).model_copy(update={"verdict": results.verdict})
 
 
+def to_be(params: Comparison, *, study: bool) -> Entry:
+    """The entry of a comparison that has no results yet: its name, builds and tests."""
+    tests = [LedgerTest(name=each.name, type=each.type, db_engine=each.db_engine) for each in params.tests]
+    return Entry(
+        name=params.name or UNNAMED,
+        kind="study" if study else "monthly",
+        position=None if study else 1,
+        base=LedgerBuild(label=params.base.label, version=version_in(params.base.label)),
+        new=LedgerBuild(label=params.new.label, version=version_in(params.new.label)),
+        tests=tests,
+        source=REPORT,
+    )
+
+
 def place_in_words(ledger: Ledger, name: str) -> str:
     """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
     chain = [entry.name for entry in ledger.chain]

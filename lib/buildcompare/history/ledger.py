@@ -238,8 +238,19 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     return _write(folder, [kept[entry.name] for entry in entries])
 
 
-def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry:
-    """`entry` with the place that it had already, once nothing speaks against it."""
+def check_name(ledger: Ledger, entry: Entry) -> None:
+    """Refuse a name or a pair of builds that is another comparison's: known long before there are results.
+
+    Raises
+    ------
+    InputError
+        As :func:`record` does.
+    """
+    _namesake(ledger.entries, entry, ledger.folder)
+
+
+def _namesake(entries: Iterable[Entry], entry: Entry, folder: Path) -> tuple[Entry | None, list[Entry]]:
+    """The same comparison's entry, if there is one, and all others."""
     namesake = next((e for e in entries if e.name.casefold() == entry.name.casefold()), None)
     others = [e for e in entries if e is not namesake]
     twin = next((e for e in others if e.kind == entry.kind == "monthly" and e.is_same_comparison(entry)), None)
@@ -252,6 +263,12 @@ def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry
         expected = f"{entry.name!r}, or no record yet of {entry.base.label} with {entry.new.label}"
         found = f"the same comparison as {twin.name!r}"
         raise InputError(file=folder / f"{twin.name}.json", key="name", expected=expected, found=found)
+    return namesake, others
+
+
+def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry:
+    """`entry` with the place that it had already, once nothing speaks against it."""
+    namesake, others = _namesake(entries, entry, folder)
     if any(e.simulated != entry.simulated for e in others):
         kinds = ("measured", "simulated")
         expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"

@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 from buildcompare import workbench
 from buildcompare.calibration import read_calibration
 from buildcompare.errors import InputError
-from buildcompare.history.at_hand import entry_of, place_in_words
-from buildcompare.history.ledger import alone, read_ledger, record
+from buildcompare.history.at_hand import entry_of, place_in_words, to_be
+from buildcompare.history.ledger import alone, check_name, read_ledger, record
 from buildcompare.params import read_params
 from buildcompare.project import resolve, root
 from buildcompare.report import hand_written, publication
@@ -60,7 +60,9 @@ def publish(
         expected = "the folder of a ledger, such as data/history/mattermost, to record in"
         raise InputError(file=params_file, key="history", expected=expected, found="none")
     if params.history is not None:
-        read_ledger(resolve(params.history))
+        ledger = read_ledger(resolve(params.history))
+        if ledger_as is not None:
+            check_name(ledger, to_be(params, study=ledger_as == "study"))
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     if params.calibration is not None:
         read_calibration(params.calibration, params.metrics)
