@@ -35,7 +35,8 @@
       const up = head.getAttribute("aria-sort") !== "ascending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      rows.sort((a, b) => (up ? 1 : -1) * (a.keys[column] - b.keys[column]));
+      // Where a column says the same, the newest comes first, whatever was sorted before.
+      rows.sort((a, b) => (up ? 1 : -1) * (a.keys[column] - b.keys[column]) || a.keys[0] - b.keys[0]);
       body.append(...rows.map((each) => each.row));
     });
   });
