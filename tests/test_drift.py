@@ -113,6 +113,43 @@ def test_other_versions_are_compared_but_are_no_drift() -> None:
     assert drift.same_version_links == 5
 
 
+def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
+    """The third was recorded last but one: each base is still held against its own version."""
+    levels = chain([10_000.0, 10_100.0, 5_000.0, 10_200.0])
+    links = MeasureDrift(MEASURE)([levels[0], levels[1], levels[3], levels[2]]).links
+    assert [(link.comparison, link.before, link.same_version) for link in links] == [
+        ("c1", "c0", True),
+        ("c3", "c1", False),
+        ("c2", "c1", True),
+    ]
+    late = MeasureDrift(MEASURE)([levels[0], levels[2], levels[1], levels[3]]).links
+    assert [(link.before, link.same_version) for link in late] == [("c0", False), ("c0", True), ("c2", True)]
+
+
+@pytest.mark.parametrize("links", [5, 33])
+def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_one(links: int) -> None:
+    """Batches of tests lie 8 % apart, as the published ones do; the true step halves the level."""
+    rng = np.random.default_rng(20_000)
+    false = found = 0
+    for _ in range(300):
+        levels = np.exp(math.log(10_000) + rng.normal(size=links + 1) * 0.08 / math.sqrt(2))
+        own = np.exp(rng.normal(size=(2, links + 1)) * NOISE.sd)
+        drawn = [
+            Levels(f"c{i}", f"{i}", f"{i + 1}", levels[i] * own[0, i], levels[i] * own[1, i]) for i in range(links + 1)
+        ]
+        false += bool(MeasureDrift(MEASURE)(drawn).jumps)
+        at = links // 2 + 1
+        halved = [
+            Levels(f"c{i}", f"{i}", f"{i + 1}", float(each.base or 0) / 2, float(each.new or 0) / 2)
+            if i >= at
+            else each
+            for i, each in enumerate(drawn)
+        ]
+        found += f"c{at}" in [link.comparison for link in MeasureDrift(MEASURE)(halved).jumps]
+    assert false <= 0.09 * 300
+    assert found >= 0.85 * 300
+
+
 def test_a_comparison_without_this_test_is_skipped() -> None:
     levels = chain([10_000.0, 10_000.0, 11_000.0])
     levels[1] = Levels("c1", "1.1", "1.2", None, None)

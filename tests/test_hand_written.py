@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare.errors import InputError
-from buildcompare.report import hand_written, markdown
+from buildcompare.report import hand_written, markdown, publication
 from buildcompare.results import Results
 from buildcompare.run.report import publish
 from support import small_params, write_params
@@ -25,20 +25,32 @@ def readme(text: str) -> str:
     return f"# Performance Comparison\n\n{BEGIN}{text}{END}\n\n{OTHER}\n"
 
 
-@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r")))
+@given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.mktemp("readme") / "README.md"
     file.write_bytes(readme(text).encode())
     fresh = f"# Performance Comparison\n\nnew\n\n{hand_written.empty('comments')}\n\n{OTHER}\n"
     for _ in range(3):
-        file.write_bytes(hand_written.put(fresh, hand_written.read(file)).encode())
+        publication.write_text(file, hand_written.put(fresh, hand_written.read(file)))
     assert f"{BEGIN}{text}{END}".encode() in file.read_bytes()
 
 
-def test_without_a_file_or_markers_there_is_nothing_to_keep(tmp_path: Path) -> None:
+def test_without_a_file_there_is_nothing_to_keep(tmp_path: Path) -> None:
     assert hand_written.read(tmp_path / "README.md") == {}
-    (tmp_path / "README.md").write_text("# Somebody's own\n")
+    (tmp_path / "README.md").write_bytes(b"\xef\xbb\xbf\r\n")
     assert hand_written.read(tmp_path / "README.md") == {}
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
+def test_lines_of_any_ending_and_order_survive(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / "README.md"
+    blocks = [f"{hand_written.empty(block)}" for block in reversed(hand_written.BLOCKS)]
+    mine = f"{ending}- \u00e9 \U0001f600 mine{ending}"
+    text = f"# Moved{ending}" + ending.join(blocks)
+    file.write_bytes(text.replace(f"{BEGIN}\n", f"{BEGIN}{mine}").encode())
+    fresh = readme("\n")
+    publication.write_text(file, hand_written.put(fresh, hand_written.read(file)))
+    assert f"{BEGIN}{mine}{END}".encode() in file.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -51,6 +63,17 @@ def test_without_a_file_or_markers_there_is_nothing_to_keep(tmp_path: Path) -> N
         (f"{BEGIN}{END}\n{BEGIN}{END}\n{OTHER}", "line 2", "one block"),
         (f"{BEGIN}{END}\n<!-- hand-written begin: coments -->", "line 2", "a marker of comments or action-items"),
         (f"# Performance Comparison\n{BEGIN}mine{END}\n", "the markers", "begin: action-items"),
+        (f"# A title of my own\n{BEGIN}mine{END}\n", "the markers", "begin: action-items"),
+        ("# Performance Comparison\n\nmine\n", "the markers", "begin: comments"),
+        ("# Somebody's own\n", "the markers", "no README.md"),
+        (f"<!--hand-written begin: comments-->mine{END}\n{OTHER}", "line 1", "to the letter"),
+        (f"{BEGIN}mine\n<!-- hand-written end comments -->\n{OTHER}", "line 2", "to the letter"),
+        (
+            f"{OTHER}\n<!-- Hand-Written Begin: comments -->mine\n<!-- hand written end: comments -->",
+            "line 3",
+            "to the",
+        ),
+        (f"{OTHER}\n<! -- hand-written begin: comments -- >mine", "line 3", "to the letter"),
     ],
 )
 def test_a_broken_marker_is_named(tmp_path: Path, text: str, line: str, expected: str) -> None:
@@ -67,6 +90,7 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     output = tmp_path / "out"
     publish(params, output=output)
     file = output / "README.md"
+    assert hand_written.NOTICE in file.read_text("utf-8").partition("##")[0], "said where people begin to edit"
     mine = "\n- We **ship** it.  \n\n\t- | odd | <b>bytes</b> \u00e9 $x$\n"
     file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
     edited = file.read_bytes()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.analysis.run_to_run import Noise, RunToRun
 from buildcompare.errors import InputError
 from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
@@ -38,6 +40,7 @@ from buildcompare.results import Drift, HistoryResult
 from buildcompare.wording import change
 
 MARGIN = 5.0
+NOISE = Noise(0.018, math.inf, "borrowed")
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +198,35 @@ def test_a_loss_that_nobody_wrote_about(looked: LookBack, table: pd.DataFrame) -
         text for each in looked.steps for text in step_lines(each, looked, MARGIN) if "Published with other" in text
     ]
     assert any(text.startswith("Unbounded MySQL: v8.0.0-rc1") for text in told)
+
+
+def test_errors_that_changed_as_never_else(looked: LookBack, real: Path, project: Path) -> None:
+    rows = pd.read_csv(real / "comparisons/history.csv")
+    rows = rows[(rows["monthly"] == "yes") & (rows["errors_base"] > 0) & (rows["errors_new"] > 0)]
+    load = (rows["su_new"] / rows["su_base"]).where(rows["test_type"] == "unbounded", 1.0)
+    rows = rows.assign(change=np.log(rows["errors_new"] / rows["errors_base"] / load)).dropna(subset=["change"])
+    expected = {}
+    for _, test in rows.groupby(["db", "test_type"]):
+        deviation = 1.4826 * test["change"].abs().median()
+        far = test[(test["change"].abs() > 3.6 * deviation) & (test["change"].abs() > math.log(1.5))]
+        expected |= {(row.release, f"{row.db}_{row.test_type}"): row.change for row in far.itertuples()}
+    found = {
+        (step.entry.name, name): math.log1p(each.percent / 100)
+        for step in looked.steps
+        for name, each in step.errors.items()
+    }
+    assert found == pytest.approx(expected)
+    assert len(expected) == 8
+    (step,) = (step for step in looked.steps if step.entry.name == "v10.1")
+    text = "\n".join(step_lines(step, looked, MARGIN))
+    (row,) = rows[
+        (rows["release"] == "v10.1") & (rows["db"] == "postgresql") & (rows["test_type"] == "bounded")
+    ].itertuples()
+    told = f"{row.errors_new:,.0f} errors with v10.1.0-rc1 against {row.errors_base:,.0f} with v10.0.0"
+    assert f"{told}, {change(row.errors_delta_pct)}" in text
+    docs = (project / "docs/history.md").read_text("utf-8")
+    assert f"{len(found)} of {len(rows)} tests" in docs
+    assert change(row.errors_delta_pct) in docs
 
 
 def test_what_is_between_comparisons_is_more_than_between_runs(looked: LookBack, table: pd.DataFrame) -> None:
@@ -358,6 +390,40 @@ def test_rows_that_contradict_each_other_are_named(
     assert found in fault.value.found
 
 
+def test_spellings_that_nobody_misreads_are_read(tmp_path: Path) -> None:
+    plain = read_table(write_table(tmp_path, {"delta_pct": "10"}))
+    for delta in ("10.0", "+10.00", "10 %", "10.000%"):
+        assert read_table(write_table(tmp_path, {"delta_pct": delta})) == plain
+    (less,) = read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "\u22123.6 %"}))
+    assert less.tests[0].supported_users == BothUsers(base=1000, new=964)
+    assert read_table(write_table(tmp_path, {"su_new": "964.4", "delta_pct": "-3.5"})), "cut off at its last digit"
+    with pytest.raises(InputError, match="delta_pct"):
+        read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "-3.4"}))
+    with pytest.raises(InputError, match="delta_pct"):
+        read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "3.6"}))
+    upper = read_table(write_table(tmp_path, {"monthly": "Yes", "test_type": "Unbounded", "db": "MySQL"}))
+    assert upper == read_table(write_table(tmp_path, {}))
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path, delimiter: str) -> None:
+    file = write_table(tmp_path, {})
+    plain = read_table(file)
+    with file.open(newline="", encoding="utf-8") as open_file:
+        rows = list(csv.reader(open_file))
+    for change_of, fine in (("", True), ("1.000,5", False), ("1.000", False), ("1000,5", False), ("1,000", False)):
+        changed = [row[:] for row in rows]
+        if change_of:
+            changed[1][rows[0].index("su_base")] = change_of
+        with file.open("w", newline="", encoding="utf-8-sig") as open_file:
+            csv.writer(open_file, delimiter=delimiter).writerows(changed)
+        if fine:
+            assert read_table(file) == plain
+        else:
+            with pytest.raises(InputError, match="su_base"):
+                read_table(file)
+
+
 @pytest.mark.parametrize(
     ("contents", "found"),
     [
@@ -486,6 +552,41 @@ def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can be written") as fault, alone(tmp_path / "file"):
         pass
     assert fault.value.key == "history"
+
+
+def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path, [entry()])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    written: list[Path] = []
+    write_text = Path.write_text
+
+    def full(path: Path, *args: Any, **kw: Any) -> int:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        return write_text(path, *args, **kw)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    other = entry("v1.2", position=2, base=LedgerBuild(label="a"), new=LedgerBuild(label="b"))
+    with pytest.raises(InputError, match="No space left"):
+        record(tmp_path, [entry(verdict="pass"), other])
+    monkeypatch.undo()
+    assert written
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
+    def measured(number: int, db: str) -> Entry:
+        base, new = (LedgerBuild(label=f"v1.{n}.0", version=f"1.{n}.0") for n in (number, number + 1))
+        users = BothUsers(base=1000.0, new=1000.0)
+        test = LedgerTest(name=f"{db}_unbounded", type="unbounded", db_engine=db, supported_users=users)
+        return entry(f"v1.{number}", position=number, base=base, new=new, tests=[test])
+
+    record(tmp_path, [measured(1, "postgres"), measured(2, "postgresql"), measured(3, "PostgreSQL")])
+    steps = look_back(read_ledger(tmp_path).chain, NOISE).steps
+    assert [row.same_version for step in steps for row in step.drift if row.kind == "same_version"] == [True, True]
 
 
 def test_two_entries_at_one_place_are_refused(tmp_path: Path) -> None:

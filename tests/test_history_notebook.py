@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -13,7 +16,7 @@ from buildcompare import figures_history
 from buildcompare.errors import InputError
 from buildcompare.figures import FIGURE_MIME
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, record
-from buildcompare.history.view import HistoryView, open_history
+from buildcompare.history.view import HistoryView, linked, open_history
 from buildcompare.report import executed
 
 
@@ -76,14 +79,25 @@ def test_a_figure_without_jumps_or_names_that_could_be_markup(tmp_path: Path) ->
     record(tmp_path / "ledger", chain([1000.0, 1000.0], name="a_b"))
     view = open_history({"history": str(tmp_path / "ledger")})
     figure = figures_history.levels(view.levels("mysql"), "mysql")
-    assert "never jumped" in figure.alt
+    assert "too few comparisons" in figure.alt
+    assert "too few comparisons" in figure.svg
     assert "a_b2" in figure.svg
+
+
+def test_a_quiet_chain_is_said_to_be_quiet_once_a_jump_could_be_seen(tmp_path: Path) -> None:
+    record(tmp_path / "ledger", chain([1000.0, 1010.0, 990.0, 1000.0, 1020.0, 1000.0]))
+    view = open_history({"history": str(tmp_path / "ledger")})
+    assert "The level never jumped." in figures_history.levels(view.levels("mysql"), "mysql").alt
 
 
 def test_a_long_chain_grows_wide_and_stays_small(tmp_path: Path) -> None:
     record(tmp_path / "ledger", chain([1000.0 + i for i in range(200)]))
     view = open_history({"history": str(tmp_path / "ledger")})
-    assert len(figures_history.levels(view.levels("mysql"), "mysql").svg) < 1_000_000
+    svg = figures_history.levels(view.levels("mysql"), "mysql").svg
+    assert len(svg) < 1_000_000
+    named = [int(number) for number in re.findall(r">r(\d+)</text>", svg)]
+    assert 80 < len(named) < 200, "names that would lie on each other are left out"
+    assert len({b - a for a, b in pairwise(named)}) == 1
 
 
 def test_a_catalogue_that_knows_no_noise_is_refused(tmp_path: Path) -> None:
@@ -91,6 +105,35 @@ def test_a_catalogue_that_knows_no_noise_is_refused(tmp_path: Path) -> None:
     catalogue.write_text("metrics:\n  - {name: A, slug: a, unit: s, better: lower, query: a}\n")
     with pytest.raises(InputError):
         open_history({"history": str(tmp_path), "metrics": str(catalogue)})
+
+
+def test_every_release_is_listed_with_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    entries = chain([1000.0] * 6 + [2000.0])
+    study = entries[0].model_copy(update={"name": "s", "kind": "study", "position": None})
+    hostile = entries[1].model_copy(update={"base": LedgerBuild(label="<b>x</b>")})
+    judged = entries[2].model_copy(update={"verdict": "regression"})
+    record(tmp_path / "data/history/mattermost", [entries[0], hostile, judged, *entries[3:], study])
+    (tmp_path / "reports/r3").mkdir(parents=True)
+    (tmp_path / "reports/r3/report.html").write_text("")
+    view = open_history({})
+    table = view.releases().set_index("comparison")
+    assert list(table.index) == ["r7", "r6", "r5", "r4", "r3", "r2", "r1", "s (study)"]
+    assert "since r6, jump" in table.loc["r7", "drift"]
+    drawn = view.levels("mysql").set_index(["comparison", "side"])
+    for side in ("base", "new"):
+        assert f"{drawn.loc[('r7', side), 'users']:,.0f}" in table.loc["r7", "supported users"]
+    assert re.search(r"MySQL [\d,]+ \u2192 [\d,]+, \S+ % \(\S+ to \S+ %\)", table.loc["s (study)", "supported users"])
+    assert table.loc["s (study)", "drift"] == table.loc["s (study)", "setup changed"] == "–"
+    assert list(table["verdict"].unique()) == ["not judged", "Regression"]
+    page = linked(view.releases()).to_html()
+    assert page.count("<a href") == 1
+    assert '<a href="../reports/r3/report.html">report</a>' in page
+    assert "<b>x</b>" not in page
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
 
 
 @pytest.mark.parametrize("filled", [True, False])

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
 from buildcompare import workbench
+from buildcompare.history.at_hand import place_in_words
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
 from buildcompare.history.table import import_table
@@ -129,6 +130,33 @@ def test_simulated_and_measured_do_not_mix(small: dict[str, Any], tmp_path: Path
     results = bench_of(small).results
     assert results.history is not None
     assert results.history.before is None
+
+
+def test_a_name_that_is_taken_is_said_before_anything_is_run(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
+    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(workbench, "read_recordings", lambda *_, **__: pytest.fail("recordings were read"))
+    file = write_params(tmp_path / "small.yaml", small)
+    refused = run("report", str(file), "-o", str(tmp_path / "out"), "--record")
+    assert refused.exit_code == 3
+    assert "the same comparison as 'imported'" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_recording_says_where(tmp_path: Path) -> None:
+    folder = tmp_path / "ledger"
+    chain = [("a", "1.8", "1.9"), ("b", "1.10", "1.11"), ("late", "1.9", "1.10"), ("c", "1.11", "1.12")]
+    record(folder, [earlier(n, i + 1, (f"{b}.0", f"{w}.0"), (1.0, 1.0)) for i, (n, b, w) in enumerate(chain)])
+    record(
+        folder, [earlier("s", 1, ("1.0.0", "1.9.1"), (1.0, 1.0)).model_copy(update={"kind": "study", "position": None})]
+    )
+    words = {name: place_in_words(read_ledger(folder), name) for name in ("a", "b", "late", "c", "s")}
+    assert "a, 1 of 4 in the chain." in words["a"]
+    assert "stands after" not in words["b"] + words["c"], "1.11 is later than 1.9"
+    assert "late, 3 of 4 in the chain. It stands after b, of a later version" in words["late"]
+    assert "a study outside the chain" in words["s"]
 
 
 def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:

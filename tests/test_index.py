@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -71,17 +72,25 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page
     assert "none recorded" in page
+    for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost"):
+        for lines in (row.users, row.drift):
+            names = [line.test for line in lines]
+            assert names == sorted(names), "in one order, whatever the table's"
+    studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[-3:]
+    assert all(line.percent and line.low and line.high for row in studies for line in row.users), "with intervals"
 
 
 def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     params = small_params(tmp_path / "data", history=str(tmp_path / "ledger"))
     checked = check_params(params)
     results = workbench.analyse(checked, workbench.read_recordings(checked)).results
-    for name in ("a report", "damaged", "half"):
+    for name in ("a report", "damaged", "half", "lost", "somebody's own", ".v1.9.123.x.making"):
         (tmp_path / "reports" / name).mkdir(parents=True)
     (tmp_path / "reports/a report/results.json").write_text(dumps(results), "utf-8")
     (tmp_path / "reports/a report/report.html").write_text("", "utf-8")
     (tmp_path / "reports/damaged/results.json").write_text("{", "utf-8")
+    (tmp_path / "reports/lost/report.html").write_text("", "utf-8")
+    (tmp_path / "reports/.v1.9.123.x.making/results.json").write_text(dumps(results), "utf-8")
     half = json.dumps({**json.loads(dumps(results)), "comparison": "\ud800"})
     (tmp_path / "reports/half/results.json").write_text(half, "utf-8")
     builds = {
@@ -90,13 +99,13 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     }
     record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
     rows = index_rows(tmp_path / "reports", [], "mattermost")
-    assert [row.name for row in rows] == ["damaged", "half", "small", "v1.1"]
-    assert {row.fault for row in rows[:2]} == {"results.json cannot be read by this version"}
-    rows = rows[1:]
-    assert rows[1].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
-    assert (rows[1].verdict, rows[1].before) == (results.verdict, "v1.1")
+    assert [row.name for row in rows] == ["small", "v1.1", "damaged", "half", "lost"]
+    assert {row.fault for row in rows[2:4]} == {"results.json cannot be read by this version"}
+    assert (rows[4].fault, rows[4].links) == ("results.json is missing", [("report", "lost/report.html")])
+    assert rows[0].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
+    assert (rows[0].verdict, rows[0].before) == (results.verdict, "v1.1")
     users = next(test.supported_users for test in results.tests if test.supported_users)
-    assert (rows[1].users[0].against, rows[1].users[0].value) == (users.base, users.new)
+    assert (rows[0].users[0].against, rows[0].users[0].value) == (users.base, users.new)
 
 
 def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> None:
@@ -121,7 +130,29 @@ def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
     assert page.count("onerror") == page.count(html.escape(HOSTILE, quote=False).replace('"', "&#34;")) > 0
 
 
-def test_no_release_yet(tmp_path: Path) -> None:
+def test_the_newest_of_those_outside_of_ledgers_comes_first(tmp_path: Path) -> None:
+    checked = check_params(small_params(tmp_path / "data"))
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    for new in ("v9.9.0", "v10.10.0-rc2", "v10.10.0", "v10.10.0-rc10", "v10.9.0", "nightly"):
+        (tmp_path / "reports" / new).mkdir(parents=True)
+        named = results.model_copy(update={"comparison": new, "new": results.new.model_copy(update={"label": new})})
+        (tmp_path / "reports" / new / "results.json").write_text(dumps(named), "utf-8")
+    rows = index_rows(tmp_path / "reports", [], "mattermost")
+    assert [row.name for row in rows] == ["v10.10.0", "v10.10.0-rc10", "v10.10.0-rc2", "v10.9.0", "v9.9.0", "nightly"]
+
+
+def test_a_ledger_at_the_usual_place_needs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    record(tmp_path / "data/history/product", [entry(1), entry(2)])
+    assert [row.name for row in index_rows(tmp_path / "reports", [], "mattermost")] == ["v1.2", "v1.1"]
+
+
+def test_no_release_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
     done = CliRunner().invoke(command_line.app, ["index", "-o", str(tmp_path / "reports")])
     assert done.exit_code == 0
     assert "No report was published" in (tmp_path / "reports/index.html").read_text("utf-8")
@@ -176,12 +207,17 @@ def test_search_and_sort_by_keyboard(many: Path, browser: Any) -> None:
             page.fill("#search", "regression v1.496.0-rc1")
             seen["one"] = page.evaluate(names)
             seen["count"] = page.inner_text("#shown")
+            page.fill("#search", "v1.496.0-rc1 -9.9 %")
+            seen["typed"] = page.evaluate(names)
             page.fill("#search", "")
             for _ in range(2):  # past the name, to the verdict
                 page.keyboard.press("Tab")
             page.keyboard.press("Enter")
             seen["gravest"] = page.evaluate(names)
             seen["said"] = page.get_attribute("#releases thead th:nth-child(2)", "aria-sort")
+            page.click("#releases thead button >> nth=2")
+            page.click("#releases thead button >> nth=1")
+            seen["again"] = page.evaluate(names)
             page.keyboard.press("Enter")
             seen["last"] = page.evaluate(names)
             return seen
@@ -192,9 +228,11 @@ def test_search_and_sort_by_keyboard(many: Path, browser: Any) -> None:
     assert seen["none"] == []
     assert seen["one"] == ["v1.496"]
     assert seen["count"] == "1 of 500"
+    assert seen["typed"] == ["v1.496"], "a keyboard has a hyphen where the page shows a minus sign"
     assert seen["said"] == "ascending"
     invalid = [f"v1.{number}" for number in range(500, 0, -1) if number % 5 == 3]
     assert seen["gravest"][: len(invalid)] == invalid
+    assert seen["again"] == seen["gravest"], "whatever was sorted before"
     assert seen["last"][0] == "v1.499", "not judged"
 
 

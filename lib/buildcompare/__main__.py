@@ -152,7 +152,9 @@ def index(
     ] = None,
     ledger: Annotated[
         list[Path] | None,
-        typer.Option("--history", help="A ledger's folder; may be repeated [default: those that the reports name]."),
+        typer.Option(
+            "--history", help="A ledger's folder; may be repeated [default: those of the reports, and data/history/*]."
+        ),
     ] = None,
     metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
         "mattermost"
@@ -208,6 +210,8 @@ def _report(
         return outcome.code
     verdict = published.results.verdict
     print(f"{params}: {verdict}. The report is {published.folder / 'report.html'}")
+    if published.recorded:
+        print(published.recorded)
     if fail_on is not None and verdict == "regression":
         return REGRESSION
     if fail_on is FailOn.INCONCLUSIVE and verdict in ("inconclusive", "invalid"):

@@ -17,6 +17,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 from buildcompare.recording import Recording
 from buildcompare.results import MetricResult, RunResult
@@ -33,6 +35,9 @@ INK, GRID, SHADE = "#1b1b1a", "#dddddc", "#e8e8e7"
 POINTS_PER_CURVE = 280
 """More cannot be told apart at the width of a report's figure."""
 SMALL = (5.4, 3.1)
+POINTS_PER_INCH = 72.0
+LEAST_POINTS = 6.5
+"""Smaller titles are not read; longer ones lose their middle: the end holds the numbers."""
 """Inches; forty of one size, so that an odd one stands out."""
 
 
@@ -169,10 +174,28 @@ def new_figure(
         axes = figure.add_axes(
             (left / size[0], bottom / size[1], 1 - (left + right) / size[0], 1 - (top + bottom) / size[1])
         )
-        axes.set_title(title.replace("$", r"\$"), pad=17)
+        text, points = _fitting(title, POINTS_PER_INCH * (size[0] - left))
+        axes.set_title(text, pad=17, fontsize=points)
         axes.set_xlabel("elapsed time, minutes")
         sns.despine(ax=axes)
     return figure, axes
+
+
+def _fitting(title: str, width: float) -> tuple[str, float]:
+    """`title` and the size at which no line is wider than `width`, both in points; cut where that is too small."""
+    usual, bold = 9.0, FontProperties(weight="bold")
+    shown = [line.replace("$", r"\$") for line in title.split("\n")]
+    widest = max(TextPath((0, 0), line, size=usual, prop=bold).get_extents().width for line in shown if line)
+    points = usual * min(1.0, 0.97 * width / widest)
+    if points >= LEAST_POINTS:
+        return "\n".join(shown), points
+    longest = max(len(line) for line in title.split("\n"))
+    keep = max(int(longest * points / LEAST_POINTS) - 2, 10)
+    cut = (
+        line if len(line) <= keep else f"{line[: keep // 2]} … {line[-(keep - keep // 2) :]}"
+        for line in title.split("\n")
+    )
+    return "\n".join(line.replace("$", r"\$") for line in cut), LEAST_POINTS
 
 
 def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | None, unit: str) -> float:

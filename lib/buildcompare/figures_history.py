@@ -16,8 +16,11 @@ from buildcompare.wording import change, db_name, listed
 
 APART = 0.16
 """How far base and new of one comparison stand apart, in places of the axis."""
+TOO_FEW = "too few comparisons of one version to tell whether the level jumped"
 MARKERS = {"base": "o", "new": "s"}
 _WIDTH_OF_ONE, _LEAST, _MOST = 0.25, 9.0, 30.0
+_PER_NAME = 0.18
+"""Inches along the axis; where there is less, only every second name is written, or every third."""
 _HEIGHT = 3.8
 _HEADROOM = 1.16
 """Above the highest level, for the sizes of jumps."""
@@ -43,9 +46,10 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         for side in ("base", "new"):
             _build(axes, table[table["side"] == side], names, side)
         _setup(axes, table, names)
+        every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
         axes.set_xticks(
-            range(len(names)),
-            [name.replace("$", r"\$") for name in names],
+            range(0, len(names), every),
+            [name.replace("$", r"\$") for name in names[::every]],
             rotation=60,
             ha="right",
             rotation_mode="anchor",
@@ -55,9 +59,7 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylabel("supported users")
         axes.grid(visible=False, axis="x")
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.1, ncols=4, frameon=False, fontsize=7.5
-        )
+        _legend(axes)
         sns.despine(ax=axes)
     return finished(drawing, f"history_{db_engine or 'users'}", _alt(table, db_engine), graph_of=None)
 
@@ -82,16 +84,16 @@ def _build(axes: Axes, rows: pd.DataFrame, names: list[str], side: str) -> None:
 
 
 def _drift(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
-    """From each new build to the same version as the next base."""
-    last: tuple[float, float] | None = None
+    """From each new build to the same version as a later base."""
+    new: dict[str, tuple[float, float]] = {}
     label: str | None = "same version, measured again"
-    for name, side, users, percent in table[["comparison", "side", "users", "drift_percent"]].to_numpy().tolist():
+    for name, side, users, against in table[["comparison", "side", "users", "against"]].to_numpy().tolist():
         x = names.index(name) + (-APART if side == "base" else APART)
-        if side == "base" and last is not None and not math.isnan(percent):
-            axes.plot([last[0], x], [last[1], users], color=INK, lw=0.9, ls=":", label=label, zorder=2)
+        if against in new:
+            axes.plot([new[against][0], x], [new[against][1], users], color=INK, lw=0.9, ls=":", label=label, zorder=2)
             label = None
         if side == "new":
-            last = (x, users)
+            new[name] = (x, users)
 
 
 def _jumps(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
@@ -134,7 +136,8 @@ def _title(table: pd.DataFrame, db_engine: str) -> str:
     where = db_name(db_engine) or "Supported users"
     jumps = list(table.loc[table["jump"], "comparison"])
     if not jumps:
-        return f"{where}: the level never jumped between comparisons"
+        told = "the level never jumped between comparisons" if table["judged"].any() else TOO_FEW
+        return f"{where}: {told}"
     return f"{where}: the level jumped at {listed(jumps, most=8)}".replace("$", r"\$")
 
 
@@ -145,4 +148,6 @@ def _alt(table: pd.DataFrame, db_engine: str) -> str:
         f"{db_name(db_engine) or 'all databases'}: from {table['users'].min():,.0f} to {table['users'].max():,.0f}. "
     )
     jumps = [f"{row.comparison} {change(float(str(row.drift_percent)))}" for row in table[table["jump"]].itertuples()]
-    return words + (f"The same version jumped at {listed(jumps, most=20)}." if jumps else "The level never jumped.")
+    if jumps:
+        return f"{words}The same version jumped at {listed(jumps, most=20)}."
+    return words + ("The level never jumped." if table["judged"].any() else f"There are {TOO_FEW}.")

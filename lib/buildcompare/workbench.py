@@ -29,7 +29,7 @@ from buildcompare.history.ledger import read_ledger
 from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Comparison, Run, Source, Test, check_params, read_params
 from buildcompare.progress import pull_progress
-from buildcompare.project import COMMAND_VARIABLE, resolve
+from buildcompare.project import COMMAND_VARIABLE, commit, resolve
 from buildcompare.recording import Recording
 from buildcompare.results import (
     GrafanaLink,
@@ -222,6 +222,7 @@ def _this_run(params: Comparison) -> dict[str, Any]:
     return {
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "command": os.environ.get(COMMAND_VARIABLE) or f"python -m buildcompare report params/{params.name}.yaml",
+        "git_commit": commit(),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -97,10 +96,12 @@ class MeasureChange:
 
 @dataclass(frozen=True)
 class Link:
-    """One comparison beside the one before it, in one test.
+    """One comparison beside an earlier one, in one test.
 
     Attributes
     ----------
+    before
+        The one before it; or the last that measured this base's version as its new, where the one before did not.
     same_version
         Whether this base and the previous new are of the same major and minor version: else `level` is no drift.
     level
@@ -152,7 +153,8 @@ class MeasureDrift:
 
     A link is a jump where its modified z-score exceeds 3.5 (Iglewicz & Hoaglin 1993, "How to detect and handle
     outliers", ASQC): the drift of the same version over 1.4826 times the median absolute drift. The center is zero,
-    where the same version belongs. That spread is never taken for less than the noise of two single runs.
+    where the same version belongs. That spread is never taken for less than the noise of two single runs. Of drawn
+    chains without a jump 4 to 6 % have one by this rule, whether they have 5 links or 33 (tests/test_drift.py).
     """
 
     measure: MeasureChange
@@ -161,9 +163,13 @@ class MeasureDrift:
     """With fewer same-version links their median says nothing."""
 
     def __call__(self, chain: Sequence[Levels]) -> Drift:
-        """Link `chain` (in its order); a comparison without figures is skipped, and the next looks further back."""
+        """Link `chain` (in its order); a comparison without figures is skipped, and the next looks further back.
+
+        So does one whose base is of another version than the last new: a comparison that was recorded late, or of an
+        older line of releases, does not break the chain of the others.
+        """
         known = [each for each in chain if each.base is not None or each.new is not None]
-        links = [self._link(before, each) for before, each in pairwise(known)]
+        links = [self._link(_before(known[:i], known[i]), known[i]) for i in range(1, len(known))]
         drifts = np.array([abs(link.level.log_ratio) for link in links if link.same_version and link.level])
         if drifts.size < self.least_links:
             return Drift(links, None, drifts.size)
@@ -181,6 +187,12 @@ class MeasureDrift:
             return link
         z = link.level.log_ratio / sd
         return Link(link.comparison, link.before, True, link.level, link.new, z, abs(z) > self.outlier)
+
+
+def _before(earlier: Sequence[Levels], each: Levels) -> Levels:
+    """The last of `earlier` whose new is of the version of `each`'s base; else the last."""
+    alike = (other for other in reversed(earlier) if other.new_minor == each.base_minor and other.new is not None)
+    return earlier[-1] if each.base_minor is None else next(alike, earlier[-1])
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,38 @@ def entry_of(params: Comparison, results: Results, ledger: Ledger, *, study: boo
     ).model_copy(update={"verdict": results.verdict})
 
 
+def to_be(params: Comparison, *, study: bool) -> Entry:
+    """The entry of a comparison that has no results yet: its name, builds and tests."""
+    tests = [LedgerTest(name=each.name, type=each.type, db_engine=each.db_engine) for each in params.tests]
+    return Entry(
+        name=params.name or UNNAMED,
+        kind="study" if study else "monthly",
+        position=None if study else 1,
+        base=LedgerBuild(label=params.base.label, version=version_in(params.base.label)),
+        new=LedgerBuild(label=params.new.label, version=version_in(params.new.label)),
+        tests=tests,
+        source=REPORT,
+    )
+
+
+def place_in_words(ledger: Ledger, name: str) -> str:
+    """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
+    chain = [entry.name for entry in ledger.chain]
+    if name not in chain:
+        return f"Recorded in {ledger.folder}: {name}, a study outside the chain."
+    at = chain.index(name)
+    words = f"Recorded in {ledger.folder}: {name}, {at + 1} of {len(chain)} in the chain."
+    number = _number(ledger.chain[at])
+    later = [entry.name for entry in ledger.chain[:at] if number and _number(entry) > number]
+    if not later:
+        return words
+    return f"{words} It stands after {later[-1]}, of a later version: comparisons stand as they were first recorded."
+
+
+def _number(entry: Entry) -> list[int]:
+    return [int(part) for part in (entry.new.minor or "").split(".") if part]
+
+
 def _entry(params: Comparison, tests: Sequence[TestResult], *, position: int | None, simulated: bool) -> Entry:
     coordinator = {
         "users_inc": float(params.coordinator.users_inc),

@@ -35,6 +35,8 @@ _VERSION = re.compile(
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Users = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+_DATABASES = {"postgres": "postgresql"}
+"""Other names of databases: one chain, however a table or a params file spells it."""
 TestKey = tuple[str, str]
 """A test's type and database: what a test of one comparison is found again by in the next."""
 
@@ -94,6 +96,11 @@ class LedgerTest(_Strict):
     errors: BothCounts | None = None
     written: BothUsers | None = None
     """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
+
+    @field_validator("db_engine")
+    @classmethod
+    def _one_name(cls, db_engine: str | None) -> str | None:
+        return _DATABASES.get((db_engine or "").casefold(), db_engine)
 
     @property
     def key(self) -> TestKey:
@@ -228,11 +235,22 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     kept = {entry.name: entry for entry in read_ledger(folder).entries}
     for entry in entries:
         kept[entry.name] = _placed_among(kept.values(), entry, folder)
-    return [_write(folder, kept[entry.name]) for entry in entries]
+    return _write(folder, [kept[entry.name] for entry in entries])
 
 
-def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry:
-    """`entry` with the place that it had already, once nothing speaks against it."""
+def check_name(ledger: Ledger, entry: Entry) -> None:
+    """Refuse a name or a pair of builds that is another comparison's: known long before there are results.
+
+    Raises
+    ------
+    InputError
+        As :func:`record` does.
+    """
+    _namesake(ledger.entries, entry, ledger.folder)
+
+
+def _namesake(entries: Iterable[Entry], entry: Entry, folder: Path) -> tuple[Entry | None, list[Entry]]:
+    """The same comparison's entry, if there is one, and all others."""
     namesake = next((e for e in entries if e.name.casefold() == entry.name.casefold()), None)
     others = [e for e in entries if e is not namesake]
     twin = next((e for e in others if e.kind == entry.kind == "monthly" and e.is_same_comparison(entry)), None)
@@ -245,6 +263,12 @@ def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry
         expected = f"{entry.name!r}, or no record yet of {entry.base.label} with {entry.new.label}"
         found = f"the same comparison as {twin.name!r}"
         raise InputError(file=folder / f"{twin.name}.json", key="name", expected=expected, found=found)
+    return namesake, others
+
+
+def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry:
+    """`entry` with the place that it had already, once nothing speaks against it."""
+    namesake, others = _namesake(entries, entry, folder)
     if any(e.simulated != entry.simulated for e in others):
         kinds = ("measured", "simulated")
         expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
@@ -258,18 +282,25 @@ def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry
     return entry
 
 
-def _write(folder: Path, entry: Entry) -> Path:
-    file = folder / f"{entry.name}.json"
-    half = file.with_name(f".{file.name}.{os.getpid()}.part")
-    text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
+def _write(folder: Path, entries: Iterable[Entry]) -> list[Path]:
+    """All files beside their places first, so that a disk that is full in between leaves the ledger as it was."""
+    halves: dict[Path, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        half.write_text(text + "\n", encoding="utf-8")
-        half.replace(file)
+        for entry in entries:
+            file = folder / f"{entry.name}.json"
+            half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
+            text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
+            half.write_text(text + "\n", encoding="utf-8")
+        for file, half in halves.items():
+            half.replace(file)
     except OSError as error:
         expected = "a folder that can be written"
-        raise InputError(file=file, key="history", expected=expected, found=error.strerror or str(error)) from None
-    return file
+        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
+    finally:
+        for half in halves.values():
+            half.unlink(missing_ok=True)
+    return list(halves)
 
 
 def version_in(label: str) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from buildcompare.analysis import drift as analysis
+from buildcompare.analysis.error_counts import ErrorChange, ErrorCounts, FindErrorChanges
 from buildcompare.analysis.run_to_run import Noise
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
 from buildcompare.history.setup import setup_differences
@@ -34,6 +35,8 @@ class Step:
     ----------
     within
         By test name: its new build against its base.
+    errors
+        By test name: errors that changed as in no other comparison of the chain.
     """
 
     entry: Entry
@@ -41,6 +44,7 @@ class Step:
     setup_differences: Sequence[SetupDifference]
     drift: Sequence[Drift]
     within: Mapping[str, analysis.Change]
+    errors: Mapping[str, ErrorChange]
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,18 @@ def look_back(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry] = (
             changed = [each.setting for each in differences[pair] if each.kind == "changed"]
             rows[now.name] += _drift_rows(link, now, before, _tests(now)[key], changed)
     _add_databases(chain, rows, measure)
+    errors = _errors(chain)
     steps = []
     for i, entry in enumerate(chain):
         previous = chain[i - 1] if i else None
         found = differences[previous.name, entry.name] if previous else []
-        steps.append(Step(entry, previous, found, rows[entry.name], _within(entry, measure)))
+        steps.append(Step(entry, previous, found, rows[entry.name], _within(entry, measure), errors[entry.name]))
     return LookBack(steps, between, repeated_measurements([*chain, *studies]))
+
+
+def changes_within(entry: Entry, noise: Noise) -> Mapping[str, analysis.Change]:
+    """By test name, an entry's new build against its base: what can be said of a study too."""
+    return _within(entry, analysis.MeasureChange(noise))
 
 
 def repeated_measurements(entries: Sequence[Entry]) -> RepeatedMeasurements | None:
@@ -215,6 +225,28 @@ def _within(entry: Entry, measure: analysis.MeasureChange) -> dict[str, analysis
         for test in entry.tests
     }
     return {name: change for name, change in changes.items() if change is not None}
+
+
+def _errors(chain: Sequence[Entry]) -> dict[str, dict[str, ErrorChange]]:
+    """By comparison and test; in unbounded tests relative to the users that each build supports."""
+    found: dict[str, dict[str, ErrorChange]] = {entry.name: {} for entry in chain}
+    for key in dict.fromkeys(key for entry in chain for key in _tests(entry)):
+        tests = {entry.name: _tests(entry)[key] for entry in chain if key in _tests(entry)}
+        counts = [made for name, test in tests.items() if (made := _error_counts(name, test)) is not None]
+        for each in FindErrorChanges()(counts):
+            name = each.counts.comparison
+            found[name][tests[name].name] = each
+    return found
+
+
+def _error_counts(comparison: str, test: LedgerTest) -> ErrorCounts | None:
+    errors = test.errors
+    if errors is None or errors.base is None or errors.new is None:
+        return None
+    if test.type == "bounded":
+        return ErrorCounts(comparison, errors.base, errors.new)
+    base, new = _users(test, "base"), _users(test, "new")
+    return None if base is None or new is None else ErrorCounts(comparison, errors.base, errors.new, base, new)
 
 
 def _tests(entry: Entry) -> dict[Key, LedgerTest]:

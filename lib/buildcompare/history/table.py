@@ -36,9 +36,11 @@ COORDINATOR_COLUMNS = ("users_inc", "users_dec", "rest_s")
 THRESHOLD = "threshold_"
 """Columns whose name starts so hold alert thresholds."""
 DELTA_TOLERANCE = 0.01
-"""A stated change (percent) may be rounded to two digits; beyond that it belongs to other figures."""
+"""A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
+DELIMITERS = (",", ";", "\t")
 MAX_BYTES = 20_000_000
 _FORMULA = re.compile(r"^[=@\t\r]|^[+-](?![\d.])")
+_THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
 _NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,9})?")
 
 
@@ -49,6 +51,8 @@ class _Row:
     file: Path
     line: int
     cells: Mapping[str, str]
+    commas: bool = True
+    """Whether cells are separated by commas: where they are not, a point may be one between thousands."""
 
     def text(self, column: str) -> str:
         """A cell without the space around it; empty where the table lacks the column."""
@@ -81,16 +85,28 @@ class _Row:
             raise self.fault(column, "a positive whole number", repr(self.text(column)))
         return None if value is None else int(value)
 
+    def percent(self, column: str) -> tuple[float, float] | None:
+        """A change in percent with sign or percent sign, and how far it may be rounded or cut off."""
+        value = self.text(column).replace("\u2212", "-").removesuffix("%").strip()
+        if not value:
+            return None
+        plain = value.removeprefix("+")
+        if not _NUMBER.fullmatch(plain):
+            raise self.fault(column, "a change in percent such as -3.64", repr(self.text(column)[:60]))
+        return float(plain), max(DELTA_TOLERANCE, 10.0 ** -len(plain.partition(".")[2]))
+
     def positive(self, column: str) -> float | None:
         value = self.number(column)
         if value is not None and value <= 0:
             raise self.fault(column, "a positive number", repr(self.text(column)))
+        if not self.commas and _THOUSANDS.fullmatch(self.text(column)):
+            raise self.fault(column, "a number that is not read in two ways", repr(self.text(column)))
         return value
 
     def one_of(self, column: str, known: Sequence[str]) -> str:
-        value = self.needed(column)
+        value = self.needed(column).casefold()
         if value not in known:
-            raise self.fault(column, f"one of {', '.join(known)}", repr(value[:60]))
+            raise self.fault(column, f"one of {', '.join(known)}", repr(self.text(column)[:60]))
         return value
 
     def fault(self, column: str, expected: str, found: str) -> InputError:
@@ -143,7 +159,8 @@ def _rows(file: Path) -> list[_Row]:
         raise InputError(file=file, key=None, expected=expected, found="bytes that are no UTF-8") from None
     except OSError as error:
         raise InputError(file=file, key=None, expected=expected, found=error.strerror or str(error)) from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    delimiter = _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         _check_header(file, header)
@@ -154,12 +171,18 @@ def _rows(file: Path) -> list[_Row]:
                 continue
             if len(cells) != len(header):
                 raise InputError(file=file, key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
-            rows.append(_Row(file, line, dict(zip(header, cells, strict=True))))
+            rows.append(_Row(file, line, dict(zip(header, cells, strict=True)), delimiter == ","))
     except csv.Error as error:
         raise InputError(file=file, key=f"line {reader.line_num}", expected=expected, found=str(error)) from None
     if not rows:
         raise InputError(file=file, key=None, expected="a row for each test", found="none")
     return rows
+
+
+def _delimiter(text: str) -> str:
+    """What separates the names in the first line; cells must still be plain numbers, with a point."""
+    first = text.partition("\n")[0]
+    return max(DELIMITERS, key=first.count)
 
 
 def _check_header(file: Path, header: Sequence[str]) -> None:
@@ -239,13 +262,13 @@ def _build(row: _Row, side: str) -> dict[str, str | None]:
 
 
 def _test(row: _Row) -> dict[str, Any]:
-    db, kind = row.needed("db").casefold(), row.needed("test_type")
+    db, kind = row.needed("db").casefold(), row.needed("test_type").casefold()
     users = {side: row.positive(f"su_{side}") for side in ("base", "new")}
-    stated = row.number("delta_pct")
+    stated = row.percent("delta_pct")
     if stated is not None and users["base"] and users["new"]:
         computed = 100.0 * (users["new"] / users["base"] - 1.0)
-        if abs(computed - stated) > DELTA_TOLERANCE:
-            raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{stated}")
+        if abs(computed - stated[0]) > stated[1]:
+            raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{stated[0]}")
     errors = {side: row.number(f"errors_{side}") for side in ("base", "new")}
     for side, count in errors.items():
         if count is not None and count < 0:

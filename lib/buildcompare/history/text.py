@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from buildcompare.analysis.drift import Change
+from buildcompare.analysis.error_counts import ErrorChange
 from buildcompare.analysis.run_to_run import RunToRun
 from buildcompare.errors import InputError, plural
 from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
 from buildcompare.history.ledger import Entry, LedgerTest, read_ledger
-from buildcompare.history.look_back import LookBack, Step, look_back
+from buildcompare.history.look_back import LookBack, Step, changes_within, look_back
 from buildcompare.metrics import read_catalogue
 from buildcompare.results import HistoryResult
 from buildcompare.wording import change, db_name, interval, percent
@@ -46,6 +47,7 @@ def ledger_text(folder: Path, metrics: str) -> str:
         lines += [f"- {text}" for text in step_lines(step, found, known.margin_percent)]
     for entry in ledger.studies:
         lines += ["", f"{entry.name} (study): {entry.new.title} against {entry.base.title}"]
+        lines += [f"- {text}" for text in study_lines(entry, known)]
     return "\n".join(lines) + "\n"
 
 
@@ -69,10 +71,10 @@ def variance_lines(found: LookBack) -> list[str]:
 
 def step_lines(step: Step, found: LookBack, margin_percent: float) -> Iterator[str]:
     """The sentences of one comparison: its own changes first, then its past."""
+    yield from _changes(step.entry, step.within, margin_percent)
     for test in step.entry.tests:
-        within = step.within.get(test.name)
-        if within is not None and within.beyond_chance and abs(within.percent) > margin_percent:
-            yield _changed(step.entry, test, within)
+        if test.name in step.errors:
+            yield _errors(step.entry, test, step.errors[test.name])
     history = HistoryResult(
         ledger="",
         comparisons=0,
@@ -89,13 +91,38 @@ def step_lines(step: Step, found: LookBack, margin_percent: float) -> Iterator[s
     yield from (finding.text for finding in findings)
 
 
+def study_lines(entry: Entry, known: SupportedUsersNoise) -> Iterator[str]:
+    """The sentences of a study: its own changes, as it has no past in the chain."""
+    if known.noise is not None:
+        yield from _changes(entry, changes_within(entry, known.noise), known.margin_percent)
+
+
+def _changes(entry: Entry, within: Mapping[str, Change], margin_percent: float) -> Iterator[str]:
+    for test in entry.tests:
+        found = within.get(test.name)
+        if found is not None and found.beyond_chance and abs(found.percent) > margin_percent:
+            yield _changed(entry, test, found)
+
+
 def _changed(entry: Entry, test: LedgerTest, within: Change) -> str:
-    where = f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
     return (
-        f"{where}: {entry.new.title} supports {within.value:,.0f} users against {within.against:,.0f} of "
+        f"{_where(test)}: {entry.new.title} supports {within.value:,.0f} users against {within.against:,.0f} of "
         f"{entry.base.title}, {change(within.percent)} (95 % interval {interval(within.low, within.high)})."
         f"{_written(test)}"
     )
+
+
+def _errors(entry: Entry, test: LedgerTest, found: ErrorChange) -> str:
+    per_user = ", relative to the supported users" if test.type == "unbounded" else ""
+    return (
+        f"{_where(test)}: {found.counts.new:,.0f} errors with {entry.new.title} against {found.counts.base:,.0f} with "
+        f"{entry.base.title}, {change(found.percent)}{per_user}; over {plural(found.comparisons, 'comparison')} they "
+        f"move with a standard deviation of {percent(found.usual_percent)} (robust)."
+    )
+
+
+def _where(test: LedgerTest) -> str:
+    return f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
 
 
 def _written(test: LedgerTest) -> str:

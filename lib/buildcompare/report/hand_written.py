@@ -9,7 +9,11 @@ from pathlib import Path
 from buildcompare.errors import InputError
 
 BLOCKS = ("comments", "action-items")
+NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
+"""For whoever opens README.md to edit it."""
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
+_LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
+"""What was a marker before somebody, or an editor, touched it."""
 
 
 def empty(block: str) -> str:
@@ -23,7 +27,8 @@ def read(file: Path) -> dict[str, str]:
     Raises
     ------
     InputError
-        Where a marker is broken: what belongs to whom could only be guessed.
+        Where a marker is broken, or a README has none at all: what belongs to whom could only be guessed, and what
+        is no marker's is written anew.
     """
     if not file.exists():
         return {}
@@ -43,8 +48,14 @@ def put(readme: str, written: Mapping[str, str]) -> str:
 
 
 def _between(file: Path, text: str) -> dict[str, str]:
+    if not text.strip("\ufeff \t\r\n"):
+        return {}
     found: dict[str, str] = {}
     opened: re.Match[str] | None = None
+    for marker in _LIKE_A_MARKER.finditer(text):
+        if not _MARKER.match(text, marker.start()):
+            line = f"line {text.count(chr(10), 0, marker.start()) + 1}"
+            raise _fault(file, line, f"{_begin(BLOCKS[0])}, to the letter", repr(marker[0])[:80])
     for marker in _MARKER.finditer(text):
         kind, block = marker[1], marker[2]
         line = f"line {text.count(chr(10), 0, marker.start()) + 1}"
@@ -65,8 +76,9 @@ def _between(file: Path, text: str) -> dict[str, str]:
         line = f"line {text.count(chr(10), 0, opened.start()) + 1}"
         raise _fault(file, line, f"{_end(opened[2])} after it", "the end of the file")
     missing = [block for block in BLOCKS if block not in found]
-    if missing and "# Performance Comparison" in text and found:
-        raise _fault(file, "the markers", f"{_begin(missing[0])} and {_end(missing[0])}", "neither")
+    if missing:
+        expected = f"{_begin(missing[0])} and {_end(missing[0])} (or no README.md: it is made anew)"
+        raise _fault(file, "the markers", expected, "neither")
     return found
 
 

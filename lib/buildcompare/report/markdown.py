@@ -47,6 +47,7 @@ def render(results: Results, graphs: Sequence[executed.EmbeddedFigure]) -> str:
     tests = sorted(results.tests, key=lambda test: (_TYPES.index(test.type), db_name(test.db_engine)))
     blocks = [
         f"# Performance Comparison {code(results.base.label)} vs {code(results.new.label)}",
+        hand_written.NOTICE,
         *_opening(results),
         "## Comments",
         _items(results.comments, "No comments."),

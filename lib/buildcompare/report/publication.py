@@ -45,7 +45,7 @@ def write_text(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        beside.write_text(text, "utf-8")
+        beside.write_text(text, "utf-8", newline="")  # every byte as it is, on every system
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)

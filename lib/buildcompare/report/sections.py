@@ -26,6 +26,9 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
 TOP_FINDINGS = 10
+HEADLINE_TESTS = 6
+"""Tests in the table below the verdict; the others are folded, the gravest shown."""
+_GRAVEST_FIRST = ("invalid", "regression", "inconclusive", "pass")
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,24 @@ def title(bench: Workbench) -> Fragment:
 
 
 def verdict(bench: Workbench) -> Fragment:
-    """The verdict, the rule that made it, and the findings."""
+    """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
     results = bench.results
+    gravest = sorted(results.tests, key=lambda test: _GRAVEST_FIRST.index(test.verdict))
+    tests = results.tests if len(gravest) <= HEADLINE_TESTS else gravest
     gates = [metric.name for metric in bench.catalogue.metrics if metric.gate]
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
     top, rest = results.findings[:TOP_FINDINGS], results.findings[TOP_FINDINGS:]
-    return _fragment("verdict", results=results, top=top, rest=rest, gates=gates)
+    return _fragment(
+        "verdict",
+        results=results,
+        shown=tests[:HEADLINE_TESTS],
+        folded=tests[HEADLINE_TESTS:],
+        gate_metrics=list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate)),
+        top=top,
+        rest=rest,
+        gates=gates,
+    )
 
 
 def comments(bench: Workbench) -> Fragment:

@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 from buildcompare import workbench
 from buildcompare.calibration import read_calibration
 from buildcompare.errors import InputError
-from buildcompare.history.at_hand import entry_of
-from buildcompare.history.ledger import alone, read_ledger, record
+from buildcompare.history.at_hand import entry_of, place_in_words, to_be
+from buildcompare.history.ledger import alone, check_name, read_ledger, record
 from buildcompare.params import read_params
 from buildcompare.project import resolve, root
 from buildcompare.report import hand_written, publication
@@ -32,6 +32,8 @@ class Published:
 
     folder: Path
     results: Results
+    recorded: str | None = None
+    """Where in the ledger it was recorded, in words."""
 
 
 def publish(
@@ -58,12 +60,15 @@ def publish(
         expected = "the folder of a ledger, such as data/history/mattermost, to record in"
         raise InputError(file=params_file, key="history", expected=expected, found="none")
     if params.history is not None:
-        read_ledger(resolve(params.history))
+        ledger = read_ledger(resolve(params.history))
+        if ledger_as is not None:
+            check_name(ledger, to_be(params, study=ledger_as == "study"))
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     if params.calibration is not None:
         read_calibration(params.calibration, params.metrics)
     folder = (output or publication.reports() / params_file.stem).absolute()
     hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
+    recorded = None
     with publication.staged(folder) as staging:
         notebook = execute(params, staging / publication.NOTEBOOK, command=_command(params_file), progress=progress)
         html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
@@ -80,8 +85,9 @@ def publish(
         if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
             with alone(resolve(params.history)):
                 ledger = read_ledger(resolve(params.history))
-                record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
-    return Published(folder, results)
+                (file,) = record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
+                recorded = place_in_words(read_ledger(ledger.folder), file.stem)
+    return Published(folder, results, recorded)
 
 
 def _command(params_file: Path) -> str:

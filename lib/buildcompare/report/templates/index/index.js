@@ -4,15 +4,17 @@
   const table = document.getElementById("releases");
   if (!table) return;
   const body = table.tBodies[0];
+  // What a keyboard has for what the page shows: a hyphen for a minus sign, a space for one that does not break.
+  const typed = (text) => text.normalize("NFKC").toLowerCase().replace(/[\u2212\u2010-\u2013]/g, "-");
   const rows = [...body.rows].map((row) => ({
     row,
-    text: (row.textContent + " " + (row.dataset.words || "")).toLowerCase(),
+    text: typed(row.textContent + " " + (row.dataset.words || "")),
     keys: [...row.cells].map((cell) => Number(cell.dataset.sort)),
   }));
   const shown = document.getElementById("shown");
   const search = document.getElementById("search");
   const filter = () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = typed(search.value).split(/\s+/).filter(Boolean);
     let count = 0;
     for (const each of rows) {
       const found = words.every((word) => each.text.includes(word));
@@ -33,7 +35,8 @@
       const up = head.getAttribute("aria-sort") !== "ascending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      rows.sort((a, b) => (up ? 1 : -1) * (a.keys[column] - b.keys[column]));
+      // Where a column says the same, the newest comes first, whatever was sorted before.
+      rows.sort((a, b) => (up ? 1 : -1) * (a.keys[column] - b.keys[column]) || a.keys[0] - b.keys[0]);
       body.append(...rows.map((each) => each.row));
     });
   });

@@ -1,0 +1,98 @@
+"""The page as it is first seen: the table below the verdict, and titles that fit their figures."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from buildcompare import figures, workbench
+from buildcompare.params import check_params
+from buildcompare.report import sections
+from buildcompare.wording import change, interval
+from support import small_params
+
+
+def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_gravest(tmp_path: Path) -> None:
+    params = check_params(small_params(tmp_path))
+    made = workbench.analyse(params, workbench.read_recordings(params))
+    test = made.results.tests[0]
+    verdicts = ("pass", "regression", "pass", "inconclusive", "invalid", "pass", "pass", "pass")
+    tests = [
+        test.model_copy(update={"name": f"t{i}", "db_engine": f"db{i}", "verdict": verdict})
+        for i, verdict in enumerate(verdicts)
+    ]
+
+    def rows(count: int) -> tuple[list[str], list[str]]:
+        html = str(
+            sections.verdict(replace(made, results=made.results.model_copy(update={"tests": tests[:count]}))).html
+        )
+        shown, _, folded = html.partition('<ol class="findings">')[0].partition("more tests</summary>")
+        return re.findall(r"Db(\d)", shown), re.findall(r"Db(\d)", folded)
+
+    assert rows(6) == (list("012345"), [])
+    shown, folded = rows(8)
+    assert shown == list("413025")
+    assert folded == list("67")
+    html = str(sections.verdict(made).html)
+    for row in (row for each in made.results.tests for row in each.metrics if row.gate):
+        assert (
+            f'<b>{change(row.counted_delta_percent)}</b> <span class="ci">({interval(row.ci_low, row.ci_high)})' in html
+        )
+    users = next(each.supported_users for each in made.results.tests if each.supported_users)
+    assert f"{users.base:,.0f} \u2192 {users.new:,.0f} <b>{change(users.delta_percent)}</b>" in html
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Goroutines In Use: 20,000 goroutines \u2192 21,200 goroutines (+6.0 %)",
+        "A$$b: 1 \u2192 2",
+        "x" * 400 + ": 20,000 \u2192 21,200 (+6.0 %)",
+        "W" * 70 + "\n(+3.8 %)",
+    ],
+)
+def test_a_title_fits_its_figure(title: str) -> None:
+    figure, axes = figures.new_figure(figures.SMALL, title)
+    with figures.styled():
+        FigureCanvasAgg(figure).draw()
+    (text,) = (each for each in axes.findobj(Text) if each.get_text() == axes.get_title("left"))
+    assert text.get_window_extent().x1 <= figure.bbox.x1
+    shown = axes.get_title("left")
+    assert shown.endswith(title[-8:]), "the numbers stay"
+    assert "(+6.0 %)" not in title or "(+6.0 %)" in shown
+
+
+def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any) -> None:
+    params = check_params(small_params(tmp_path))
+    made = workbench.analyse(params, workbench.read_recordings(params))
+    test = next(each for each in made.results.tests if each.labels)
+    row = test.labels[0]
+    rows = [
+        row.model_copy(update={"label": "both", "status": "equivalent", "only_in": None}),
+        row.model_copy(update={"label": "alone", "status": "not_comparable", "only_in": "new"}),
+    ]
+    results = made.results.model_copy(update={"tests": [test.model_copy(update={"labels": rows})]})
+    script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
+    table = str(sections.labels(replace(made, results=results)).html)
+    table = table.replace("<table", '<div class="scroll"><table', 1).replace("</table>", "</table></div>", 1)
+    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{table}<script>{script}</script>", "utf-8")
+
+    def look(chromium: Any) -> list[str]:
+        page = chromium.new_page()
+        try:
+            page.goto((tmp_path / "page.html").as_uri())
+            page.evaluate("document.querySelector('details').open = true")
+            page.check("input[type=checkbox]")
+            names = "[...document.querySelectorAll('tbody tr:not([hidden]) th')].map(each => each.textContent)"
+            return list(page.evaluate(names))
+        finally:
+            page.close()
+
+    assert browser.run(look) == ["alone"]
