@@ -62,8 +62,6 @@ class Pull:
 
 def pull(url: str, queries: list[str], threads: int | None) -> None:
     """Say that everything is imported, wait for a line, pull, and print what it took."""
-    import resource
-
     from buildcompare.metrics import Catalogue
     from buildcompare.params import Run, Source
     from buildcompare.sources.prometheus import PrometheusSource
@@ -79,9 +77,15 @@ def pull(url: str, queries: list[str], threads: int | None) -> None:
     started = time.perf_counter()
     recording = source.record(run)
     seconds = time.perf_counter() - started
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    megabytes = _peak_mb()
     points = sum(series.values.size for series in recording.series)
     print(json.dumps({"seconds": seconds, "megabytes": megabytes, "points": points}), flush=True)
+
+
+def _peak_mb() -> float:
+    """The most memory that this process held; getrusage() would count what its parent held before it began."""
+    status = Path("/proc/self/status").read_text("ascii")
+    return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 @contextlib.contextmanager

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,7 +25,12 @@ _END = b'"]]'
 _BATCH = 1 << 18
 """Bytes that are parsed at a time: enough for the cost of a call not to count, and little beside the arrays."""
 
+_PARSERS, _AHEAD = 2, 6
+"""Threads that parse a large answer, and batches that may wait for them: reading is faster."""
+
 Pairs = tuple[FloatArray, FloatArray]
+Batch = tuple[list[bytes], list[Pairs]]
+"""What stands around the numbers of the series, one more than those; and their numbers."""
 Place = tuple[int, int]
 """Of the numbers of a series: their first byte, and the one behind their last."""
 
@@ -51,11 +59,14 @@ class Answer:
 class AnswerReader:
     """Reads a range answer as it arrives: numbers by pyarrow, all that stands around them by the JSON parser.
 
-    The text of numbers is dropped as soon as they are read, so that a large answer is never held twice.
+    Batches of a large answer are parsed beside the reading, in order; the text of numbers is dropped as soon as they
+    are read, so that the answer is never held twice. Close it where it was not finished.
     """
 
     def __init__(self) -> None:
         self._waiting = bytearray()
+        self._pool: ThreadPoolExecutor | None = None
+        self._parsing: deque[Future[Batch]] = deque()
         self._skeleton: list[bytes] = []
         self._numbers: list[Pairs] = []
         self._times: FloatArray = np.empty(0)
@@ -66,7 +77,7 @@ class AnswerReader:
         Raises
         ------
         BrokenAnswerError
-            Where they cannot belong to an answer.
+            Where they, or those before, cannot belong to an answer.
         """
         self._waiting += chunk
         if len(self._waiting) >= _BATCH:
@@ -76,7 +87,9 @@ class AnswerReader:
             if end >= len(_END):  # outside of numbers: neither within them nor in what begins them is such an end
                 batch = bytes(memoryview(self._waiting)[:end])
                 del self._waiting[:end]
-                self._take(batch)
+                self._pool = self._pool or ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
+                self._parsing.append(self._pool.submit(_parsed, batch))
+                self._keep_all_but(_AHEAD)
 
     def finish(self) -> Answer:
         """The answer, once all of it was fed.
@@ -88,23 +101,27 @@ class AnswerReader:
         RefusedAnswerError
             Where it is a whole answer that reports an error.
         """
-        self._take(bytes(self._waiting))
-        self._waiting.clear()
+        self._keep_all_but(0)
+        self._keep(_parsed(bytes(self._waiting)))
+        self.close()
         return _answer(_json(b"".join(self._skeleton)), self._numbers)
 
-    def _take(self, batch: bytes) -> None:
-        places = _places(batch, b"}")
-        columns = _columns(batch, places)
-        if columns is None:  # not as servers write it: with something else behind the numbers, or blanks between them
-            places = _places(batch, _END)
-            columns = _columns(batch, places) or [_pairs_of_json(batch[first:end]) for first, end in places]
-        at = 0
-        for (first, end), pairs in zip(places, columns, strict=True):
-            number = str(len(self._numbers)).encode()
-            self._skeleton += [batch[at : first - len(_OPENING)], b":", number]
+    def close(self) -> None:
+        """Let go of everything that waits."""
+        self._waiting.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _keep_all_but(self, last: int) -> None:
+        while len(self._parsing) > last:
+            self._keep(self._parsing.popleft().result())
+
+    def _keep(self, batch: Batch) -> None:
+        around, numbers = batch
+        for text, pairs in zip(around, numbers, strict=False):
+            self._skeleton += [text, b":", str(len(self._numbers)).encode()]
             self._numbers.append(self._shared(*pairs))
-            at = end + 2
-        self._skeleton.append(batch[at:])
+        self._skeleton.append(around[-1])
 
     def _shared(self, times: FloatArray, values: FloatArray) -> Pairs:
         """The same; where the times are those of the series before, they are kept once."""
@@ -115,14 +132,25 @@ class AnswerReader:
 
 def read_answer(body: bytes | bytearray) -> Answer:
     """Read a range answer that is there as a whole; raises as :meth:`AnswerReader.finish` does."""
-    reader = AnswerReader()
-    reader.feed(bytes(body))
-    return reader.finish()
+    with closing(AnswerReader()) as reader:
+        reader.feed(bytes(body))
+        return reader.finish()
 
 
 def read_answer_plainly(body: bytes | bytearray) -> Answer:
     """The same by the JSON parser alone: slower, and the reference."""
     return _answer(_json(bytes(body)), None)
+
+
+def _parsed(batch: bytes) -> Batch:
+    places = _places(batch, b"}")
+    columns = _columns(batch, places)
+    if columns is None:  # not as servers write it: with something else behind the numbers, or blanks between them
+        places = _places(batch, _END)
+        columns = _columns(batch, places) or [_pairs_of_json(batch[first:end]) for first, end in places]
+    ends = [0, *(end + 2 for _, end in places)]
+    starts = [*(first - len(_OPENING) for first, _ in places), len(batch)]
+    return [batch[end:start] for end, start in zip(ends, starts, strict=True)], columns
 
 
 def _places(batch: bytes, before: bytes) -> list[Place]:
@@ -168,7 +196,8 @@ def _columns(batch: bytes, places: list[Place]) -> list[Pairs] | None:
     ):
         return None
     try:
-        times, values = np.ascontiguousarray(_floats(batch, bounds).T)
+        numbers = _floats(batch, bounds)
+        times, values = numbers[:, 0].copy(), numbers[:, 1].copy()  # apart: times are mostly dropped
     except pa.ArrowInvalid:
         return None
     return [(times[low:high], values[low:high]) for low, high in pairwise([0, *behind])]

@@ -7,7 +7,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -164,11 +164,11 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         return b"".join(self._chunks(response))
 
     def _parsed(self, response: BaseHTTPResponse) -> Answer:
-        reader = AnswerReader()
         try:
-            for chunk in self._chunks(response):
-                reader.feed(chunk)
-            return reader.finish()
+            with closing(AnswerReader()) as reader:
+                for chunk in self._chunks(response):
+                    reader.feed(chunk)
+                return reader.finish()
         except BrokenAnswerError as error:
             raise _PassingError(str(error)) from None
         except RefusedAnswerError as error:
