@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from buildcompare import workbench
+from buildcompare.findings import above_the_fold
 from buildcompare.history.table import import_table
 from buildcompare.params import check_params
-from buildcompare.report.sections import TOP_FINDINGS
 from buildcompare.results import Results
 from evidence import without_evidence
 from support import published_params
@@ -87,14 +87,16 @@ def made(real: Path, ledger: Path) -> dict[str, Results]:
     return found
 
 
-def sentences(results: Results, identity: str) -> list[tuple[int, str]]:
+def sentences(results: Results, identity: str) -> list[tuple[str, str]]:
     """Place and text of what bears this id; events are numbered, which is no part of a claim."""
+    top, rest = above_the_fold(results.findings)
     findings = [
         (place, each.text)
-        for place, each in enumerate(results.findings)
+        for place, those in (("top", top), ("folded", rest))
+        for each in those
         if re.fullmatch(rf"{re.escape(identity)}(\.\d+)?", each.id)
     ]
-    return findings or [(0, each.text) for each in results.suggestions if each.kind == identity]
+    return findings or [("top", each.text) for each in results.suggestions if each.kind == identity]
 
 
 @pytest.mark.parametrize("release", LEAST_CLAIMS)
@@ -106,7 +108,7 @@ def test_every_claim_is_in_the_results(made: dict[str, Results], release: str) -
         pattern = re.compile(".*".join(re.escape(part) for part in plain))
         holding = [(place, text) for place, text in sentences(made[release], claim.finding) if pattern.search(text)]
         assert holding, f"{claim.about}: {plain} is not in {sentences(made[release], claim.finding)}"
-        assert claim.place == ("top" if holding[0][0] < TOP_FINDINGS else "folded"), claim.about
+        assert claim.place == holding[0][0], claim.about
 
 
 @pytest.mark.parametrize("release", LEAST_CLAIMS)

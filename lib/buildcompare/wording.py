@@ -47,6 +47,7 @@ VERDICT_SENTENCES = {
     "inconclusive": "Something that users feel may have got worse, or could not be judged: see what would settle it.",
     "invalid": "A test is not fit to be judged.",
 }
+_SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {"pass": "✓", "regression": "✗", "inconclusive": "?", "invalid": "⊘"}
 
 
@@ -106,6 +107,14 @@ def interval(low: float | None, high: float | None) -> str:
 def percent(value: float | None) -> str:
     """A size in percent without a sign: ``5.2 %``."""
     return MISSING if value is None else f"{significant(value, 2)} %"
+
+
+def verdict_title(verdict: str, warnings: int) -> str:
+    """A verdict in words: ``Pass, with two things to look at``."""
+    if verdict != "pass" or not warnings:
+        return VERDICT_WORDS[verdict]
+    things = "one thing" if warnings == 1 else f"{_SMALL.get(warnings, warnings)} things"
+    return f"{VERDICT_WORDS[verdict]}, with {things} to look at"
 
 
 def status_words(status: str, better: str = "lower", margin: float | None = None) -> str:

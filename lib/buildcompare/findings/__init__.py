@@ -19,7 +19,7 @@ from buildcompare.findings.unchanged import unchanged
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
 
-__all__ = ["find", "gravest_first", "headlines", "title"]
+__all__ = ["above_the_fold", "find", "gravest_first", "headlines", "title"]
 _SEVERITIES = ("critical", "warning", "info")
 _FIRST = ("supported_users",)
 """Kinds of findings that stand above everything but critical ones: what everybody asks first."""
@@ -30,6 +30,10 @@ _INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
 _HEADLINES = (*_FIRST, "unchanged", "between_databases")
 """What a report in Markdown says too where it is quiet, as people do in theirs."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
+_ASIDE = ("labels_in_one_build", "recording_note")
+"""Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are."""
+TOP = 10
+"""Findings above the fold: what a release manager reads."""
 
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     supported_users,
@@ -71,6 +75,12 @@ def find(tests: Sequence[TestResult], labels: Labels) -> list[Finding]:
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
     """Critical findings, the supported users, then by severity; those of one rank keep their order."""
     return sorted(findings, key=_order)
+
+
+def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings that stand first, and the rest."""
+    first = [each for each in findings if each.severity != "info" or each.kind not in _ASIDE][:TOP]
+    return first, [each for each in findings if each not in first]
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:

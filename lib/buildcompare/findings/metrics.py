@@ -127,7 +127,16 @@ def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding
         if users is not None and users.detectable_percent is not None:
             seen.append((test, "supported users", users.detectable_percent))
     if seen:
-        coarse = [f"{name} {percent(size)} ({title(test)})" for test, name, size in seen]
+        by_name: dict[str, list[float]] = {}
+        for _, name, size in seen:
+            by_name.setdefault(name, []).append(size)
+        coarse = [f"{name} {_span(sizes)}" for name, sizes in by_name.items()]
         text = f"Changes smaller than these would hardly have been seen: {listed(coarse, most=8)}."
         evidence = {"detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
         yield finding(seen[0][0], "blind_spots", "info", text, evidence)
+
+
+def _span(sizes: Sequence[float]) -> str:
+    """Sizes of several tests in percent: ``19 to 40 %``, or the one that all of them have."""
+    least, most = percent(min(sizes)), percent(max(sizes))
+    return least if least == most else f"{least.removesuffix(' %')} to {most}"

@@ -117,4 +117,4 @@ def notes(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
     for note, having in noted.items():
         where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
         evidence = {"note": note, "tests": [test.name for test in having]}
-        yield finding(having[0], "recording_note", "info", f"{where}: {note}", evidence)
+        yield finding(having[0], "recording_note", "info", f"{where}: {note.rstrip('.')}.", evidence)

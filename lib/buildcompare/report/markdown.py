@@ -14,7 +14,7 @@ from buildcompare.findings.history import setup_words
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
-from buildcompare.wording import VERDICT_SENTENCES, VERDICT_WORDS, db_name
+from buildcompare.wording import VERDICT_SENTENCES, db_name, verdict_title
 
 GRAPHS = PurePosixPath("graphs")
 MOST_TOLD = 10
@@ -72,7 +72,8 @@ def _opening(results: Results) -> list[str]:
     if results.simulated:
         blocks.append("> **Simulated recording.** These curves were made by a simulator, not measured on a server.")
     details = "Intervals, tables and what they rest on: [report.html](report.html)."
-    blocks.append(f"**{VERDICT_WORDS[results.verdict]}.** {VERDICT_SENTENCES[results.verdict]} {details}")
+    title = verdict_title(results.verdict, sum(each.severity == "warning" for each in results.findings))
+    blocks.append(f"**{title}.** {VERDICT_SENTENCES[results.verdict]} {details}")
     told = headlines(results.findings)
     lines = [plain(finding.text) for finding in told[:MOST_TOLD]]
     if len(told) > MOST_TOLD:

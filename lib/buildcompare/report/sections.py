@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from buildcompare import explanations, figures, figures_load, figures_users, findings, wording
+from buildcompare.findings import above_the_fold
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
@@ -25,7 +26,6 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""
 FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
-TOP_FINDINGS = 10
 HEADLINE_TESTS = 6
 """Tests in the table below the verdict; the others are folded, the gravest shown."""
 _GRAVEST_FIRST = ("invalid", "regression", "inconclusive", "pass")
@@ -69,10 +69,11 @@ def verdict(bench: Workbench) -> Fragment:
     gates = [metric.name for metric in bench.catalogue.metrics if metric.gate]
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
-    top, rest = results.findings[:TOP_FINDINGS], results.findings[TOP_FINDINGS:]
+    top, rest = above_the_fold(results.findings)
     return _fragment(
         "verdict",
         results=results,
+        title=wording.verdict_title(results.verdict, sum(each.severity == "warning" for each in results.findings)),
         shown=tests[:HEADLINE_TESTS],
         folded=tests[HEADLINE_TESTS:],
         gate_metrics=list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate)),
