@@ -48,6 +48,18 @@ def test_a_shutdown_is_found_where_it_starts(samples: int) -> None:
     assert stop == Stop(at_s=5400.0, end_s=5400.0 + 5 * samples, shutdown=True)
 
 
+@pytest.mark.parametrize("lost_per_s", [0.2, 0.4, 0.6])
+@pytest.mark.parametrize("noise", [0.0, 8.0])
+def test_a_slow_decline_is_no_part_of_the_shutdown(lost_per_s: float, noise: float) -> None:
+    elapsed = np.arange(0.0, 9000.0, 5.0)
+    users = np.minimum(4.0 * elapsed, 5000.0 - lost_per_s * (elapsed - 1250.0))
+    users += np.random.default_rng(1).normal(0.0, noise, users.size) - 30.0 * np.maximum(elapsed - 8820.0, 0.0)
+    stop = FindStop()(pd.Series(np.maximum(users, 0.0), index=elapsed))
+    assert stop is not None
+    assert stop.shutdown
+    assert stop.at_s == pytest.approx(8820.0, abs=5.0)
+
+
 def test_a_slow_start_of_the_fall_belongs_to_the_shutdown() -> None:
     values = np.concatenate([np.full(1000, 10_000.0), [9680.0, 9212.0, 5000.0]])
     stop = FindStop()(curve(values))

@@ -58,6 +58,8 @@ class FindStop:
     """A tail that stays above `little_left` is a shutdown only if it is this short."""
     noise: float = 0.01
     """Steps below this part of the level are never the start of a shutdown."""
+    decline_s: float = 60.0
+    """A fall is told from a slow decline over this long: the queries are rates over one minute."""
     rounding: float = 1.5
     """Factor on `fastest_fall` for sampling and rounding of the curve."""
 
@@ -78,7 +80,7 @@ class FindStop:
         if not level > 0:
             return Stop(float(elapsed[last]), float(elapsed[last]), shutdown=False)
         cut = int(np.flatnonzero(values >= self.still_up * level)[-1])
-        cut = self._start_of_fall(elapsed, values, cut, level)
+        cut = self._start_of_fall(elapsed, values, self._end_of_decline(elapsed, values, cut, level), level)
         tail = values[cut + 1 :]
         short = elapsed[last] - elapsed[cut] <= self.longest_tail_s
         if tail.size == 0 or not (short or tail.min() < self.little_left * level):
@@ -94,12 +96,26 @@ class FindStop:
         before = (elapsed <= elapsed[up]) & (elapsed > elapsed[up] - self.reference_s)
         return float(np.median(values[before]))
 
+    def _end_of_decline(self, elapsed: FloatArray, values: FloatArray, cut: int, level: float) -> int:
+        """Where a slow decline from `cut` on goes over into the shutdown; `cut` where it is not slow, or never ends so.
+
+        Users who drop out a few at a time are no shutdown, however many they are in the end.
+        """
+        ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + self.decline_s), values.size - 1)
+        falls = values[cut:] - values[ahead]
+        steep = np.flatnonzero(falls > self._allowed(elapsed[ahead] - elapsed[cut:], level))
+        if not steep.size or steep[0] == 0:
+            return cut
+        first, last = cut + int(steep[0]), int(ahead[steep[0]])
+        sudden = np.diff(values[first : last + 1]) < -self._allowed(np.diff(elapsed[first : last + 1]), level)
+        return first + int(np.argmax(sudden))
+
     def _start_of_fall(self, elapsed: FloatArray, values: FloatArray, cut: int, level: float) -> int:
-        while cut > 0:
-            allowed = self.noise * level
-            if self.fastest_fall is not None:
-                allowed = max(allowed, self.rounding * self.fastest_fall * (elapsed[cut] - elapsed[cut - 1]))
-            if values[cut - 1] - values[cut] <= allowed:
-                break
+        while cut > 0 and values[cut - 1] - values[cut] > self._allowed(elapsed[cut] - elapsed[cut - 1], level):
             cut -= 1
         return cut
+
+    def _allowed(self, seconds: FloatArray, level: float) -> FloatArray:
+        """How far a curve under load may fall in so long."""
+        noise = np.full_like(seconds, self.noise * level)
+        return noise if self.fastest_fall is None else np.maximum(noise, self.rounding * self.fastest_fall * seconds)
