@@ -16,6 +16,8 @@ EARLY_PART, DEEP_PART, UNTIL_PART = 0.15, 0.5, 0.5
 """What is early: below this part of the level, or falling by this part of the peak before this part of the level."""
 ROW_S = 600.0
 """Three falls are in a row when none starts later than this after the one before."""
+PAUSE_S = 1200.0
+"""A row is not the waves yet where a pause follows that is longer than this, and than the row itself."""
 
 Turn = tuple[int, int, int]
 """Second of the trough before a peak, of the peak, and of the trough after it."""
@@ -37,7 +39,7 @@ class ShapeTruth:
     ramp_end_s
         The first alert after the onset.
     wave_onset_s
-        Start of the first of three falls in a row after the onset.
+        Start of the first of three falls in a row after the onset, of a row that no long pause follows.
     wave_period_s, wave_amplitude_users
         Median time from peak to peak (of all cycles) and median fall (of waves), from the wave onset to the stop.
     connected
@@ -140,9 +142,14 @@ def _turns(users: list[float], least: float) -> list[Turn]:
 
 def _waves(connected: FloatArray, onset: int, least: float) -> list[Turn]:
     turns = [(a + onset, b + onset, c + onset) for a, b, c in _turns(connected[onset:].tolist(), least)]
-    for i in range(len(turns) - 2):
-        if max(np.diff([peak for _, peak, _ in turns[i : i + 3]])) <= ROW_S:
-            return turns[i:]
+    peaks = np.array([peak for _, peak, _ in turns])
+    rows = np.split(np.arange(peaks.size), np.flatnonzero(np.diff(peaks) > ROW_S) + 1)
+    for row, later in zip(rows, [*rows[1:], None], strict=True):
+        if row.size < 3:
+            continue
+        ended = turns[row[-1]][2]
+        if later is None or peaks[later[0]] - ended <= max(ended - peaks[row[0]], PAUSE_S):
+            return turns[row[0] :]
     return []
 
 
