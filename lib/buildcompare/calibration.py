@@ -184,17 +184,22 @@ def cleared(calibration: Calibration, recordings: Iterable[Recording]) -> Cleare
     return ClearedCalibration(calibration.model_copy(update={"groups": kept}), tuple(left_out))
 
 
-def ids_of(recording: Recording) -> list[str]:
-    """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
+def samples_sha256(recording: Recording) -> str:
+    """Hash of a run's samples and of when they were taken."""
     samples = hashlib.sha256()
     for series in recording.graphs():
         samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
         samples.update(series.times.tobytes())
         samples.update(series.values.tobytes())
+    return samples.hexdigest()
+
+
+def ids_of(recording: Recording) -> list[str]:
+    """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
     files = recording.provenance.get("files", [])
     hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
     request = recording.provenance.get("request")
-    return [samples.hexdigest(), *hashes, *([str(request)] if request else [])]
+    return [samples_sha256(recording), *hashes, *([str(request)] if request else [])]
 
 
 def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:

@@ -42,7 +42,7 @@ DRIFT_WORDS = {
     "between_databases": "between databases",
 }
 VERDICT_SENTENCES = {
-    "pass": "No metric that users feel got worse by more than these tests can show.",
+    "pass": "No metric that users feel got worse, as far as these tests can show.",
     "regression": "Something that users feel got worse.",
     "inconclusive": "Something that users feel may have got worse, or could not be judged: see what would settle it.",
     "invalid": "A test is not fit to be judged.",

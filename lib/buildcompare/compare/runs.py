@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from buildcompare.analysis.supported_users import SupportedUsers
+from buildcompare.calibration import samples_sha256
 from buildcompare.metrics import Catalogue
 from buildcompare.recording import Recording, Series
 from buildcompare.results import (
@@ -53,6 +54,7 @@ def run_result(
         missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
         notes=[note.text for note in recording.notes],
         server=_server(recording),
+        samples_sha256=samples_sha256(recording),
     )
 
 

@@ -11,8 +11,8 @@ from buildcompare.findings.across import labels_in_several_tests, methods_with_h
 from buildcompare.findings.error_rates import counted_errors, error_rates
 from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
-from buildcompare.findings.metrics import blind_spots, metrics, unjudgeable
-from buildcompare.findings.recordings import counter_resets, coverage, left_out, notes, servers, validity
+from buildcompare.findings.metrics import at_equal_load, blind_spots, metrics, unjudgeable
+from buildcompare.findings.recordings import counter_resets, coverage, left_out, named_twice, notes, servers, validity
 from buildcompare.findings.shape import beginning, bumps_in_both, events, time_to_users
 from buildcompare.findings.traffic_mix import traffic_mix
 from buildcompare.findings.unchanged import unchanged
@@ -38,11 +38,13 @@ TOP = 10
 _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     supported_users,
     unjudgeable,
+    at_equal_load,
     limited_by,
     time_to_users,
     beginning,
     events,
     reported_against_estimated,
+    named_twice,
     validity,
     left_out,
     coverage,

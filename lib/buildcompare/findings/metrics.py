@@ -10,7 +10,7 @@ from buildcompare.findings.judged import judged
 from buildcompare.findings.traffic_mix import at_unchanged_mix
 from buildcompare.results import Finding, MetricResult, TestResult
 from buildcompare.verdict import LEANING, lost
-from buildcompare.wording import change, interval, listed, percent, quantity
+from buildcompare.wording import change, interval, listed, percent, quantity, significant
 
 Row = tuple[TestResult, MetricResult]
 
@@ -105,6 +105,25 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
         },
     }
     return finding(test, "metric", severity, text, evidence, metric=metric.slug)
+
+
+def at_equal_load(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """What got worse at equal load, and does not show at the loads that each build had: it did not carry as many."""
+    for metric in test.metrics:
+        at_load = metric.load_adjusted
+        if at_load is None or at_load.status != "regression" or metric.better == "context" or _said(metric):
+            continue
+        margin, chance = percent(metric.margin_percent), significant(at_load.p_adjusted or 0.0, 2)
+        text = (
+            f"{title(test)}: at equal load ({at_load.users:,.0f} users) {metric.name} of {labels[1]} "
+            f"{change(at_load.delta_percent)}: regression, more than chance (adjusted p {chance}) and more "
+            f"than the {margin} that matter"
+        )
+        if metric.delta_percent is not None:
+            text += f"; at each build's own load {change(metric.delta_percent)}"
+        evidence = metric.model_dump(include={"slug", "delta_percent", "margin_percent"})
+        evidence["load_adjusted"] = at_load.model_dump()
+        yield finding(test, "equal_load", "warning", text + ".", evidence, metric=metric.slug)
 
 
 def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:

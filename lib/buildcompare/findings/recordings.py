@@ -108,6 +108,20 @@ def counter_resets(test: TestResult, labels: Labels) -> Iterator[Finding]:
                 yield finding(test, "counter_resets", "warning", text, {"side": side, "run": i + 1, "resets": resets})
 
 
+def named_twice(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """A run that stands in two places: most likely a path that was copied, and then nothing was compared."""
+    places: dict[str, list[str]] = {}
+    for side, label in zip(("base", "new"), labels, strict=True):
+        for i, run in enumerate(getattr(test.runs, side), start=1):
+            places.setdefault(run.samples_sha256, []).append(f"run {i} of {label}")
+    for samples, named in places.items():
+        if samples and len(named) > 1:
+            text = (
+                f"{title(test)}: {' and '.join(named)} are the same recording, to the last sample: was one named twice?"
+            )
+            yield finding(test, "named_twice", "warning", text, {"samples_sha256": samples, "runs": named})
+
+
 def notes(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
     """What a recording says of itself; the tests that agree on it are named together."""
     noted: dict[str, list[TestResult]] = {}

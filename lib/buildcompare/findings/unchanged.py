@@ -41,7 +41,11 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
     else:
         text = f"{where}: no difference beyond chance in any of the {judged_words} that could be judged"
     if same:
-        text += f"; {len(same)} of them are the same within their margins"
+        text += (
+            f"; {len(same)} of them are the same within their margins"
+            if len(same) > 1
+            else ("; one of them is the same within its margin")
+        )
     if undecided:
         test, metric = undecided[0]
         text += (

@@ -86,6 +86,8 @@ class RunResult(Model):
     notes: list[str]
     server: ServerResult | None = None
     """Null where the run was read from files."""
+    samples_sha256: str = ""
+    """Of all samples of its metrics and of when they were taken."""
 
 
 class Runs(Model):

@@ -64,14 +64,16 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
             broken.append(IndexRow(name=name, fault=results, links=_links(folder / name)))
             continue
         row = _of_report(results, _links(folder / name))
-        found = next(((each, entry) for each in opened if (entry := each.find(_probe(results)))), None)
+        held = resolve(results.history.ledger) if results.history else None
+        nearest = sorted(opened, key=lambda ledger: ledger.folder != held)
+        found = next(((each, entry) for each in nearest if (entry := each.find(_probe(results)))), None)
         if found is None or found[1].simulated != results.simulated:
             alone.append(row)
             continue
         ledger, entry = found
         taken.add((ledger.folder, entry.name))
         step = steps.get((ledger.folder, entry.name))
-        if step is not None and row.before is None:
+        if step is not None and row.before is None and row.users:
             row = _with_past(row, step.before.name if step.before else None, step.drift, step.setup_differences)
         recorded.append(replace(row, position=entry.position or 0, study=entry.kind == "study"))
     for ledger in opened:
