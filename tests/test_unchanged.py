@@ -13,7 +13,7 @@ from buildcompare.compare import CompareTest
 from buildcompare.metrics import read_catalogue
 from buildcompare.params import Test, check_params
 from buildcompare.report import markdown
-from buildcompare.results import Bump, Finding, MetricResult, RampUp, TestResult, Validity
+from buildcompare.results import Bump, Finding, LoadAdjustedResult, MetricResult, RampUp, TestResult, Validity
 from buildcompare.simulate import Coordinator, RunSettings, Thresholds, simulate_run
 
 LABELS = ("v1", "v2")
@@ -66,6 +66,28 @@ def test_what_differs_is_named_instead() -> None:
     (found,) = of_kind("unchanged", test)
     assert f"of {len(judged(test))} metrics that could be judged 1 differs by more than chance" in found.text
     assert "Stack In Use +23.6 %" in found.text
+
+
+def test_a_recording_that_stands_in_two_places_is_warned_of() -> None:
+    assert of_kind("named_twice", quiet()) == []
+    runs = quiet().runs
+    twice = quiet().model_copy(update={"runs": runs.model_copy(update={"new": runs.base})})
+    (found,) = of_kind("named_twice", twice)
+    assert found.severity == "warning"
+    assert "are the same recording" in found.text
+
+
+def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
+    worse = LoadAdjustedResult(
+        users=6000.0, base=1.0, new=1.06, delta_percent=6.0, ci_low=-0.8, ci_high=13.3, p_value=0.004, p_adjusted=0.03,
+        status="regression", at_users_range=(2000.0, 6000.0),
+    )  # fmt: skip
+    same = worse.model_copy(update={"status": "inconclusive"})
+    assert of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=same)) == []
+    (found,) = of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=worse))
+    assert found.severity == "warning"
+    assert "at equal load (6,000 users) CPU Utilization" in found.text
+    assert "+6.0 %: regression, more than chance (adjusted p 0.03)" in found.text
 
 
 def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing() -> None:
