@@ -87,7 +87,7 @@ def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
     (found,) = of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=worse))
     assert found.severity == "warning"
     assert "at equal load (6,000 users) CPU Utilization" in found.text
-    assert "+6.0 %: regression, more than chance (adjusted p 0.03)" in found.text
+    assert "+6.0 %: regression, more than chance (adjusted p 0.030)" in found.text
 
 
 def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing() -> None:
