@@ -24,7 +24,8 @@ def explain(row: MetricResult | SupportedUsersResult) -> str:
     if row.status in ("regression", "improvement"):
         return f"{same}. The change of {moved} is more than that, and more than the {percent(margin)} that matter."
     if row.status == "equivalent":
-        return f"{same}. The change of {moved} leaves no room for one of {percent(margin)}, the smallest that matters."
+        rare = f"one as near to zero as {moved} would come up in fewer than one of 20 comparisons"
+        return f"{same}. Were the true change {percent(margin)}, the smallest that matters, {rare}."
     return f"{same}; {why_undecided(row, margin)}. {_settled_by(row, margin)}"
 
 
