@@ -206,6 +206,18 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     ]
 
 
+def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -> None:
+    found = result()
+    runs = {
+        side: [run.model_copy(update={"load_curve": None}) for run in getattr(found.runs, side)]
+        for side in ("base", "new")
+    }
+    limited = Validity.model_validate({"status": "limited", "codes": ["no_steady_window"]})
+    unknown = found.model_copy(update={"validity": limited, "runs": found.runs.model_copy(update=runs)})
+    assert suggest([unknown])[0].text.startswith("Record the connected users in ")
+    assert suggest([found.model_copy(update={"validity": limited})])[0].text.startswith("Run ")
+
+
 def test_what_limits_the_users_only_needs_no_rerun() -> None:
     usual = Validity.model_validate({"status": "limited", "codes": ["still_climbing"]})
     assert suggest([result().model_copy(update={"validity": usual})]) == []

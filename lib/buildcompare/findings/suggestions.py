@@ -28,6 +28,9 @@ def _rerun(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
             found = test.validity
             if found.status == status and not (status == "limited" and set(found.codes) <= USUAL_LIMITS):
                 text = f"Run {title(test)} again: it {'is no valid test' if status == 'invalid' else 'is limited'}."
+                if all(run.load_curve is None for run in (*test.runs.base, *test.runs.new)):
+                    why = "no metric holds or follows them, so its load is unknown"
+                    text = f"Record the connected users in {title(test)}: {why}."
                 evidence = {"status": status, "codes": found.codes}
                 yield Suggestion(kind="rerun", test=test.name, text=text, evidence=evidence)
 
