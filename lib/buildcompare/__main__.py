@@ -44,7 +44,7 @@ RefreshOption = Annotated[bool, typer.Option("--refresh", help="Pull again what 
 def report(
     params: ParamsFile,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The report's folder [default: reports/<stem of PARAMS>].")
+        Path | None, typer.Option("--output", "-o", help="The report's folder (default: reports/<stem of PARAMS>).")
     ] = None,
     fail_on: FailOnOption = None,
     refresh: RefreshOption = False,
@@ -102,7 +102,7 @@ def calibrate(
 def batch(
     params: Annotated[list[Path], typer.Argument(metavar="PARAMS...", help="Params files.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders [default: reports].")
+        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders (default: reports).")
     ] = None,
     fail_on: FailOnOption = None,
 ) -> None:
@@ -119,7 +119,7 @@ def batch(
 @app.command()
 def simulate(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the recordings [default: data/recordings].")
+        Path | None, typer.Option("--output", "-o", help="Folder of the recordings (default: data/recordings).")
     ] = None,
 ) -> None:
     """Make the bundled simulated recordings again."""
@@ -148,12 +148,12 @@ def history_import(
 @app.command()
 def index(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders [default: reports].")
+        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders (default: reports).")
     ] = None,
     ledger: Annotated[
         list[Path] | None,
         typer.Option(
-            "--history", help="A ledger's folder; may be repeated [default: those of the reports, and data/history/*]."
+            "--history", help="A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
         ),
     ] = None,
     metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
