@@ -119,6 +119,33 @@ def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> No
     assert [(row.name, row.simulated) for row in rows] == [("small", True), ("measured", False)]
 
 
+def test_a_report_belongs_to_the_ledger_that_it_was_held_against(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "another"
+    checked = check_params(small_params(tmp_path / "data", history=str(own)))
+    builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
+    record(own, [entry(1), entry(2, name="recorded", **builds)])
+    record(other, [entry(7), entry(8, name="elsewhere", **builds)])
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    (tmp_path / "reports/r").mkdir(parents=True)
+    (tmp_path / "reports/r/results.json").write_text(dumps(results), "utf-8")
+    names = [row.name for row in index_rows(tmp_path / "reports", [other, own], "mattermost")]
+    assert "elsewhere" in names
+    assert "recorded" not in names
+
+
+def test_a_report_without_supported_users_borrows_no_drift(tmp_path: Path) -> None:
+    checked = check_params(small_params(tmp_path / "data"))
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    tests = [test.model_copy(update={"supported_users": None}) for test in results.tests]
+    builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
+    record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
+    (tmp_path / "reports/r").mkdir(parents=True)
+    for held, before in ((results, "v1.1"), (results.model_copy(update={"tests": tests}), None)):
+        (tmp_path / "reports/r/results.json").write_text(dumps(held), "utf-8")
+        rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
+        assert next(row.before for row in rows if row.name == "small") == before
+
+
 def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
     record(
         tmp_path / "l",
