@@ -39,13 +39,11 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
         verb = "differs" if len(differ) == 1 else "differ"
         text = f"{where}: of {judged_words} that could be judged {len(differ)} {verb} by more than chance: {told}"
     else:
-        text = f"{where}: no difference beyond chance in any of the {judged_words} that could be judged"
+        among = f"any of the {judged_words}" if len(judged) > 1 else "the one metric"
+        text = f"{where}: no difference beyond chance in {among} that could be judged"
     if same:
-        text += (
-            f"; {len(same)} of them are the same within their margins"
-            if len(same) > 1
-            else ("; one of them is the same within its margin")
-        )
+        verb = "are the same within their margins" if len(same) > 1 else "is the same within its margin"
+        text += f"; {len(same)} of them {verb}"
     if undecided:
         test, metric = undecided[0]
         text += (

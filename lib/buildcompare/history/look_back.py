@@ -208,15 +208,16 @@ def _like(order: DatabaseOrder, percent: float) -> DatabaseOrder | None:
 
 def _database_pairs(entry: Entry) -> list[tuple[tuple[str, str, str], tuple[LedgerTest, LedgerTest]]]:
     kinds = Counter(test.type for test in entry.tests if test.db_engine)
-    found = []
+    found: list[tuple[tuple[str, str, str], tuple[LedgerTest, LedgerTest]]] = []
     for kind in kinds:
         alike = sorted(
             (test for key, test in _tests(entry).items() if key[0] == kind and key[1] and not key[2]),
             key=lambda test: (test.db_engine or "").casefold(),
         )
         for one, other in combinations(alike, 2):
-            found.append(((kind, *(str(t.db_engine).casefold() for t in (one, other))), (one, other)))
-    return found  # type: ignore[return-value]  # two databases make a triple
+            key = (kind, str(one.db_engine).casefold(), str(other.db_engine).casefold())
+            found.append((key, (one, other)))
+    return found
 
 
 def _within(entry: Entry, measure: analysis.MeasureChange) -> dict[str, analysis.Change]:
