@@ -129,7 +129,7 @@ def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
     last = np.zeros(size + 1, dtype=np.int64)
     edges, contrasts = calm_blocks(sums, block, penalty, _PART)
     fresh = block_corners(sums, edges)
-    times = np.arange(size + 1.0)
+    times, rows = np.arange(size + 1.0), np.arange(block)
     starts: IntArray = np.zeros(1, dtype=np.int64)
     group, full = 0, _MANY  # starts after `group` have their last change at or before it
     for number, (first, final) in enumerate(pairwise(edges.tolist())):
@@ -143,7 +143,7 @@ def _last_changes(sums: FloatArray, penalty: float, block: int) -> IntArray:
             gains /= times[begin + 1 : end + 1, None] - times[near]
             gains -= best[near]
             choice = gains.argmax(axis=1)
-            best[begin + 1 : end + 1] = penalty - gains.max(axis=1)
+            best[begin + 1 : end + 1] = penalty - gains[rows[: choice.size], choice]
             last[begin + 1 : end + 1] = near[choice]
             inside = sums[begin + 1 : end + 1]
             if whole:
@@ -212,8 +212,11 @@ def _may_change_within(sums: FloatArray, best: FloatArray, penalty: float, contr
     """
     mean = (sums[-1] - sums[0]) / max(sums.size - 1, 1)
     offset = best + 2.0 * mean * sums - mean**2 * np.arange(sums.size)
+    most, least = float(offset.max()), float(offset.min())
+    rounding = 1e-9 * (penalty + max(abs(most), abs(least)))
+    if least + penalty - contrast >= most + rounding:
+        return np.empty(0, dtype=np.int64)
     costliest = np.maximum.accumulate(offset[:0:-1])[::-1]
-    rounding = 1e-9 * (penalty + np.abs(offset).max())
     return np.flatnonzero(offset[:-1] + penalty - contrast < costliest + rounding)
 
 
