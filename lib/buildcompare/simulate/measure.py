@@ -67,12 +67,12 @@ def run_levels(settings: RunSettings, rng: np.random.Generator) -> dict[str, flo
 
 
 def graphs(
-    settings: RunSettings, trace: Trace, capacity_users: float, levels: dict[str, float], rng: np.random.Generator
+    settings: RunSettings, trace: Trace, levels: dict[str, float], rng: np.random.Generator
 ) -> tuple[Series, ...]:
     """The catalogue's graphs, one sample every `step_s` from the run's start to its stop."""
     step = settings.step_s
     times = settings.start + np.arange(0, trace.connected.size, step, dtype=np.float64)
-    values = _values(settings, trace, capacity_users, _noise(settings, levels, times.size, rng))
+    values = _values(settings, trace, _noise(settings, levels, times.size, rng))
     return tuple(
         Series(metric=metric.slug, name=metric.name, unit=metric.unit, times=times, values=values[metric.slug])
         for metric in catalogue().metrics
@@ -100,10 +100,9 @@ def alert_series(settings: RunSettings, trace: Trace) -> tuple[Series, ...]:
     return tuple(found)
 
 
-def slowdown(settings: RunSettings, trace: Trace, capacity_users: float) -> FloatArray:
+def slowdown(settings: RunSettings, trace: Trace) -> FloatArray:
     """Factor on the server's own times for cold caches and a busy CPU, at each second."""
-    load = (trace.connected / capacity_users) ** settings.server.load_exponent
-    busy = np.minimum(1.0, cpu_percent(settings.server, load, trace.logins) / 100.0)
+    busy = np.minimum(1.0, cpu_percent(settings.server, trace.connected, trace.logins) / 100.0)
     cold = 1.0 + settings.server.cold_share * trace.cold
     return np.asarray(cold * (1.0 + settings.server.levels.saturation * busy**SATURATION_POWER))
 
@@ -124,13 +123,10 @@ def _noise(
     }
 
 
-def _values(
-    settings: RunSettings, trace: Trace, capacity_users: float, noise: dict[str, FloatArray]
-) -> dict[str, FloatArray]:
+def _values(settings: RunSettings, trace: Trace, noise: dict[str, FloatArray]) -> dict[str, FloatArray]:
     server, levels, step = settings.server, settings.server.levels, settings.step_s
-    load = (trace.connected / capacity_users) ** server.load_exponent
-    cpu = np.minimum(100.0, cpu_percent(settings.server, load, trace.logins))
-    slow = slowdown(settings, trace, capacity_users)
+    cpu = np.minimum(100.0, cpu_percent(server, trace.connected, trace.logins))
+    slow = slowdown(settings, trace)
     served = _per_step(requests(settings, trace), step)
     users = trace.connected[::step]
     busy = cpu[::step] / 100.0

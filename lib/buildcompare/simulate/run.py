@@ -88,14 +88,16 @@ def simulate_run(
     levels = run_levels(settings, rng)
     limit_s = settings.duration_s if settings.type == "bounded" else settings.time_limit_s
     size = math.ceil(limit_s + settings.shutdown_s) + 2
-    trace = play(settings, capacity, ar1(rng, size, noise.pressure_sd, noise.pressure_time_s))
+    trace = play(
+        settings, capacity, levels["cpu-utilization"], ar1(rng, size, noise.pressure_sd, noise.pressure_time_s)
+    )
 
-    series = graphs(settings, trace, capacity, levels, rng)
+    series = graphs(settings, trace, levels, rng)
     stop_s = float(series[0].times[-1])
-    slowed = _slowed(settings, trace, capacity, levels)
+    slowed = _slowed(settings, trace, levels)
     summaries = label_summaries(settings, slowed, rng)
     if traffic is not None:
-        slow = slowdown(settings, trace, capacity)
+        slow = slowdown(settings, trace)
         play_traffic = PlayTraffic(settings, traffic, requests(settings, trace), slow, slowed)
         series, summaries = play_traffic(series, summaries, rng)
     recording = Recording(
@@ -136,11 +138,11 @@ def _truth(
     )
 
 
-def _slowed(settings: RunSettings, trace: Trace, capacity: float, levels: dict[str, float]) -> FloatArray:
+def _slowed(settings: RunSettings, trace: Trace, levels: dict[str, float]) -> FloatArray:
     """Request-weighted factors of the whole run on API and store times."""
     own = settings.server.levels
     weight = requests(settings, trace)
-    slow = slowdown(settings, trace, capacity)
+    slow = slowdown(settings, trace)
 
     def mean(login: float, slug: str) -> float:
         return levels[slug] * float(np.average(slow * (1.0 + login * trace.logins), weights=weight))
