@@ -94,7 +94,8 @@ def parameters(variables: Mapping[str, Any]) -> Comparison:
         return read_params(resolve(os.environ.get("PARAMS") or BUNDLED))
     comparison = check_params({key: value for key, value in given.items() if value is not None and value != ""})
     if comparison.name is None:
-        raise InputError(file=None, key="name", expected="the name of the output folder", found="none")
+        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        raise InputError(file=None, key="name", expected=expected, found="none")
     return comparison
 
 
