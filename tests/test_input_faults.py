@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from buildcompare import __main__ as command_line
 from buildcompare import workbench
 from buildcompare.errors import InputError
+from buildcompare.params import read_params
 from buildcompare.recording import LabelSummary, Recording, Series
 from buildcompare.recording_parquet import write_recording
 from buildcompare.run import report as run_report
@@ -449,6 +450,15 @@ def test_a_wrong_path_names_the_line_of_the_params_that_holds_it(tmp_path: Path,
     assert done.stderr.startswith(f"buildcompare: {file}: {key} (line {line}): ")
     assert "not/there.yaml: expected " in done.stderr
     assert done.stderr.endswith("found no such file\n")
+
+
+def test_a_default_that_is_not_there_names_its_key_without_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_params(tmp_path / "params.yaml", small_params(tmp_path / "data"))
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))  # where no catalogue is
+    with pytest.raises(InputError, match=r"params\.yaml: metrics: .*mattermost\.yaml: expected a YAML file"):
+        workbench.catalogue_of(read_params(file))
 
 
 def test_without_a_file_a_wrong_path_names_its_key(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ class Traced(BaseModel):
     def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
         """A fault of what the value at `location` names, such as a file that is not there: it stands in both places."""
         document = self._origin.document
-        if document is not None:
-            location, _ = _existing(location, document.data, missing=False)
-        line = document.lines.get(location) if document else None
+        written = _existing(location, document.data, missing=False)[0] if document else ()
+        location = written or location  # a default stands in no line
+        line = document.lines.get(written) if document and written else None
         key = f"{_dotted(location)} (line {line})" if line else _dotted(location)
         own = None if error.key == location[-1] else error.key
         inner = ": ".join(part for part in (key, error.file, own) if part)
