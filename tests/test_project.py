@@ -14,7 +14,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import golden
 from buildcompare.project import commit
+from buildcompare.sources import cache
 
 pytest_plugins = ["pytester"]
 
@@ -131,7 +133,7 @@ def tracked(project: Path) -> Iterator[list[Path]]:
     [
         "lib/buildcompare/new_module.py",
         "lib/buildcompare/report/templates/page.j2",
-        "data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet",
+        *[f"data/recordings/{name}/mysql_bounded/base.parquet" for name in golden.BUNDLED],
         "data/history/mattermost/v10.4.0-rc1.json",
         "data/calibration/mattermost.json",
         "params/metrics/new.yaml",
@@ -148,6 +150,11 @@ def test_git_sees_the_projects_own_files(project: Path, path: str) -> None:
     "path",
     [
         "reports/v10.4.0-rc1/report.html",
+        "runs/base.csv",
+        "out.ipynb",
+        cache.Slot("mine", "postgresql_bounded", "base", 1).path,
+        "data/calibration/.mattermost.json.12.part",
+        "data/history/mattermost/.lock",
         ".venv/bin/python",
         ".coverage",
         ".coverage.host.1234.abcdef",
