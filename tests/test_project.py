@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
@@ -233,6 +234,33 @@ def test_make_uses_its_own_environment_otherwise(project: Path, tmp_path: Path, 
     plan = make(project, "-n", "report", "PARAMS=params/x.yaml", **conda)
     assert '.venv/bin/python -m buildcompare report "params/x.yaml"' in plan
     assert "miniconda" not in plan
+
+
+@pytest.mark.parametrize(
+    ("files", "refused"),
+    [
+        ([], "found neither in"),
+        (["holiday/photo.jpg", "chunks"], "found neither in"),
+        (["01JE00000000000000000000ZZ/chunks/000001"], "expected the program prometheus, found none"),
+        (["wal/00000000"], "expected the program prometheus, found none"),
+    ],
+    ids=["an empty folder", "another folder", "blocks", "a log"],
+)
+def test_make_prometheus_copies_nothing_but_prometheus(
+    project: Path, tmp_path: Path, files: list[str], refused: str
+) -> None:
+    """What passes stops here at the program, which is not on this path."""
+    data, tools = tmp_path / "some data", tmp_path / "bin"
+    for folder in (data, tools, tmp_path / "tmp"):
+        folder.mkdir()
+    for name in files:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).touch()
+    for tool in ("sh", "awk", "cksum", "tr", "cat", "make"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    with pytest.raises(AssertionError, match=f"make prometheus: .*{refused}"):
+        make(project, "prometheus", f"DATA={data}", PATH=str(tools), TMPDIR=str(tmp_path / "tmp"))
+    assert not any((tmp_path / "tmp").iterdir())
 
 
 @pytest.fixture
