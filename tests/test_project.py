@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -108,6 +109,44 @@ def test_lock_is_for_every_python_that_pyproject_allows(project: Path) -> None:
     assert table["tool"]["mypy"]["python_version"] == "3.11"
     assert table["tool"]["ruff"]["target-version"] == "py311"
     assert "--python-version 3.11" in (project / "Makefile").read_text(encoding="utf-8")
+
+
+# ---- The house ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rooms(project: Path) -> dict[str, int]:
+    """Each module and package of the library -> its row in CONTRIBUTING.md's table."""
+    text = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text[text.index("| room |") : text.index("Notebooks are the face of it")]
+    there = [path for path in (project / "lib/buildcompare").iterdir() if path.name != "__init__.py"]
+    found: dict[str, int] = {}
+    for row, line in enumerate(table.strip().splitlines()[2:]):
+        for pattern in re.findall(r"`([^`]+)`", line.split("|")[1]):
+            named = {path.stem for path in there if path.match(pattern.rstrip("/"))} - {*found}
+            assert named, f"{pattern} of CONTRIBUTING.md is not there"
+            found |= dict.fromkeys(named, row)
+    return found
+
+
+def test_contributing_names_every_room(project: Path, rooms: dict[str, int]) -> None:
+    library = project / "lib/buildcompare"
+    assert {path.stem for path in library.iterdir() if path.stem not in ("__init__", "__pycache__")} == {*rooms}
+
+
+def test_a_room_imports_only_from_rooms_before_it(project: Path, rooms: dict[str, int]) -> None:
+    library = project / "lib/buildcompare"
+    backwards, seen = [], 0
+    for file in sorted(library.rglob("*.py")):
+        room = file.relative_to(library).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("buildcompare"):
+                continue
+            inner = str(node.module).split(".")[1:2] or [name.name for name in node.names]
+            seen += len(inner)
+            backwards += [f"{file.name} imports {other}" for other in inner if rooms[other] > rooms[room]]
+    assert backwards == []
+    assert seen > 300
 
 
 # ---- What git sees --------------------------------------------------------------------------------------------------
