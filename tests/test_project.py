@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import os
 import re
 import shutil
@@ -93,6 +94,42 @@ def test_lock_holds_everything_that_pyproject_asks_for(declared: dict[str, str],
     for name, specifier in declared.items():
         assert name in locked, f"{name} is missing: run `make lock`"
         assert Requirement(f"{name}{specifier}").specifier.contains(locked[name]), f"{name}: run `make lock`"
+
+
+NOT_IMPORTED = {
+    "ipykernel": "the kernel of the notebooks",
+    "ipywidgets": "rich's progress in a notebook",
+    "jupyterlab": "make lab",
+    "mypy": "make lint",
+    "nbstripout": "make format",
+    "pandas-stubs": "types for mypy",
+    "pytest-cov": "--cov",
+    "pytest-xdist": "-n",
+    "ruff": "make lint",
+    "setuptools": "the build",
+    "types-pyyaml": "types for mypy",
+}
+"""Packages that are used without an import, and what for."""
+
+
+def test_every_package_that_pyproject_asks_for_is_used(project: Path, declared: dict[str, str]) -> None:
+    imported = {
+        name.split(".")[0]
+        for folder in ("lib", "tests", "benchmarks", "docs")
+        for file in (project / folder).rglob("*.py")
+        for name in re.findall(r"^ *(?:import|from) ([\w.]+)", file.read_text("utf-8"), flags=re.MULTILINE)
+    }
+    modules: dict[str, set[str]] = {}
+    for module, packages in importlib.metadata.packages_distributions().items():
+        for package in packages:
+            modules.setdefault(canonicalize_name(package), set()).add(module)
+    unused = {name for name in declared if not modules.get(name, set()) & imported}
+    assert unused == NOT_IMPORTED.keys()
+
+
+def test_nothing_optional_is_offered_that_is_not_there(project: Path) -> None:
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(table["optional-dependencies"]) == {"dev"}
 
 
 def test_lock_is_pinned_by_hashes_and_names_no_place(project: Path, locked: dict[str, str]) -> None:
