@@ -52,6 +52,8 @@ lab: $(READY) ## open the notebooks in JupyterLab, with PARAMS loaded
 
 prometheus: ## serve a copy of an archived Prometheus data folder: DATA=folder, PORT=9090
 	@[ -d "$(DATA)" ] || { echo "make prometheus: expected DATA=a Prometheus data folder, found '$(DATA)'" >&2; exit 3; }
+	@for part in "$(DATA)"/wal/ "$(DATA)"/*/chunks/; do if [ -d "$$part" ]; then exit 0; fi; done; \
+	  echo "make prometheus: expected in DATA blocks (*/chunks) or a log (wal) of Prometheus, found neither in '$(DATA)'" >&2; exit 3
 	@command -v prometheus >/dev/null || { echo "make prometheus: expected the program prometheus, found none" >&2; exit 3; }
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
 	  cp -R "$(DATA)/." "$$tmp/data"; rm -f "$$tmp/data/lock"; echo 'global: {}' > "$$tmp/prometheus.yml"; \

@@ -18,10 +18,14 @@ import yaml
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
+from buildcompare import workbench
+from buildcompare.errors import InputError
+from buildcompare.params import read_params
 from buildcompare.recording import LabelSummary, Recording, Series
 from buildcompare.recording_parquet import write_recording
 from buildcompare.run import report as run_report
-from support import small_params
+from buildcompare.run.calibrate import calibrate
+from support import small_params, write_params
 
 TABLE = Path(__file__).parents[1] / "docs/input-faults.md"
 
@@ -426,3 +430,48 @@ def test_the_user_sees_what_the_table_says(
     assert "found" in done.stderr
     assert contents(given.output) == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["tests[1].new.recording", "tests[1].new.labels", "tests[0].base[1].recording", "metrics", "calibration"],
+)
+def test_a_wrong_path_names_the_line_of_the_params_that_holds_it(tmp_path: Path, key: str) -> None:
+    contents = small_params(tmp_path / "data", metrics="mattermost", calibration="data/none.json")
+    bounded, unbounded = contents["tests"]
+    bounded["base"] = [bounded["base"], dict(bounded["base"])]
+    holders = {"tests[1].new": unbounded["new"], "tests[0].base[1]": bounded["base"][1], "": contents}
+    parent, _, name = key.rpartition(".")
+    holders[parent][name] = "not/there.yaml"
+    file = write_params(tmp_path / "params.yaml", contents)
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "not/there.yaml" in text)
+    done = CliRunner().invoke(command_line.app, ["report", str(file), "--output", str(tmp_path / "out")])
+    assert done.exit_code == 3
+    assert done.stderr.startswith(f"buildcompare: {file}: {key} (line {line}): ")
+    assert "not/there.yaml: expected " in done.stderr
+    assert done.stderr.endswith("found no such file\n")
+
+
+def test_a_default_that_is_not_there_names_its_key_without_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_params(tmp_path / "params.yaml", small_params(tmp_path / "data"))
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))  # where no catalogue is
+    with pytest.raises(InputError, match=r"params\.yaml: metrics: .*mattermost\.yaml: expected a YAML file"):
+        workbench.catalogue_of(read_params(file))
+
+
+def test_without_a_file_a_wrong_path_names_its_key(tmp_path: Path) -> None:
+    """As papermill starts it: the notebook knows no file and no line."""
+    contents = small_params(tmp_path / "data")
+    contents["tests"][1]["base"]["recording"] = "not/there.csv"
+    with pytest.raises(InputError, match=r"^tests\[1\]\.base\[0\]\.recording: not/there\.csv: expected a recording"):
+        workbench.read_recordings(workbench.parameters(contents))
+
+
+def test_a_wrong_path_of_a_repeated_run_names_the_line_of_the_groups(tmp_path: Path) -> None:
+    runs = [{"recording": "not/there.csv"}, {"recording": "nor/there.csv"}]
+    groups = [{"name": "a", "type": "bounded", "runs": runs}]
+    file = write_params(tmp_path / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
+    with pytest.raises(InputError, match=r"groups\.yaml: groups\[0\]\.runs\[0\]\.recording \(line 7\): not/there\.csv"):
+        calibrate(file, tmp_path / "made.json")

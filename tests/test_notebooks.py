@@ -13,6 +13,9 @@ import nbformat
 import papermill
 import pytest
 
+from buildcompare import workbench
+from buildcompare.errors import InputError
+from buildcompare.params import read_params
 from buildcompare.report import executed
 from buildcompare.report.sections import RESULTS_MIME
 from buildcompare.results import Results
@@ -117,6 +120,14 @@ def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path
             progress_bar=False,
         )
     assert not (elsewhere / "reports").exists()
+
+
+def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder: Path) -> None:
+    """The command line takes the file's name; a notebook is told the file's contents only."""
+    unnamed = {key: value for key, value in small_params(folder / "data").items() if key != "name"}
+    assert read_params(write_params(folder / "unnamed.yaml", unnamed)).name == "unnamed"
+    with pytest.raises(InputError, match=r"^name: expected `name: \.\.\.` in the params file.*papermill.*found none$"):
+        workbench.parameters({**unnamed, "name": ""})
 
 
 def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from papermill import inspect_notebook
 
 import golden
 from buildcompare.errors import InputError
-from buildcompare.params import Comparison, read_params
+from buildcompare.params import Comparison, Run, Test, read_params
+from buildcompare.workbench import read_recordings
+from support import write_csv
 
 # The example of the design, every key of it.
 EXAMPLE = """\
@@ -174,6 +177,31 @@ def test_the_notebook_has_one_variable_for_each_key(project: Path) -> None:
     assert kinds["tests"] == kinds["comments"] == "list"
     assert kinds["base"] == kinds["setup"] == "dict"
     assert kinds["name"] == kinds["metrics"] == "str"
+
+
+def test_the_template_is_right_once_its_two_paths_are(project: Path, tmp_path: Path) -> None:
+    template = (project / "docs/template.yaml").read_text("utf-8")
+    file = tmp_path / "v1.1.0.yaml"
+    for side in ("base", "new"):
+        template = template.replace(f"runs/{side}.csv", str(tmp_path / f"{side}.csv"))
+        write_csv(tmp_path / f"{side}.csv", {"rps": np.linspace(9.0, 10.0, 99)})
+    file.write_text(template, "utf-8")
+    params = read_params(file)
+    assert (params.name, params.comments, params.setup, params.history) == ("v1.1.0", [], {}, None)
+    assert [len(runs) for runs in read_recordings(params)["postgresql_bounded"].values()] == [1, 1]
+
+
+def test_the_template_shows_every_key(project: Path, tmp_path: Path) -> None:
+    """Those that may stay away, too: without their `#` they are right."""
+    file = tmp_path / "all.yaml"
+    template = (project / "docs/template.yaml").read_text("utf-8")
+    file.write_text(re.sub(r"(?m)^( *)# (?=[a-z_]+: )", r"\1", template), "utf-8")
+    params = read_params(file)
+    assert params.model_fields_set == set(Comparison.model_fields)
+    assert params.tests[0].model_fields_set == set(Test.model_fields)
+    elsewhere = {"report", "snapshot", "url"}  # instead of `recording`; of a run with a server of its own
+    assert params.tests[0].base[0].model_fields_set == set(Run.model_fields) - elsewhere
+    assert len(template.splitlines()) < 40
 
 
 def test_bundled_params_are_right(project: Path) -> None:

@@ -1,7 +1,9 @@
-"""The plumbing: one set of packages in three files, a Makefile that keeps its word, nothing of one machine in git."""
+"""The plumbing: one set of packages in three files, a house in order, nothing of one machine in git."""
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -14,12 +16,14 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import golden
 from buildcompare.project import commit
+from buildcompare.sources import cache
 
 pytest_plugins = ["pytester"]
 
 
-# ---- Which checkout a report was made from ---------------------------------------------------------------------------
+# ---- Which checkout a report was made from --------------------------------------------------------------------------
 
 
 def test_the_commit_is_that_of_the_project_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +95,42 @@ def test_lock_holds_everything_that_pyproject_asks_for(declared: dict[str, str],
         assert Requirement(f"{name}{specifier}").specifier.contains(locked[name]), f"{name}: run `make lock`"
 
 
+NOT_IMPORTED = {
+    "ipykernel": "the kernel of the notebooks",
+    "ipywidgets": "rich's progress in a notebook",
+    "jupyterlab": "make lab",
+    "mypy": "make lint",
+    "nbstripout": "make format",
+    "pandas-stubs": "types for mypy",
+    "pytest-cov": "--cov",
+    "pytest-xdist": "-n",
+    "ruff": "make lint",
+    "setuptools": "the build",
+    "types-pyyaml": "types for mypy",
+}
+"""Packages that are used without an import, and what for."""
+
+
+def test_every_package_that_pyproject_asks_for_is_used(project: Path, declared: dict[str, str]) -> None:
+    imported = {
+        name.split(".")[0]
+        for folder in ("lib", "tests", "benchmarks", "docs")
+        for file in (project / folder).rglob("*.py")
+        for name in re.findall(r"^ *(?:import|from) ([\w.]+)", file.read_text("utf-8"), flags=re.MULTILINE)
+    }
+    modules: dict[str, set[str]] = {}
+    for module, packages in importlib.metadata.packages_distributions().items():
+        for package in packages:
+            modules.setdefault(canonicalize_name(package), set()).add(module)
+    unused = {name for name in declared if not modules.get(name, set()) & imported}
+    assert unused == NOT_IMPORTED.keys()
+
+
+def test_nothing_optional_is_offered_that_is_not_there(project: Path) -> None:
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(table["optional-dependencies"]) == {"dev"}
+
+
 def test_lock_is_pinned_by_hashes_and_names_no_place(project: Path, locked: dict[str, str]) -> None:
     text = (project / "requirements.lock").read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).strip())
@@ -105,6 +145,44 @@ def test_lock_is_for_every_python_that_pyproject_allows(project: Path) -> None:
     assert table["tool"]["mypy"]["python_version"] == "3.11"
     assert table["tool"]["ruff"]["target-version"] == "py311"
     assert "--python-version 3.11" in (project / "Makefile").read_text(encoding="utf-8")
+
+
+# ---- The house ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rooms(project: Path) -> dict[str, int]:
+    """Each module and package of the library -> its row in CONTRIBUTING.md's table."""
+    text = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text[text.index("| room |") : text.index("Notebooks are the face of it")]
+    there = [path for path in (project / "lib/buildcompare").iterdir() if path.name != "__init__.py"]
+    found: dict[str, int] = {}
+    for row, line in enumerate(table.strip().splitlines()[2:]):
+        for pattern in re.findall(r"`([^`]+)`", line.split("|")[1]):
+            named = {path.stem for path in there if path.match(pattern.rstrip("/"))} - {*found}
+            assert named, f"{pattern} of CONTRIBUTING.md is not there"
+            found |= dict.fromkeys(named, row)
+    return found
+
+
+def test_contributing_names_every_room(project: Path, rooms: dict[str, int]) -> None:
+    library = project / "lib/buildcompare"
+    assert {path.stem for path in library.iterdir() if path.stem not in ("__init__", "__pycache__")} == {*rooms}
+
+
+def test_a_room_imports_only_from_rooms_before_it(project: Path, rooms: dict[str, int]) -> None:
+    library = project / "lib/buildcompare"
+    backwards, seen = [], 0
+    for file in sorted(library.rglob("*.py")):
+        room = file.relative_to(library).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("buildcompare"):
+                continue
+            inner = str(node.module).split(".")[1:2] or [name.name for name in node.names]
+            seen += len(inner)
+            backwards += [f"{file.name} imports {other}" for other in inner if rooms[other] > rooms[room]]
+    assert backwards == []
+    assert seen > 300
 
 
 # ---- What git sees --------------------------------------------------------------------------------------------------
@@ -131,7 +209,7 @@ def tracked(project: Path) -> Iterator[list[Path]]:
     [
         "lib/buildcompare/new_module.py",
         "lib/buildcompare/report/templates/page.j2",
-        "data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet",
+        *[f"data/recordings/{name}/mysql_bounded/base.parquet" for name in golden.BUNDLED],
         "data/history/mattermost/v10.4.0-rc1.json",
         "data/calibration/mattermost.json",
         "params/metrics/new.yaml",
@@ -148,6 +226,11 @@ def test_git_sees_the_projects_own_files(project: Path, path: str) -> None:
     "path",
     [
         "reports/v10.4.0-rc1/report.html",
+        "runs/base.csv",
+        "out.ipynb",
+        cache.Slot("mine", "postgresql_bounded", "base", 1).path,
+        "data/calibration/.mattermost.json.12.part",
+        "data/history/mattermost/.lock",
         ".venv/bin/python",
         ".coverage",
         ".coverage.host.1234.abcdef",
@@ -179,108 +262,7 @@ def test_no_registry_lock_of_uv_is_tracked(tracked: list[Path]) -> None:
     assert "uv.lock" not in {file.name for file in tracked}
 
 
-# ---- The Makefile ---------------------------------------------------------------------------------------------------
-
-
-def make(project: Path, *arguments: str, **environment: str) -> str:
-    mixed_in = re.compile(r"MAKE|MFLAGS|CONDA_|PARAMS$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$")
-    clean = {name: value for name, value in os.environ.items() if not mixed_in.match(name)}
-    done = subprocess.run(
-        ["make", *arguments],
-        cwd=project, env={**clean, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def environment_at(folder: Path) -> str:
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").symlink_to(os.path.realpath("/bin/sh"))
-    return str(folder)
-
-
-def test_make_alone_lists_every_target(project: Path) -> None:
-    text = (project / "Makefile").read_text(encoding="utf-8")
-    phony = set(re.findall(r"^\.PHONY: (.*)$", text, flags=re.MULTILINE)[0].split())
-    targets = phony - {"FORCE", "conda-environment"}
-    assert targets >= {"help", "report", "test", "lab", "batch", "data", "lint", "format", "lock", "clean"}
-    listed = {line.split()[1] for line in make(project).splitlines() if line.startswith("make ")}
-    assert listed == targets
-    assert make(project, "help") == make(project)
-
-
-def test_make_uses_an_active_conda_environment(project: Path, tmp_path: Path) -> None:
-    conda = environment_at(tmp_path / "conda with space")
-    plan = make(project, "-n", "report", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare")
-    assert f'"{conda}/bin/python" -m buildcompare report "params/v10.4.0-rc1.yaml"' in plan
-    assert ".venv" not in plan
-    assert f'"{conda}/bin/python" -m buildcompare index' in make(
-        project, "-n", "index", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare"
-    )
-
-
-@pytest.mark.parametrize("conda", [{}, {"CONDA_DEFAULT_ENV": "base"}, {"CONDA_PREFIX": "/nowhere/at/all"}])
-def test_make_uses_its_own_environment_otherwise(project: Path, tmp_path: Path, conda: dict[str, str]) -> None:
-    if conda.get("CONDA_DEFAULT_ENV") == "base":
-        conda = {**conda, "CONDA_PREFIX": environment_at(tmp_path / "miniconda")}
-    plan = make(project, "-n", "report", "PARAMS=params/x.yaml", **conda)
-    assert '.venv/bin/python -m buildcompare report "params/x.yaml"' in plan
-    assert "miniconda" not in plan
-
-
-@pytest.fixture
-def elsewhere(project: Path, tmp_path: Path) -> Path:
-    """A checkout whose environment is still to be made, in a folder with a space."""
-    folder = tmp_path / "a checkout"
-    folder.mkdir()
-    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
-        (folder / name).write_bytes((project / name).read_bytes())
-    return folder
-
-
-def test_make_says_what_it_needs_where_there_is_no_python(elsewhere: Path) -> None:
-    with pytest.raises(AssertionError, match=r"needs Python 3\.11 or newer.*and no-such-python is none"):
-        make(elsewhere, "setup", PYTHON="no-such-python")
-    assert not (elsewhere / ".venv").exists()
-
-
-def test_an_interrupted_setup_is_made_again(elsewhere: Path) -> None:
-    """A pip that fails half-way leaves no stamp, so nothing trusts that .venv."""
-    (elsewhere / "requirements.lock").write_text("no-such-package==1.0 --hash=sha256:0\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        make(elsewhere, "setup", PIP_NO_INDEX="1")
-    assert list(elsewhere.glob(".venv/.packages-*")) == []
-    assert "rm -rf .venv" in make(elsewhere, "-n", "report")
-
-
-def test_a_made_environment_is_not_made_again(elsewhere: Path) -> None:
-    (elsewhere / "requirements.lock").write_text("# nothing to install\n", encoding="utf-8")
-    (elsewhere / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "none"\nbackend-path = ["."]\n', encoding="utf-8"
-    )
-    (elsewhere / "none.py").write_text(NO_BACKEND, encoding="utf-8")
-    assert "Making .venv with Python 3" in make(elsewhere, "-j2", "setup", PIP_NO_INDEX="1")
-    assert "venv -" not in make(elsewhere, "-n", "setup")
-    os.utime(elsewhere / "requirements.lock")
-    os.utime(elsewhere / "pyproject.toml")
-    assert "pip" not in make(elsewhere, "-n", "setup")
-    assert "-m pip" in make(elsewhere.rename(elsewhere.with_name("moved")), "-n", "setup")
-
-
-NO_BACKEND = """
-import zipfile
-def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    name = "nothing-1-py3-none-any.whl"
-    with zipfile.ZipFile(f"{wheel_directory}/{name}", "w") as wheel:
-        wheel.writestr("nothing-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nothing\\nVersion: 1\\n")
-        wheel.writestr("nothing-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("nothing-1.dist-info/RECORD", "")
-    return name
-"""
-
-
 # ---- The tests' own rules -------------------------------------------------------------------------------------------
-
 
 SKIPS = """
 import pytest

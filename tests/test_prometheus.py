@@ -5,11 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import struct
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +12,10 @@ import pytest
 
 import prometheus_server as world
 from buildcompare.errors import InputError
-from buildcompare.metrics import Catalogue, read_catalogue
-from buildcompare.params import Run, Source, check_params
-from buildcompare.recording import Recording, Series
+from buildcompare.metrics import Catalogue
+from buildcompare.recording import Recording
 from buildcompare.sources import prometheus_answer, record
 from buildcompare.sources.prometheus_answer import AnswerReader, BrokenAnswerError, read_answer, read_answer_plainly
-from buildcompare.sources.prometheus_client import LONG_QUERY, PrometheusClient
 from buildcompare.sources.prometheus_ranges import MAX_PIECES, MAX_POINTS, Grid, grid
 from prometheus_server import (  # noqa: F401  # fixtures
     BASE_START,
@@ -31,65 +24,20 @@ from prometheus_server import (  # noqa: F401  # fixtures
     LONG_START,
     NEW_START,
     Prometheus,
-    Proxy,
-    certificates,
     prometheus,
-    proxy,
     servers,
 )
-
-TOKEN = "t0ken-of-nobody"
-
-
-def at(seconds: float) -> dt.datetime:
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
-
-
-def run(start: float = BASE_START, end: float = BASE_START + LENGTH_S, **more: Any) -> Run:
-    return Run(start=at(start), end=at(end), **more)
-
-
-def source(url: str, **more: Any) -> Source:
-    return Source.model_validate({"kind": "prometheus", "url": url, **more})
-
-
-def catalogue(*queries: str) -> Catalogue:
-    return Catalogue.model_validate(
-        {"metrics": [{"name": q, "slug": f"m{i}", "query": q} for i, q in enumerate(queries)]}
-    )
-
-
-def raw(url: str, query: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
-    """The API's JSON, by nothing of ours."""
-    parameters = urllib.parse.urlencode({"query": query, "start": start, "end": end, "step": step, "nocache": 1})
-    with urllib.request.urlopen(f"{url}/api/v1/query_range?{parameters}", timeout=30) as answer:
-        result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-    return result
-
-
-def bits(values: np.ndarray) -> list[bytes]:
-    """Every value's bytes; a NaN is a NaN."""
-    return [b"nan" if np.isnan(value) else struct.pack("<d", value) for value in values]
-
-
-def same(series: Series, row: Mapping[str, Any]) -> bool:
-    times, values = (np.array([float(pair[i]) for pair in row["values"]]) for i in (0, 1))
-    return bits(series.times) == bits(times) and bits(series.values) == bits(values)
-
-
-@pytest.fixture(scope="session")
-def mattermost() -> Catalogue:
-    return read_catalogue("mattermost")
-
-
-@pytest.fixture(scope="session")
-def pulled(prometheus: Prometheus, mattermost: Catalogue) -> dict[str, Recording]:
-    """Both windows with the catalogue that is shipped."""
-    starts = {"base": BASE_START, "new": NEW_START}
-    return {
-        side: record(run(start, start + LENGTH_S), source(prometheus.url), mattermost) for side, start in starts.items()
-    }
-
+from pulling import (  # noqa: F401  # fixtures
+    at,
+    bits,
+    catalogue,
+    mattermost,
+    pulled,
+    raw,
+    run,
+    same,
+    source,
+)
 
 # ---- The last bit ---------------------------------------------------------------------------------------------------
 
@@ -334,193 +282,3 @@ def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
                     body.replace(b"isPartial", b"\xff")):  # fmt: skip
         with pytest.raises(BrokenAnswerError):
             read_answer(damaged)
-
-
-# ---- How it asks ----------------------------------------------------------------------------------------------------
-
-
-def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -> None:
-    query = '{__name__=~"long|' + "|".join(f"other_{i}" for i in range(6_000)) + '"}'
-    [series] = record(run(LONG_START, LONG_START + 600), source(proxy.url), catalogue(query)).series
-    assert len(query) > 40 * LONG_QUERY
-    assert prometheus.gives(series.values, prometheus.truth.at("long", series.times))
-    [(path, body), *_] = [(path, body) for method, path, _, body in proxy.seen if method == "POST"]
-    assert path == "/api/v1/query_range"
-    assert len(body) > len(query)
-
-
-def test_the_library_s_own_call_posts_into_the_body_too(proxy: Proxy) -> None:
-    with PrometheusClient(source(proxy.url), proxy.url) as client:
-        client._method = "POST"
-        rows = client.custom_query_range("long", at(LONG_START), at(LONG_START + 60), "5")
-    assert len(rows[0]["values"]) == 13
-    assert proxy.seen[-1][:2] == ("POST", "/api/v1/query_range")
-
-
-@pytest.mark.parametrize(("more", "wanted"), [({}, "identity"), ({"gzip": True}, "gzip")])
-def test_compression_is_a_setting(proxy: Proxy, more: dict[str, Any], wanted: str) -> None:
-    recording = record(run(), source(proxy.url, **more), catalogue("go_goroutines"))
-    assert {headers["Accept-Encoding"] for *_, headers, _ in proxy.seen} == {wanted}
-    direct = record(run(), source(proxy.url), catalogue("go_goroutines"))
-    assert [bits(s.values) for s in recording.series] == [bits(s.values) for s in direct.series]
-
-
-def test_a_run_has_its_own_server(prometheus: Prometheus, proxy: Proxy) -> None:
-    recording = record(run(url=proxy.url), source("http://127.0.0.1:9"), catalogue("go_goroutines"))
-    assert recording.provenance["url"] == proxy.url
-    assert proxy.seen
-
-
-@pytest.mark.parametrize("way", ["bearer_token_env", "bearer_token_file", "basic", "headers_env"])
-def test_ways_to_log_in(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    monkeypatch.setenv("PROM_TOKEN", TOKEN)
-    monkeypatch.setenv("PROM_USER", "jürgen")
-    (tmp_path / "token").write_text(TOKEN + "\n")
-    settings: dict[str, Any] = {
-        "bearer_token_env": {"auth": {"bearer_token_env": "PROM_TOKEN"}},
-        "bearer_token_file": {"auth": {"bearer_token_file": str(tmp_path / "token")}},
-        "basic": {"auth": {"username_env": "PROM_USER", "password_env": "PROM_TOKEN"}},
-        "headers_env": {"headers_env": {"X-Api-Key": "PROM_TOKEN"}, "headers": {"X-Scope-OrgID": "tenant 1"}},
-    }[way]
-    wanted = {
-        "basic": ("Authorization", "Basic asO8cmdlbjp0MGtlbi1vZi1ub2JvZHk="),
-        "headers_env": ("X-Api-Key", TOKEN),
-    }.get(way, ("Authorization", f"Bearer {TOKEN}"))
-    proxy.allowed = lambda headers: headers.get(wanted[0]) == wanted[1]
-    recording = record(run(), source(proxy.url, **settings), catalogue("go_goroutines"))
-    assert len(recording.series) == 2
-    assert TOKEN not in repr(recording.provenance)
-    if way == "headers_env":
-        assert all(headers["X-Scope-OrgID"] == "tenant 1" for *_, headers, _ in proxy.seen)
-
-
-def test_a_password_in_netrc_is_not_sent(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "netrc").write_text(f"default login a password {TOKEN}\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    record(run(), source(proxy.url), catalogue("go_goroutines"))
-    assert not any("Authorization" in headers for *_, headers, _ in proxy.seen)
-
-
-@pytest.fixture
-def tls_proxy(prometheus: Prometheus, certificates: world.Certificates) -> Iterator[Callable[..., Proxy]]:
-    stops = []
-
-    def start(*, client: bool = False) -> Proxy:
-        proxy, stop = world.start_proxy(prometheus.url, tls=world.tls_front(certificates, client=client))
-        stops.append(stop)
-        return proxy
-
-    yield start
-    for stop in stops:
-        stop()
-
-
-def test_tls_with_an_authority_of_its_own(tls_proxy: Callable[..., Proxy], certificates: world.Certificates) -> None:
-    proxy = tls_proxy()
-    recording = record(run(), source(proxy.url, tls={"ca": str(certificates.ca)}), catalogue("go_goroutines"))
-    assert len(recording.series) == 2
-    assert recording.notes == ()
-
-
-def test_a_client_certificate(tls_proxy: Callable[..., Proxy], certificates: world.Certificates) -> None:
-    proxy = tls_proxy(client=True)
-    tls = {"ca": str(certificates.ca), "cert": str(certificates.cert), "key": str(certificates.key)}
-    assert len(record(run(), source(proxy.url, tls=tls), catalogue("go_goroutines")).series) == 2
-
-
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_an_unchecked_certificate_is_said(tls_proxy: Callable[..., Proxy]) -> None:
-    recording = record(run(), source(tls_proxy().url, tls={"verify": False}), catalogue("go_goroutines"))
-    assert "was not checked" in recording.notes[0].text
-
-
-# ---- Params and catalogues ------------------------------------------------------------------------------------------
-
-BAD_SOURCES = [
-    ({"url": f"http://me:{TOKEN}@h"}, "without credentials"),
-    ({"url": f"http://h?token={TOKEN}"}, "without credentials"),
-    ({"auth": TOKEN}, "keys with values"),
-    ({"auth": {}}, "one of `bearer_token_env`"),
-    ({"auth": {"bearer_token": TOKEN}}, "bearer_token_env"),
-    ({"auth": {"bearer_token_env": TOKEN}}, "the name of an environment variable"),
-    ({"auth": {"username_env": "A"}}, "together"),
-    ({"auth": {"bearer_token_env": "A", "bearer_token_file": "b"}}, "one of"),
-    ({"headers": {"Authorization": TOKEN}}, "no header that other settings decide"),
-    ({"headers": {"X": TOKEN + "\n"}}, "printable ASCII"),
-    ({"headers": {"X": 7}}, "text"),
-    ({"headers": {"X": "a"}, "headers_env": {"x": "A"}}, "each header once"),
-    ({"headers_env": {"X": TOKEN}}, "the name of an environment variable"),
-    ({"tls": {"key": "k"}}, "`cert` beside `key`"),
-    ({"tls": {"ca": "k", "verify": False}}, "`verify: true`"),
-    ({"tls": {"verfy": False}}, "ca, cert, key, verify"),
-    ({"step_s": 0}, "greater than"),
-    ({"step_s": 0.0015}, "whole milliseconds"),
-    ({"threads": 0}, "greater than"),
-    ({"timeout_s": -1}, "greater than"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("more", "expected"), BAD_SOURCES, ids=[str(i) for i in range(len(BAD_SOURCES))])
-def test_a_fault_in_the_settings_is_named_without_secrets(more: dict[str, Any], expected: str) -> None:
-    times = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-01T01:00:00Z"}
-    test = {"name": "a", "type": "bounded", "base": times, "new": times}
-    params = {"base": {"label": "a"}, "new": {"label": "b"}, "tests": [test]}
-    with pytest.raises(InputError) as caught:
-        check_params({**params, "source": {"kind": "prometheus", "url": "http://h", **more}})
-    assert expected in caught.value.expected
-    assert (caught.value.key or "").startswith("source")
-    assert TOKEN not in str(caught.value)
-
-
-def test_a_source_of_files_has_no_settings_of_servers() -> None:
-    with pytest.raises(ValueError, match="no `threads` where kind is recorded"):
-        Source.model_validate({"kind": "recorded", "threads": 2})
-
-
-@pytest.mark.parametrize("name", ["mattermost", "postgresql"])
-def test_a_server_takes_every_query_of_the_catalogues(prometheus: Prometheus, name: str) -> None:
-    asked = read_catalogue(name).questions(label_step_s=2.5)
-    assert len(asked) >= 12
-    for question in asked:
-        raw(prometheus.url, question.query, BASE_START, BASE_START + 60, 60)
-
-
-EXPORTED = {
-    "pg_stat_database": "numbackends xact_commit xact_rollback blks_read blks_hit tup_returned tup_fetched "
-    "tup_inserted tup_updated tup_deleted conflicts temp_files temp_bytes deadlocks blk_read_time blk_write_time "
-    "stats_reset",
-    "pg_stat_activity": "count max_tx_duration",
-    "pg_locks": "count",
-}
-"""By collector what postgres_exporter exports without options, read from its sources: collector/pg_stat_database.go,
-collector/pg_locks.go and, for pg_stat_activity, cmd/postgres_exporter/queries.go."""
-
-
-def test_the_postgresql_catalogue_asks_for_what_the_exporter_has() -> None:
-    exported = {f"{collector}_{name}" for collector, names in EXPORTED.items() for name in names.split()}
-    asked = [question.query for question in read_catalogue("postgresql").questions(label_step_s=60)]
-    names = {name for query in asked for name in re.findall(r"\bpg_\w+", query)}
-    assert len(names) >= 14
-    assert names <= exported
-
-
-def test_variables_and_windows_are_filled_in(mattermost: Catalogue) -> None:
-    queries = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=60)}
-    assert queries["rps", ""] == 'sum(rate(mattermost_http_requests_total{instance=~"app.*:8067"}[1m]))'
-    assert queries["api", "calls"] == "sum(rate(mattermost_api_time_count[60s])) by (handler)"
-    short = {(q.metric, q.stat): q.query for q in mattermost.questions(label_step_s=2.5)}
-    assert "[2500ms]" in short["api", "calls"]
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("sum(up{{ap}})", r"a variable that `variables` has \(app\), found '{{ap}}'"),
-        ("rate(up[{window}])", "only in queries of label tables"),
-    ],
-)
-def test_an_unknown_variable_is_an_error(tmp_path: Path, query: str, words: str) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text(f"variables: {{app: 'a=\"b\"'}}\nmetrics:\n  - {{name: A, slug: a, query: '{query}'}}\n")
-    with pytest.raises(InputError, match=words):
-        read_catalogue(str(file))

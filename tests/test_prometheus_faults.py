@@ -21,7 +21,7 @@ from buildcompare.errors import BuildcompareError, InputError, SourceError
 from buildcompare.recording import Recording
 from buildcompare.sources import prometheus_client, prometheus_session, record
 from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy, servers  # noqa: F401  # fixtures
-from test_prometheus import TOKEN, bits, catalogue, run, source
+from pulling import TOKEN, bits, catalogue, run, source
 
 QUERIES = ("go_goroutines", "gappy", "odd")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from buildcompare.sources import record
 from prometheus_server import BASE_START, LENGTH_S, Servers, servers  # noqa: F401  # fixtures
-from test_prometheus import catalogue, run, source
+from pulling import catalogue, run, source
 
 CPU = 'mattermost_process_cpu_seconds_total{instance="app-0:8067"}'
 

@@ -22,7 +22,7 @@ from buildcompare.metrics import Catalogue, read_catalogue
 from buildcompare.params import Run
 from buildcompare.recording import Recording, Series
 from buildcompare.sources import record
-from test_prometheus import at, bits, raw, same, source
+from pulling import at, bits, raw, same, source
 
 STEP_S, LENGTH_S, LABEL_S = 5, 5_400, 60
 STARTS = {"base": world.BASE_START, "new": world.NEW_START}

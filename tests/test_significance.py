@@ -10,19 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
 from scipy.signal import lfilter
-from statsmodels.stats.multitest import multipletests
 
-from buildcompare.analysis.families import JudgeLabels, JudgeMetrics
+from buildcompare.analysis.families import JudgeLabels
 from buildcompare.analysis.judge import (
-    Effect,
-    Judge,
     MeasureEffect,
-    adjust_discoveries,
-    adjust_familywise,
 )
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.run_to_run import LabelValue, Noise, RepeatedRuns, RunLevel, RunLevels, RunToRun
@@ -34,7 +26,7 @@ from buildcompare.params import Run, check_params
 from buildcompare.run_view import ViewRun
 from buildcompare.sources.ltctl import LtctlSource
 from buildcompare.workbench import analyse, read_recordings
-from support import real_params, small_params
+from support import real_params
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
@@ -201,110 +193,6 @@ def test_a_shorter_window_is_less_certain() -> None:
     assert sds[1] ** 2 - sds[0] ** 2 == pytest.approx(2 * 3 * 0.01**2)  # three more parts of the within-run variance
 
 
-# ---- Judgement ------------------------------------------------------------------------------------------------------
-
-
-def effect(log_ratio: float, sd: float = 0.02, df: float = math.inf) -> Effect:
-    return Effect(log_ratio, sd, df, sd / math.sqrt(2), "calibrated")
-
-
-@pytest.mark.parametrize("df", [3.0, 14.0, math.inf])
-def test_intervals_and_p_values_are_those_of_the_t_distribution(df: float) -> None:
-    found = effect(0.05, 0.02, df)
-    distribution = stats.norm if math.isinf(df) else stats.t(df)
-    assert found.p_value == pytest.approx(2 * distribution.sf(2.5))
-    low, high = found.interval()
-    half = distribution.ppf(0.975) * 0.02
-    assert low == pytest.approx(100 * math.expm1(0.05 - half))
-    assert high == pytest.approx(100 * math.expm1(0.05 + half))
-
-
-@pytest.mark.parametrize(
-    ("log_ratio", "sd", "better", "status"),
-    [
-        (0.20, 0.02, "lower", "regression"),
-        (-0.20, 0.02, "lower", "improvement"),
-        (0.20, 0.02, "higher", "improvement"),
-        (-0.20, 0.02, "context", "regression"),
-        (0.05, 0.005, "lower", "equivalent"),  # surely changed, surely not by the margin
-        (0.20, 0.15, "lower", "inconclusive"),
-        (0.08, 0.02, "lower", "inconclusive"),  # not beyond the margin, and may be
-        (0.0, 0.02, "lower", "equivalent"),
-        (0.0, 0.2, "lower", "inconclusive"),
-    ],
-)
-def test_the_status_follows_from_the_intervals(log_ratio: float, sd: float, better: Any, status: str) -> None:
-    found = effect(log_ratio, sd)
-    assert Judge()(found, found.p_value, 10.0, better) == status
-
-
-@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
-def test_adjusted_p_values_are_those_of_statsmodels(p_values: list[float]) -> None:
-    assert adjust_familywise(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
-    assert adjust_discoveries(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1])
-
-
-def test_families_are_judged_apart() -> None:
-    gate = LOWER.model_copy(update={"gate": True})
-    rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06))]
-    judged = JudgeMetrics()(rows)
-    assert judged[2] is None
-    assert [each.family for each in judged if each] == ["gate", "other", "other"]
-    assert judged[0] is not None
-    assert judged[0].p_adjusted == judged[0].p_value  # alone in its family
-    assert judged[1] is not None
-    assert judged[1].p_adjusted == pytest.approx(max(judged[1].p_value, 2 * effect(0.06).p_value))
-
-
-def test_the_runs_that_settle_it_would_settle_it() -> None:
-    found = effect(0.0, 0.10 * math.sqrt(2))
-    runs = found.runs_to_settle(10.0)
-    assert runs is not None
-    rng = np.random.default_rng(9)
-    means = rng.normal(0, 0.10, (20_000, 2, runs)).mean(axis=2)
-    z = np.abs(means[:, 1] - means[:, 0] + math.log(1.1)) / (0.10 * math.sqrt(2 / runs))
-    assert 0.8 <= np.mean(z > 1.96) < 0.85
-
-
-def test_what_would_be_seen_is_seen() -> None:
-    noise = Noise(0.03, 14.0, "calibrated")
-    rng = np.random.default_rng(21)
-    family, sd = [LOWER] * 7, 0.03 * math.sqrt(2)
-    size = effect(0.0, sd, 14.0).detectable_percent(10.0, len(family))
-    found = 0
-    for _ in range(800):
-        known = Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibrated")  # an estimate too
-        factors = [1 + size / 100, *[1.0] * (len(family) - 1)]
-        pairs = [([RunLevel(1.0)], [RunLevel(factor * math.exp(rng.normal(0, sd)))]) for factor in factors]
-        judged = JudgeMetrics()([(LOWER, MeasureEffect()(a, b, known)) for a, b in pairs])
-        found += judged[0] is not None and judged[0].status == "regression"
-    assert 0.75 <= found / 800 <= 0.87
-
-
-@pytest.mark.parametrize(
-    ("base", "new", "verdict"),
-    [(0.02, 0.02, "pass"), (None, 0.02, "inconclusive"), (0.02, None, "inconclusive"), (0.0, 40.0, "inconclusive")],
-)
-def test_what_users_feel_must_be_there_in_both_builds(
-    tmp_path: Path, base: float | None, new: float | None, verdict: str
-) -> None:
-    """A second gate metric, which is missing in one build or rises from zero, is no pass."""
-    params = small_params(tmp_path)
-    for side, value in (("base", base), ("new", new)):
-        file = Path(params["tests"][0][side]["recording"])
-        table = pd.read_csv(file)
-        rows = table[table["metric"] == "rps"].assign(
-            metric="p99-api-times", value=math.nan if value is None else value
-        )
-        pd.concat([table, rows]).to_csv(file, index=False)
-    params["tests"] = params["tests"][:1]
-    params["margins"] = {"avg-api-times": 20.0}
-    checked = check_params(params)
-    results = analyse(checked, read_recordings(checked)).results
-    assert results.verdict == verdict
-    assert any(each.kind == "unjudgeable" for each in results.findings) is (verdict != "pass")
-
-
 # ---- Labels ---------------------------------------------------------------------------------------------------------
 
 
@@ -365,73 +253,6 @@ def test_too_little_says_nothing_of_a_label() -> None:
     enough = label_groups(np.random.default_rng(13), 4, 80)
     assert LabelNoise(enough)(("store", "avg"), "l1", [LabelValue(0.1)], "bounded") is None
     assert LabelNoise(enough)(("api", "avg"), "l1", [LabelValue(0.0)], "bounded") is None
-
-
-# ---- Nothing is claimed without knowing the noise -------------------------------------------------------------------
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    ratio=st.floats(0.01, 100.0),
-    noise=st.floats(0.0, 0.5),
-    runs=st.integers(1, 3),
-    name=st.sampled_from(["avg-api-times", "rps", "own-metric", "Anything else"]),
-)
-def test_without_calibration_and_prior_no_change_is_claimed(
-    ratio: float, noise: float, runs: int, name: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("unknown")
-    rng = np.random.default_rng(1)
-    catalogue = folder / "bare.yaml"
-    catalogue.write_text(
-        "metrics:\n  - {name: avg-api-times, slug: avg-api-times, better: lower, gate: true}\n"
-        "  - {name: users, slug: users, load: true}\n"
-    )
-    tests = []
-    for kind in ("bounded", "unbounded"):
-        sides = {}
-        for side, level in (("base", 1.0), ("new", ratio)):
-            files = []
-            for run in range(runs):
-                elapsed = np.arange(0, 3000, 5)
-                file = folder / f"{kind}-{side}-{run}.csv"
-                rows = pd.DataFrame({"timestamp": elapsed + 1.7e9})
-                values = {name: level * np.exp(noise * rng.normal(size=elapsed.size)), "users": 100.0 + 0 * elapsed}
-                pd.concat([rows.assign(metric=m, value=v) for m, v in values.items()]).to_csv(file, index=False)
-                files.append({"recording": str(file), "supported_users": max(int(100 * level), 1)})
-            sides[side] = files
-        tests.append({"name": kind, "type": kind, **sides})
-    params = check_params(
-        {
-            "name": "unknown", "base": {"label": "a"}, "new": {"label": "b"}, "metrics": str(catalogue),
-            "source": {"kind": "recorded"}, "tests": tests,
-        }
-    )  # fmt: skip
-    results = analyse(params, read_recordings(params)).results
-    statuses = {row.status for test in results.tests for row in [*test.metrics, *test.labels]}
-    statuses |= {test.supported_users.status for test in results.tests if test.supported_users}
-    assert statuses <= {"inconclusive", "not_comparable"}
-    assert results.verdict == "inconclusive"
-
-
-def test_metrics_with_a_prior_are_judged(tmp_path: Path) -> None:
-    """The counterpart of the test above: it could have failed."""
-    params = check_params(small_params(tmp_path))
-    rows = {row.slug: row for row in analyse(params, read_recordings(params)).results.tests[0].metrics}
-    assert rows["avg-api-times"].prior == "borrowed"
-    assert rows["avg-api-times"].delta_percent == pytest.approx(10, abs=0.5)
-    assert rows["rps"].status == "equivalent"
-
-
-def test_margins_of_the_params_count(tmp_path: Path) -> None:
-    rows = {}
-    for margin in (1.0, 30.0):
-        params = check_params(small_params(tmp_path, margins={"rps": margin, "avg-api-times": margin}))
-        found = analyse(params, read_recordings(params)).results.tests[0].metrics
-        rows[margin] = {row.slug: row for row in found}
-    assert rows[1.0]["rps"].status == "inconclusive"
-    assert rows[30.0]["rps"].status == "equivalent"
-    assert rows[30.0]["avg-api-times"].margin_percent == 30.0
 
 
 # ---- Real runs ------------------------------------------------------------------------------------------------------

@@ -268,6 +268,30 @@ def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
     assert said(found.test.reasons[0]) == "new: nothing of its load was recorded in the last 16 min before its stop"
 
 
+def test_a_window_that_begins_before_the_data_is_said_with_its_minutes() -> None:
+    """The ramp of such a run begins late by as much, which a reader would take for the build's own."""
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    start, end = run.window
+    assert judged(bounded(), facts(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == ()
+    found = judged(bounded(), facts(replace(run, window=(start - 720.0, end)), "bounded", 5000))
+    assert codes(found) == {("silent_start", "new")}
+    assert found.test.status == "limited"
+    assert said(found.test.reasons[0]) == (
+        "new: its window begins 12 min before its first number, and elapsed time counts from the window's start"
+    )
+
+
+def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -> None:
+    """Users come when the agents have started; the server is measured before."""
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    late = run.window[0] + 720.0
+    users = tuple(
+        replace(s, times=s.times[s.times >= late], values=s.values[s.times >= late]) if s.metric == USERS else s
+        for s in run.series
+    )
+    assert ("silent_start", "new") not in codes(judged(bounded(), facts(replace(run, series=users), "bounded", 5000)))
+
+
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
     run = unbounded(Restart(4000.0))
     assert judged(run, run).test.status == "limited"

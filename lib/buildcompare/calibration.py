@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from buildcompare.analysis.run_to_run import LabelValue, NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels
 from buildcompare.analysis.self_check import SelfCheckResult
 from buildcompare.errors import InputError
-from buildcompare.faults import checked
+from buildcompare.faults import Traced, checked
 from buildcompare.params import FileName, Run, Source
 from buildcompare.project import resolve
 from buildcompare.recording import Recording
@@ -45,7 +45,7 @@ class GroupSpec(_Strict):
     runs: list[Run] = Field(min_length=2)
 
 
-class CalibrationSpec(_Strict):
+class CalibrationSpec(_Strict, Traced):
     """The file that `calibrate` reads: which runs are repetitions of each other."""
 
     metrics: str = Field(default="mattermost", min_length=1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 
 from buildcompare.errors import InputError
@@ -14,6 +15,31 @@ from buildcompare.strict_yaml import Document
 _SECRET_KEYS = ("auth", "headers", "headers_env")
 """Keys below which an error never repeats what it found."""
 Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """The file that a model was read from; two models that say the same are equal, wherever they stood."""
+
+    file: str | Path | None = field(default=None, compare=False)
+    document: Document | None = field(default=None, compare=False)
+
+
+class Traced(BaseModel):
+    """A model that knows which file and which of its lines it was read from."""
+
+    _origin: _Origin = PrivateAttr(default_factory=_Origin)
+
+    def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
+        """A fault of what the value at `location` names, such as a file that is not there: it stands in both places."""
+        document = self._origin.document
+        written = _existing(location, document.data, missing=False)[0] if document else ()
+        location = written or location  # a default stands in no line
+        line = document.lines.get(written) if document and written else None
+        key = f"{_dotted(location)} (line {line})" if line else _dotted(location)
+        own = None if error.key == location[-1] else error.key
+        inner = ": ".join(part for part in (key, error.file, own) if part)
+        return InputError(file=self._origin.file, key=inner, expected=error.expected, found=error.found)
 
 
 def checked(
@@ -29,9 +55,12 @@ def checked(
     if not isinstance(data, dict):
         raise InputError(file=file, key=None, expected="a mapping of keys to values", found=_kind(data))
     try:
-        return model.model_validate(data)
+        made = model.model_validate(data)
     except ValidationError as error:
         raise _first_error(model, error.errors(), data, file, document) from None
+    if isinstance(made, Traced):
+        made._origin = _Origin(file, document)
+    return made
 
 
 def _first_error(

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from buildcompare.errors import InputError
-from buildcompare.faults import checked
+from buildcompare.faults import Traced, checked
 from buildcompare.strict_yaml import Document, read_yaml
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -174,6 +174,12 @@ class Run(_Strict):
         """The file that the run is read from, as the user wrote it."""
         return self.report or self.recording or self.snapshot
 
+    def place_of(self, error: InputError) -> tuple[str, ...]:
+        """The key that names the file which `error` is about; none where the run names no file."""
+        if self.labels is not None and error.file in (self.labels, repr(self.labels)):
+            return ("labels",)
+        return tuple(name for name in ("report", "recording", "snapshot") if getattr(self, name) is not None)
+
     @property
     def window(self) -> tuple[dt.datetime, dt.datetime] | None:
         """The stated window, or None where the file's own window counts."""
@@ -290,7 +296,7 @@ class Coordinator(_Strict):
         return self.users_dec / self.rest_s
 
 
-class Comparison(_Strict):
+class Comparison(_Strict, Traced):
     """One release: a base and a new build, and the tests that both went through."""
 
     name: FileName | None = None

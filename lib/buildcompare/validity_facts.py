@@ -43,7 +43,15 @@ def facts_of(
         resets=max(map(int, resets.values()), default=0) if isinstance(resets, Mapping) else 0,
         no_users=view.users is None and _only_zeros(view, catalogue),
         silent_s=view.recording.duration_s - view.stop.end_s if view.stop and view.recording.stop_known else 0.0,
+        late_s=_late_s(view),
     )
+
+
+def _late_s(view: RunView) -> float:
+    """From the window's start to the first number of any metric; 0 where there is no metric at all."""
+    curves = [view.recording.curve(series) for series in view.recording.graphs()]
+    first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
+    return min(first, default=0.0)
 
 
 def _only_zeros(view: RunView, catalogue: Catalogue) -> bool:

@@ -84,6 +84,10 @@ _WORDS: Mapping[Code, Say] = {
     "silent_end": lambda r: (
         f"nothing of its load was recorded in the last {_minutes(r.numbers['seconds'])} before its stop"
     ),
+    "silent_start": lambda r: (
+        f"its window begins {_minutes(r.numbers['seconds'])} before its first number, and elapsed time counts from the "
+        "window's start"
+    ),
     "no_steady_window": lambda r: f"no steady window: {r.text}",
     "window_shorter": lambda r: (
         f"its steady window is cut short: {_minutes(r.numbers['seconds'])} against "

@@ -19,7 +19,7 @@ from buildcompare import findings, verdict
 from buildcompare.analysis.label_noise import LabelNoise
 from buildcompare.analysis.load_adjusted import LoadAdjusted
 from buildcompare.analysis.run_to_run import RunToRun
-from buildcompare.calibration import METHOD, ClearedCalibration, cleared, read_calibration
+from buildcompare.calibration import METHOD, Calibration, ClearedCalibration, cleared, read_calibration
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError, SourceError
 from buildcompare.findings import history as findings_history
@@ -94,13 +94,18 @@ def parameters(variables: Mapping[str, Any]) -> Comparison:
         return read_params(resolve(os.environ.get("PARAMS") or BUNDLED))
     comparison = check_params({key: value for key, value in given.items() if value is not None and value != ""})
     if comparison.name is None:
-        raise InputError(file=None, key="name", expected="the name of the output folder", found="none")
+        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        raise InputError(file=None, key="name", expected=expected, found="none")
     return comparison
 
 
 def catalogue_of(params: Comparison) -> Catalogue:
     """The catalogue that `params` names, with their margins."""
-    return read_catalogue(params.metrics).with_margins(params.margins)
+    try:
+        catalogue = read_catalogue(params.metrics)
+    except InputError as error:
+        raise params.fault_at(("metrics",), error) from None
+    return catalogue.with_margins(params.margins)
 
 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
@@ -122,8 +127,9 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
                         with step(f"{test.name}, {side}, run {number}"):
                             found = read_run(run, params.source, catalogue, place, refresh=refresh)
                     except (InputError, SourceError) as error:
-                        if not run.is_pulled:
-                            raise  # it names a file
+                        if not run.is_pulled and isinstance(error, InputError):
+                            location = ("tests", i, side, number - 1, *run.place_of(error))
+                            raise params.fault_at(location, error) from None
                         key = f"tests[{i}].{side}[{number - 1}] ({test.name}, {side}, run {number})"
                         raise error.within(key) from None
                     recordings[test.name][side].append(found)
@@ -199,7 +205,15 @@ def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -
     if params.calibration is None:
         return None
     own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    return cleared(read_calibration(params.calibration, params.metrics), own)
+    return cleared(calibration_of(params, params.calibration), own)
+
+
+def calibration_of(params: Comparison, file: str) -> Calibration:
+    """The calibration that `params` name."""
+    try:
+        return read_calibration(file, params.metrics)
+    except InputError as error:
+        raise params.fault_at(("calibration",), error) from None
 
 
 def _self_check(calibration: ClearedCalibration | None) -> dict[str, Any] | None:

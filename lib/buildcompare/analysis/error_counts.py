@@ -1,7 +1,8 @@
 """Did a build fail more often than the builds of other comparisons do? Errors of two builds, relative to their load.
 
 Counts of errors have no run-to-run deviation that anybody published, so each comparison of a chain is held against all
-others: where new and base differ as they never do elsewhere, the build or its setup is the likely reason.
+others: where new and base differ as they never do elsewhere, the build or its setup is the likely reason. Within one
+comparison no chain tells what is usual: there `findings.error_rates` goes by a doubling.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class JudgeValidity:
         With less than this before a fault nothing can be judged (five samples of a one-minute rate).
     silent_s
         After this long without a number of the load, before the known stop of a run, its end was not seen: an alert
-        query looks back one minute, twice.
+        query looks back one minute, twice. After as long without any number, the window begins before the run.
     shorter
         Bounded runs with less than this part of the other build's steady window were cut.
     """
@@ -105,6 +105,8 @@ class JudgeValidity:
             yield Reason("no_users", "limited")
         if facts.silent_s > self.silent_s and not (facts.users and facts.kind == "unbounded"):  # "gaps", says that
             yield Reason("silent_end", "limited", {"seconds": facts.silent_s})
+        if facts.late_s > self.silent_s:
+            yield Reason("silent_start", "limited", {"seconds": facts.late_s})
         yield from self._falls(facts)
         if facts.kind == "bounded":
             yield from self._target(facts)

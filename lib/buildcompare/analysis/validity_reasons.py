@@ -28,6 +28,7 @@ Code = Literal[
     "gaps",
     "no_users",
     "silent_end",
+    "silent_start",
     "no_steady_window",
     "window_shorter",
     "little_coverage",
@@ -94,6 +95,8 @@ class RunFacts:
         Whether a curve of users was recorded that is zero from beginning to end.
     silent_s
         From the load's last number to the known stop, in seconds; 0 where the stop is not known.
+    late_s
+        From the window's start to the first number of any metric, in seconds.
     """
 
     kind: Literal["bounded", "unbounded"]
@@ -112,6 +115,7 @@ class RunFacts:
     resets: int = 0
     no_users: bool = False
     silent_s: float = 0.0
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True)

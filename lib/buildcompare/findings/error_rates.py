@@ -14,7 +14,11 @@ WORTH_PERCENT = 0.025
 WORTH_PER_USER_MINUTE = 1.0 / 480.0
 """One error for each user in a day of eight hours."""
 TIMES = 2.0
-"""Rates of two identical runs differ; a rate that at least doubles is worth a look all the same."""
+"""Rates of two identical runs differ; a rate that at least doubles is worth a look all the same.
+
+A comparison alone does not know how far rates usually lie apart. Where a chain of comparisons tells that,
+`analysis.error_counts` asks another question of the counts: whether they changed as in no other comparison.
+"""
 
 
 def error_rates(test: TestResult, labels: Labels) -> Iterator[Finding]:

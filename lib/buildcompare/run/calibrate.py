@@ -34,15 +34,21 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
     """
     spec = read_spec(spec_file)
     check_writable(output)
-    catalogue = read_catalogue(spec.metrics)
+    try:
+        catalogue = read_catalogue(spec.metrics)
+    except InputError as error:
+        raise spec.fault_at(("metrics",), error) from None
     view_run = ViewRun(catalogue)
     groups = []
     places: dict[str, str] = {}
-    for group in spec.groups:
+    for position, group in enumerate(spec.groups):
         runs, loaded = [], []
         for number, run in enumerate(group.runs, start=1):
             place = (f"calibration-{spec_file.stem}", group.name, "base", number)
-            recording = read_run(run, spec.source, catalogue, place, refresh=refresh)
+            try:
+                recording = read_run(run, spec.source, catalogue, place, refresh=refresh)
+            except InputError as error:
+                raise spec.fault_at(("groups", position, "runs", number - 1, *run.place_of(error)), error) from None
             view = view_run(recording, group.type)
             if view.steady.window is None:
                 raise InputError(

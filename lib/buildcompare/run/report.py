@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from buildcompare import workbench
-from buildcompare.calibration import read_calibration
 from buildcompare.errors import InputError
 from buildcompare.history.at_hand import entry_of, place_in_words, to_be
 from buildcompare.history.ledger import alone, check_name, read_ledger, record
@@ -65,7 +64,7 @@ def publish(
             check_name(ledger, to_be(params, study=ledger_as == "study"))
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     if params.calibration is not None:
-        read_calibration(params.calibration, params.metrics)
+        workbench.calibration_of(params, params.calibration)
     folder = (output or publication.reports() / params_file.stem).absolute()
     hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
     recorded = None

@@ -1,0 +1,197 @@
+"""What is true of one test, and what is said of it? Levels, labels, gaps and repeated runs."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buildcompare import findings
+from buildcompare.analysis.labels import CompareLabels
+from buildcompare.analysis.levels import MeasureLevel, delta_percent, mean_of_runs
+from buildcompare.analysis.ramp_up import TimeToUsers
+from buildcompare.compare import CompareTest
+from buildcompare.explanations import explain
+from buildcompare.params import Run, Source, Test
+from buildcompare.recording import LabelSummary
+from buildcompare.sources import record
+from curves import CATALOGUE, curve, kinds, recording
+from support import users_curve
+
+# ---- Levels and labels ----------------------------------------------------------------------------------------------
+
+
+def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
+    values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
+    level = MeasureLevel()(curve(values), (-5.0, 20.0))
+    assert (level.value, level.mean, level.samples, level.missing) == (3.0, 3.0, 3, 2)
+    assert MeasureLevel()(curve(values * math.nan), (0.0, 20.0)).value is None
+
+
+def test_the_level_of_times_is_their_geometric_mean() -> None:
+    level = MeasureLevel(geometric=True)(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0))
+    assert level.value == pytest.approx(0.02)
+    assert level.mean == pytest.approx(0.07 / 3)
+    assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_a_change_is_of_unrounded_values(base: float, new: float) -> None:
+    delta = delta_percent(base, new)
+    assert delta is not None
+    assert base * (1 + delta / 100) == pytest.approx(new, rel=1e-6)
+
+
+def test_a_change_needs_two_values() -> None:
+    assert delta_percent(None, 1.0) is None
+    assert delta_percent(1.0, None) is None
+    assert delta_percent(0.0, 1.0) is None
+    assert delta_percent(0.0100, 0.0115) == pytest.approx(15.0)  # the peer prints +20 %
+    assert mean_of_runs([1.0, None, 3.0]) == 2.0
+    assert mean_of_runs([None]) is None
+
+
+def labels_of(**values: float) -> list[LabelSummary]:
+    return [LabelSummary("api", *key.split("__"), value) for key, value in values.items()]
+
+
+def test_labels_are_paired_by_name_and_none_is_dropped() -> None:
+    base = labels_of(gone__avg=0.5, kept__avg=0.01, kept__p99=3.0, never__avg=math.nan, zero__avg=0.0, top__p99=10.0)
+    new = labels_of(came__avg=0.7, kept__avg=0.0115, kept__p99=10.0, never__avg=1.0, zero__avg=0.001, top__p99=10.0)
+    rows = {(d.label, d.stat): d for d in CompareLabels(CATALOGUE)([base], [new])}
+    assert len(rows) == 7
+    assert (rows["gone", "avg"].only_in, rows["gone", "avg"].delta_percent) == ("base", None)
+    assert (rows["came", "avg"].only_in, rows["came", "avg"].new) == ("new", 0.7)
+    assert rows["kept", "avg"].delta_percent == pytest.approx(15.0)
+    assert rows["kept", "p99"].at_least == (False, True)
+    assert rows["kept", "p99"].delta_percent is None
+    assert rows["top", "p99"].at_least == (True, True)
+    assert rows["never", "avg"].reason == "never called in the base build"
+    assert rows["zero", "avg"].delta_percent is None
+    assert not [d for d in rows.values() if d.delta_percent == -100.0]
+
+
+def test_an_average_beyond_the_last_bucket_is_a_value() -> None:
+    """Averages come from sums, not from the histogram: 30 s is 30 s."""
+    row = CompareLabels(CATALOGUE)([labels_of(slow__avg=30.0)], [labels_of(slow__avg=33.0)])[0]
+    assert row.at_least == (False, False)
+    assert row.delta_percent == pytest.approx(10.0)
+
+
+def test_repeated_runs_are_averaged() -> None:
+    row = CompareLabels(CATALOGUE)([labels_of(a__avg=1.0), labels_of(a__avg=3.0)], [labels_of(a__avg=4.0)])[0]
+    assert (row.base, row.new, row.delta_percent) == (2.0, 4.0, pytest.approx(100.0))
+
+
+def test_the_time_to_users() -> None:
+    users = curve(users_curve(1000, ramp_s=1000, hold_s=100))
+    marks = TimeToUsers().marks([1000.0, 1100.0])
+    assert marks == [200, 400, 600, 800, 1000]
+    assert TimeToUsers()(users, marks)[400] == 400.0
+    assert TimeToUsers()(users, [5000]) == {5000: None}
+    assert TimeToUsers()(curve([500.0, 600.0]), [100]) == {100: None}  # the window opened in mid-ramp
+    assert TimeToUsers().marks([]) == []
+    gone = users.copy()
+    gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
+    assert TimeToUsers()(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
+    assert TimeToUsers()(gone.dropna(), marks) == TimeToUsers()(gone, marks)
+
+
+# ---- One test -------------------------------------------------------------------------------------------------------
+
+
+def test_missing_metrics_nan_and_gaps_are_said() -> None:
+    users = users_curve(1000, ramp_s=600, hold_s=3000)
+    base = recording(number_of_connected_devices=users, rps=np.full(users.size, 5.0), my_own=np.ones(users.size))
+    new = recording(number_of_connected_devices=users, rps=np.full(users.size, math.nan))
+    run = Run(recording="x")
+    test = Test(name="x", type="bounded", base=[run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]})
+    metrics = {metric.slug: metric for metric in result.metrics}
+    assert metrics["rps"].reason == "no number in the steady window of the new build"
+    assert metrics["my-own"].reason == "not recorded in the new build"
+    assert metrics["my-own"].better == "context"
+    assert {metric.status for metric in result.metrics} == {"inconclusive", "not_comparable"}
+    assert "avg-api-times" in result.runs.base[0].missing
+    coverage = {c.slug: c for c in result.runs.new[0].coverage}
+    assert (coverage["rps"].present, coverage["rps"].finite) == (users.size, 0)
+    assert result.verdict == "inconclusive"
+
+
+def test_a_window_that_opens_in_mid_ramp_does_not_know_the_time_to_users() -> None:
+    users = users_curve(6000, ramp_s=3000, hold_s=3000)
+    base, late = (recording(number_of_connected_devices=u, rps=u / 10.0) for u in (users, users[240:]))
+    run = Run(recording="x")
+    test = Test(name="x", type="unbounded", base=[run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": [base], "new": [late]})
+    assert result.ramp_up.base.time_to["4000"] == 2000.0
+    assert set(result.ramp_up.new.time_to.values()) == {None}
+    assert not [f for f in findings.find([result], ("a", "b")) if f.kind == "time_to_users"]
+
+
+@pytest.mark.parametrize("factor", [1e-18, 1e18])
+def test_a_metric_that_all_but_vanishes_breaks_no_report(factor: float) -> None:
+    users = users_curve(5000, ramp_s=600, hold_s=3000)
+    heap = 1e9 * np.exp(0.01 * np.random.default_rng(1).normal(size=users.size))
+    both = [recording(number_of_connected_devices=users, heap_in_use=heap * k) for k in (1.0, factor)]
+    run = Run(recording="x")
+    test = Test(name="x", type="bounded", base=[run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": both[:1], "new": both[1:]})
+    row = next(metric for metric in result.metrics if metric.slug == "heap-in-use")
+    assert row.delta_percent == pytest.approx(100.0 * (factor - 1.0))
+    assert any("Heap In Use" in f.text for f in findings.find([result], ("a", "b")))
+    assert explain(row)
+
+
+def test_runs_of_one_build_are_averaged() -> None:
+    users = users_curve(1000, ramp_s=600, hold_s=3000)
+    runs = [recording(number_of_connected_devices=users, rps=np.full(users.size, v)) for v in (4.0, 6.0, 11.0)]
+    run = Run(recording="x")
+    test = Test(name="x", type="bounded", base=[run, run], new=[run])
+    result = CompareTest(CATALOGUE)(test, {"base": runs[:2], "new": runs[2:]})
+    rps = next(metric for metric in result.metrics if metric.slug == "rps")
+    assert (rps.base, rps.new, rps.delta_percent) == (5.0, 11.0, pytest.approx(120.0))
+    assert len(result.runs.base) == 2
+
+
+# ---- Findings -------------------------------------------------------------------------------------------------------
+
+
+def test_curve_and_report_of_different_runs_are_noticed(real: Path) -> None:
+    """v8.0: its makers say that graphs and table belong to different runs."""
+    folder = real / "comparisons/v8.0/mysql_unbounded"
+    run = {s: [{"recording": str(folder / f"{s}.csv.gz"), "supported_users": n}] for s, n in V8.items()}
+    test = Test.model_validate({"name": "mysql_unbounded", "type": "unbounded", "db_engine": "mysql", **run})
+    recordings = {s: [record(r, Source(kind="recorded"), CATALOGUE) for r in test.runs(s)] for s in V8}  # type: ignore[arg-type]
+    text = kinds(CompareTest(CATALOGUE)(test, recordings))["reported_against_estimated"]  # type: ignore[arg-type]
+    assert re.search(r"9,3\d\d supported users, the load-test tool reported 19,913 \(−52\.\d %\)", text)
+
+
+V8 = {"base": 15459, "new": 19913}
+
+
+def test_what_is_missing_is_said_with_its_size() -> None:
+    users = users_curve(1000, ramp_s=600, hold_s=3000)
+    holes = np.ones(users.size)
+    holes[300:400] = np.nan
+    base = recording(number_of_connected_devices=users, rps=holes)
+    new = recording(number_of_connected_devices=users * 0, rps=np.full(users.size, math.nan))
+    run = Run(recording="x")
+    test = Test(name="mysql_bounded", type="bounded", db_engine="mysql", base=[run], new=[run])
+    said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]}))
+    assert said["empty_metrics"] == "Bounded MySQL: v2 has no number at all in rps."
+    gaps = "Bounded MySQL: v1 has gaps in 1 metric, at worst rps with 86 % of its samples (longest gap 8.4 min)."
+    assert said["gaps"] == gaps
+    assert said["metrics_nowhere"].startswith("Bounded MySQL: no run has 8 metrics of the catalogue: avg-api-times,")
+    whole = recording(number_of_connected_devices=users, rps=holes, heap_in_use=holes)
+    one = kinds(CompareTest(CATALOGUE)(test, {"base": [whole], "new": [base]}))
+    assert one["missing_metrics"] == "Bounded MySQL: v2 lacks 1 metric: heap-in-use."
+    short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
+    said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [short]}))
+    assert said["validity"].startswith("Bounded MySQL is")
+    assert "v2: no steady window: only 2 minutes of steady load" in said["validity"]

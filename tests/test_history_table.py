@@ -1,0 +1,190 @@
+"""A table of earlier comparisons becomes a ledger, or the cell at fault is named."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from buildcompare import __main__ as command_line
+from buildcompare.errors import InputError
+from buildcompare.history.ledger import (
+    BothUsers,
+)
+from buildcompare.history.table import import_table, read_table
+
+HEADER = (
+    "release,run,monthly,order,base_label,new_label,base_version,new_version,db,test_type,su_base,su_new,delta_pct,"
+    "errors_base,users,load_test_version,dataset,users_inc,threshold_cpu"
+)
+GOOD = {
+    "release": "v1.1",
+    "run": "",
+    "monthly": "yes",
+    "order": "1",
+    "base_label": "v1.0.0",
+    "new_label": "v1.1.0-rc1",
+    "base_version": "1.0.0",
+    "new_version": "1.1.0-rc1",
+    "db": "mysql",
+    "test_type": "unbounded",
+    "su_base": "1000",
+    "su_new": "1100",
+    "delta_pct": "10.0",
+    "errors_base": "3",
+    "users": "",
+    "load_test_version": "v2",
+    "dataset": "d",
+    "users_inc": "8",
+    "threshold_cpu": "0.85",
+}
+
+
+def write_table(folder: Path, *rows: dict[str, str], header: str = HEADER) -> Path:
+    file = folder / "history.csv"
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, header.split(","), extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows([{**GOOD, **row} for row in rows])
+    return file
+
+
+def test_a_table_becomes_entries(tmp_path: Path) -> None:
+    (entry,) = read_table(
+        write_table(tmp_path, {}, {"db": "postgresql", "su_base": "", "su_new": "900", "delta_pct": ""})
+    )
+    assert (entry.name, entry.position, entry.base.version, entry.new.minor) == ("v1.1", 1, "1.0.0", "1.1")
+    assert entry.setup == {"Load-test version": "v2", "Dataset": "d"}
+    assert entry.coordinator == {"users_inc": 8.0, "threshold_cpu": 0.85}
+    assert [test.supported_users for test in entry.tests] == [BothUsers(base=1000, new=1100), BothUsers(new=900)]
+
+
+@pytest.mark.parametrize(
+    ("row", "key", "found"),
+    [
+        ({"su_base": "=1+1"}, "line 2, su_base", "'=1+1'"),
+        ({"su_base": "abc"}, "line 2, su_base", "'abc'"),
+        ({"su_base": "0"}, "line 2, su_base", "'0'"),
+        ({"su_base": "-5"}, "line 2, su_base", "'-5'"),
+        ({"su_base": "nan"}, "line 2, su_base", "'nan'"),
+        ({"su_base": "1e999"}, "line 2, su_base", "'1e999'"),
+        ({"su_base": "1,000"}, "line 2, su_base", "'1,000'"),
+        ({"su_base": "9" * 400}, "line 2, su_base", "'999"),
+        ({"delta_pct": "-19.7"}, "line 2, delta_pct", "-19.7"),
+        ({"errors_base": "-1"}, "line 2, errors_base", "-1"),
+        ({"users": "7500.5"}, "line 2, users", "'7500.5'"),
+        ({"release": ""}, "line 2, release", "none"),
+        ({"release": "../../etc"}, "line 2, release", "'../../etc'"),
+        ({"release": "=cmd|' /C calc'!A0"}, "line 2, release", "formula"),
+        ({"load_test_version": '=HYPERLINK("http://x")'}, "line 2, load_test_version", "formula"),
+        ({"dataset": "@SUM(A1)"}, "line 2, dataset", "formula"),
+        ({"dataset": "+cmd"}, "line 2, dataset", "formula"),
+        ({"dataset": "two\nlines"}, "dataset", "two"),
+        ({"monthly": "no"}, "line 2, monthly", "'no'"),
+        ({"order": ""}, "line 2, order", "none"),
+        ({"order": "1.5"}, "line 2, order", "'1.5'"),
+        ({"monthly": "study"}, "line 2, order", "1"),
+        ({"test_type": "soak"}, "line 2, test_type", "'soak'"),
+        ({"db": ""}, "line 2, db", "none"),
+        ({"db": "my sql/.."}, "line 2, db", "'my sql/..'"),
+        ({"base_version": "ten"}, "line 2, base_version", "'ten'"),
+        ({"users_inc": "x"}, "line 2, users_inc", "'x'"),
+        ({"base_label": "x" * 300}, "line 2: base.label", "xxx"),
+    ],
+)
+def test_a_cell_at_fault_is_named(tmp_path: Path, row: dict[str, str], key: str, found: str) -> None:
+    file = write_table(tmp_path, row)
+    with pytest.raises(InputError) as fault:
+        import_table(file, tmp_path / "ledger")
+    assert fault.value.file == str(file)
+    assert key in str(fault.value.key)
+    assert found in fault.value.found
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "key", "found"),
+    [
+        (({}, {}), "line 3, db, test_type", "mysql_unbounded as on line 2"),
+        (({}, {"release": "v1.2"}), "line 3, order", "1, which is v1.1's"),
+        (({}, {"db": "postgresql", "new_label": "v1.2"}), "line 3, new_label", "'v1.1.0-rc1' on line 2"),
+        (({}, {"db": "postgresql", "load_test_version": "v3"}), "line 3, load_test_version", "'v2' on line 2"),
+    ],
+)
+def test_rows_that_contradict_each_other_are_named(
+    tmp_path: Path, rows: tuple[dict[str, str], ...], key: str, found: str
+) -> None:
+    with pytest.raises(InputError) as fault:
+        read_table(write_table(tmp_path, *rows))
+    assert fault.value.key == key
+    assert found in fault.value.found
+
+
+def test_spellings_that_nobody_misreads_are_read(tmp_path: Path) -> None:
+    plain = read_table(write_table(tmp_path, {"delta_pct": "10"}))
+    for delta in ("10.0", "+10.00", "10 %", "10.000%"):
+        assert read_table(write_table(tmp_path, {"delta_pct": delta})) == plain
+    (less,) = read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "\u22123.6 %"}))
+    assert less.tests[0].supported_users == BothUsers(base=1000, new=964)
+    assert read_table(write_table(tmp_path, {"su_new": "964.4", "delta_pct": "-3.5"})), "cut off at its last digit"
+    with pytest.raises(InputError, match="delta_pct"):
+        read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "-3.4"}))
+    with pytest.raises(InputError, match="delta_pct"):
+        read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "3.6"}))
+    upper = read_table(write_table(tmp_path, {"monthly": "Yes", "test_type": "Unbounded", "db": "MySQL"}))
+    assert upper == read_table(write_table(tmp_path, {}))
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_other_separators_are_seen_and_their_numbers_stay_strict(tmp_path: Path, delimiter: str) -> None:
+    file = write_table(tmp_path, {})
+    plain = read_table(file)
+    with file.open(newline="", encoding="utf-8") as open_file:
+        rows = list(csv.reader(open_file))
+    for change_of, fine in (("", True), ("1.000,5", False), ("1.000", False), ("1000,5", False), ("1,000", False)):
+        changed = [row[:] for row in rows]
+        if change_of:
+            changed[1][rows[0].index("su_base")] = change_of
+        with file.open("w", newline="", encoding="utf-8-sig") as open_file:
+            csv.writer(open_file, delimiter=delimiter).writerows(changed)
+        if fine:
+            assert read_table(file) == plain
+        else:
+            with pytest.raises(InputError, match="su_base"):
+                read_table(file)
+
+
+@pytest.mark.parametrize(
+    ("contents", "found"),
+    [
+        (b"", "no release, monthly"),
+        (b"release,db\nv1,mysql\n", "no monthly, order"),
+        (HEADER.encode() + b"\n", "none"),
+        (HEADER.encode() + b"\nv1.1,yes\n", "2"),
+        ((HEADER + ",db\n").encode(), "'db' twice"),
+        (b"\xff\xfe\x00", "bytes that are no UTF-8"),
+        (HEADER.encode() + b'\n"v1', "unexpected end of data"),
+    ],
+)
+def test_what_is_no_such_table_is_refused(tmp_path: Path, contents: bytes, found: str) -> None:
+    file = tmp_path / "history.csv"
+    file.write_bytes(contents)
+    with pytest.raises(InputError) as fault:
+        read_table(file)
+    assert found in fault.value.found
+    with pytest.raises(InputError):
+        read_table(tmp_path / "missing.csv")
+
+
+def test_the_command_line_imports_and_tells(real: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "ledger")
+    done = CliRunner().invoke(command_line.app, ["history-import", str(real / "comparisons/history.csv"), "-o", out])
+    assert done.exit_code == 0
+    assert "34 comparisons and 3 studies" in done.stdout
+    told = CliRunner().invoke(command_line.app, ["history", out])
+    assert told.exit_code == 0
+    assert "v10.7: v10.7.0-rc1 against v10.6.1" in told.stdout
+    bad = CliRunner().invoke(command_line.app, ["history-import", str(tmp_path / "no.csv"), "-o", out])
+    assert bad.exit_code == 3

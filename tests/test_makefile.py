@@ -1,0 +1,135 @@
+"""The Makefile keeps its word, whatever environment it finds."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def make(project: Path, *arguments: str, **environment: str) -> str:
+    mixed_in = re.compile(r"MAKE|MFLAGS|CONDA_|PARAMS$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$")
+    clean = {name: value for name, value in os.environ.items() if not mixed_in.match(name)}
+    done = subprocess.run(
+        ["make", *arguments],
+        cwd=project, env={**clean, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def environment_at(folder: Path) -> str:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(os.path.realpath("/bin/sh"))
+    return str(folder)
+
+
+def test_make_alone_lists_every_target(project: Path) -> None:
+    text = (project / "Makefile").read_text(encoding="utf-8")
+    phony = set(re.findall(r"^\.PHONY: (.*)$", text, flags=re.MULTILINE)[0].split())
+    targets = phony - {"FORCE", "conda-environment"}
+    assert targets >= {"help", "report", "test", "lab", "batch", "data", "lint", "format", "lock", "clean"}
+    listed = {line.split()[1] for line in make(project).splitlines() if line.startswith("make ")}
+    assert listed == targets
+    assert make(project, "help") == make(project)
+
+
+def test_make_uses_an_active_conda_environment(project: Path, tmp_path: Path) -> None:
+    conda = environment_at(tmp_path / "conda with space")
+    plan = make(project, "-n", "report", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare")
+    assert f'"{conda}/bin/python" -m buildcompare report "params/v10.4.0-rc1.yaml"' in plan
+    assert ".venv" not in plan
+    assert f'"{conda}/bin/python" -m buildcompare index' in make(
+        project, "-n", "index", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare"
+    )
+
+
+@pytest.mark.parametrize("conda", [{}, {"CONDA_DEFAULT_ENV": "base"}, {"CONDA_PREFIX": "/nowhere/at/all"}])
+def test_make_uses_its_own_environment_otherwise(project: Path, tmp_path: Path, conda: dict[str, str]) -> None:
+    if conda.get("CONDA_DEFAULT_ENV") == "base":
+        conda = {**conda, "CONDA_PREFIX": environment_at(tmp_path / "miniconda")}
+    plan = make(project, "-n", "report", "PARAMS=params/x.yaml", **conda)
+    assert '.venv/bin/python -m buildcompare report "params/x.yaml"' in plan
+    assert "miniconda" not in plan
+
+
+@pytest.mark.parametrize(
+    ("files", "refused"),
+    [
+        ([], "found neither in"),
+        (["holiday/photo.jpg", "chunks"], "found neither in"),
+        (["01JE00000000000000000000ZZ/chunks/000001"], "expected the program prometheus, found none"),
+        (["wal/00000000"], "expected the program prometheus, found none"),
+    ],
+    ids=["an empty folder", "another folder", "blocks", "a log"],
+)
+def test_make_prometheus_copies_nothing_but_prometheus(
+    project: Path, tmp_path: Path, files: list[str], refused: str
+) -> None:
+    """What passes stops here at the program, which is not on this path."""
+    data, tools = tmp_path / "some data", tmp_path / "bin"
+    for folder in (data, tools, tmp_path / "tmp"):
+        folder.mkdir()
+    for name in files:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).touch()
+    for tool in ("sh", "awk", "cksum", "tr", "cat", "make"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    with pytest.raises(AssertionError, match=f"make prometheus: .*{refused}"):
+        make(project, "prometheus", f"DATA={data}", PATH=str(tools), TMPDIR=str(tmp_path / "tmp"))
+    assert not any((tmp_path / "tmp").iterdir())
+
+
+@pytest.fixture
+def elsewhere(project: Path, tmp_path: Path) -> Path:
+    """A checkout whose environment is still to be made, in a folder with a space."""
+    folder = tmp_path / "a checkout"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        (folder / name).write_bytes((project / name).read_bytes())
+    return folder
+
+
+def test_make_says_what_it_needs_where_there_is_no_python(elsewhere: Path) -> None:
+    with pytest.raises(AssertionError, match=r"needs Python 3\.11 or newer.*and no-such-python is none"):
+        make(elsewhere, "setup", PYTHON="no-such-python")
+    assert not (elsewhere / ".venv").exists()
+
+
+def test_an_interrupted_setup_is_made_again(elsewhere: Path) -> None:
+    """A pip that fails half-way leaves no stamp, so nothing trusts that .venv."""
+    (elsewhere / "requirements.lock").write_text("no-such-package==1.0 --hash=sha256:0\n", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        make(elsewhere, "setup", PIP_NO_INDEX="1")
+    assert list(elsewhere.glob(".venv/.packages-*")) == []
+    assert "rm -rf .venv" in make(elsewhere, "-n", "report")
+
+
+def test_a_made_environment_is_not_made_again(elsewhere: Path) -> None:
+    (elsewhere / "requirements.lock").write_text("# nothing to install\n", encoding="utf-8")
+    (elsewhere / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "none"\nbackend-path = ["."]\n', encoding="utf-8"
+    )
+    (elsewhere / "none.py").write_text(NO_BACKEND, encoding="utf-8")
+    assert "Making .venv with Python 3" in make(elsewhere, "-j2", "setup", PIP_NO_INDEX="1")
+    assert "venv -" not in make(elsewhere, "-n", "setup")
+    os.utime(elsewhere / "requirements.lock")
+    os.utime(elsewhere / "pyproject.toml")
+    assert "pip" not in make(elsewhere, "-n", "setup")
+    assert "-m pip" in make(elsewhere.rename(elsewhere.with_name("moved")), "-n", "setup")
+
+
+NO_BACKEND = """
+import zipfile
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    name = "nothing-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{wheel_directory}/{name}", "w") as wheel:
+        wheel.writestr("nothing-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nothing\\nVersion: 1\\n")
+        wheel.writestr("nothing-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("nothing-1.dist-info/RECORD", "")
+    return name
+"""

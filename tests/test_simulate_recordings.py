@@ -1,0 +1,282 @@
+"""What the simulator records is what happened, and the bundled recordings are what it makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from buildcompare.analysis.stop import FindStop
+from buildcompare.analysis.supported_users import EstimateSupportedUsers
+from buildcompare.params import read_params
+from buildcompare.recording import Recording
+from buildcompare.recording_parquet import read_recording
+from buildcompare.simulate import (
+    Gap,
+    LabelEffect,
+    LabelSet,
+    LostAgent,
+    MetricEffect,
+    NanStretch,
+    NoiseModel,
+    Restart,
+    RunSettings,
+    Truncation,
+    simulate_run,
+)
+from buildcompare.simulate.bundled import bundled_runs, write_bundled
+from buildcompare.simulate.labels import histogram_p99
+from buildcompare.simulate.noise import ar1
+from simulated import BOUNDED, UNBOUNDED, USERS, bundled, early, peaks, run, values
+
+# ---- What is recorded -----------------------------------------------------------------------------------------------
+
+
+def test_a_recording_has_the_graphs_of_the_catalogue_and_says_that_it_is_simulated() -> None:
+    recording = run().recording
+    assert len(recording.graphs()) == 10
+    assert recording.simulated
+    assert recording.stop_known
+    assert recording.provenance["seed"] == 1
+    assert {series.step_s for series in recording.series} == {5.0}
+    assert all(recording.coverage(series).fraction > 0.99 for series in recording.series)
+    assert recording.duration_s == run().truth.stop_s
+
+
+def test_rates_are_averages_over_a_minute() -> None:
+    """Requests end at once when the server goes down; their graph falls in a straight line over 12 samples."""
+    still = replace(BOUNDED, noise=NoiseModel(sample_scale=0.0, level_scale=0.0, capacity_sd=0.0))
+    rps = values(run(replace(still, injections=(Restart(3000.0, down_s=300.0),))).recording, "rps")
+    assert rps[600] == pytest.approx(0.116 * 5000, rel=1e-3)
+    np.testing.assert_allclose(rps[600:613], rps[600] * (1 - np.arange(13) / 12), atol=0.02 * rps[600])
+
+
+def test_the_plateau_of_a_bounded_test_looks_like_the_published_one() -> None:
+    """Means of v10.4's Postgres test at 7500 users, digitised."""
+    _, found = bundled("v10.4.0-rc1/postgresql_bounded/base")
+    published = {
+        "cpu-utilization": 140.5,
+        "goroutines-in-use": 22_920,
+        "heap-in-use": 7.95e8,
+        "rps": 867,
+        "stack-in-use": 1.123e8,
+        "avg-api-times": 0.0094,
+        "p99-api-times": 0.0776,
+        "avg-store-times": 0.0015,
+        "p99-store-times": 0.0158,
+    }
+    for slug, level in published.items():
+        assert values(found.recording, slug)[-420:-40].mean() == pytest.approx(level, rel=0.1), slug
+
+
+def test_the_agents_stop_before_the_stop_is_stamped() -> None:
+    with_shutdown, without = run(), run(replace(UNBOUNDED, shutdown_s=0.0))
+    users = values(with_shutdown.recording)
+    assert users[-1] < 0.1 * users[-11]
+    assert with_shutdown.truth.supported_users == without.truth.supported_users
+    assert with_shutdown.truth.stop_s == pytest.approx(without.truth.stop_s + 45, abs=5)
+    kept = values(without.recording)
+    assert np.array_equal(kept, users[: kept.size])
+    assert kept[-1] > 0.9 * kept.max()
+
+
+def test_labels_are_plausible_and_capped() -> None:
+    summaries = run().recording.label_summaries
+    groups = {group: {s.label for s in summaries if s.group == group} for group in ("api", "store")}
+    assert (len(groups["api"]), len(groups["store"])) == (25, 40)
+    assert all(0 < s.value <= 10 for s in summaries if s.stat == "p99")
+    slow = LabelSet(added=(("store", "PostStore.Slow", 8.0),), without=("api/login",))
+    changed = run(replace(UNBOUNDED, labels=slow)).recording.label_summaries
+    assert {(s.label, s.stat): s.value for s in changed}["PostStore.Slow", "p99"] == 10.0
+    assert "login" not in {s.label for s in changed}
+
+
+def test_a_percentile_is_read_off_the_histogram() -> None:
+    """1 ms on average: everything is in the first bucket, so 99 % of it is reported."""
+    assert histogram_p99(0.001, 0.5) == pytest.approx(0.99 * 0.005, rel=0.01)
+    rng = np.random.default_rng(0)
+    drawn = rng.lognormal(np.log(0.1) - 0.32, 0.8, 200_000)
+    high = np.quantile(drawn, 0.99)
+    assert 0.25 < high < 0.5
+    assert 0.25 < histogram_p99(0.1, 0.8) < 0.5
+
+
+def test_noise_has_the_asked_spread_and_memory() -> None:
+    noise = ar1(np.random.default_rng(0), 200_000, 0.3, 20.0)
+    assert noise.std() == pytest.approx(0.3, rel=0.05)
+    assert np.corrcoef(noise[:-20], noise[20:])[0, 1] == pytest.approx(np.exp(-1), abs=0.04)
+
+
+def test_runs_of_one_build_differ_by_what_was_asked_for() -> None:
+    still = replace(BOUNDED, duration_s=1500.0, noise=NoiseModel(sample_scale=0.0))
+    levels = np.log([run(still, seed).truth.levels["avg-api-times"] for seed in range(60)])
+    assert levels.std() == pytest.approx(0.07, rel=0.25)
+    one, other = run(still, 1), run(still, 2)
+    ratio = values(other.recording, "heap-in-use") / values(one.recording, "heap-in-use")
+    expected = other.truth.levels["heap-in-use"] / one.truth.levels["heap-in-use"]
+    assert ratio[280] == pytest.approx(expected, rel=2e-3)
+
+
+# ---- Determinism ----------------------------------------------------------------------------------------------------
+
+
+def test_one_seed_gives_one_recording_and_another_gives_another() -> None:
+    first, again, other = run(), simulate_run(UNBOUNDED, 1), run(UNBOUNDED, 2)
+    assert again.truth == first.truth
+    assert again.recording.label_summaries == first.recording.label_summaries
+    for one, same in zip(first.recording.series, again.recording.series, strict=True):
+        np.testing.assert_array_equal(one.values, same.values)
+    assert not np.array_equal(values(first.recording, "rps")[:500], values(other.recording, "rps")[:500])
+    assert other.truth.supported_users != first.truth.supported_users
+
+
+# ---- Injections -----------------------------------------------------------------------------------------------------
+
+
+def injected(*injections: object, settings: RunSettings = BOUNDED) -> tuple[Recording, Recording]:
+    return run(settings).recording, run(replace(settings, injections=injections)).recording  # type: ignore[arg-type]
+
+
+def test_a_metric_effect_is_exactly_its_factor_and_touches_nothing_else() -> None:
+    plain, changed = injected(MetricEffect("avg-api-times", 1.2), MetricEffect("heap-in-use", 1.5, at_s=3000.0))
+    for before, after in zip(plain.series, changed.series, strict=True):
+        late = before.times - plain.window[0] >= 3000.0
+        factor = {"avg-api-times": 1.2, "heap-in-use": np.where(late, 1.5, 1.0)}.get(before.metric, 1.0)
+        np.testing.assert_allclose(after.values, before.values * factor, rtol=1e-15)
+    assert plain.label_summaries == changed.label_summaries
+
+
+def test_a_label_effect_is_exactly_its_factor() -> None:
+    plain, changed = injected(LabelEffect("store", "PostStore.Save", 3.0))
+    for before, after in zip(plain.label_summaries, changed.label_summaries, strict=True):
+        factor = 3.0 if before.label == "PostStore.Save" else 1.0
+        assert after.value == before.value * factor
+
+
+def test_gaps_and_nan_stretches_are_where_they_were_asked_for() -> None:
+    plain, changed = injected(Gap(1000.0, 1100.0), NanStretch(2000.0, 2050.0, metric="rps"))
+    for before, after in zip(plain.series, changed.series, strict=True):
+        elapsed = after.times - plain.window[0]
+        assert before.values.size - after.values.size == 20
+        assert not np.any((elapsed >= 1000.0) & (elapsed < 1100.0))
+        missing = np.isnan(after.values) & (elapsed > 10)
+        assert missing.sum() == (10 if before.metric == "rps" else 0)
+
+
+def test_a_truncated_recording_does_not_know_of_the_stop() -> None:
+    plain, changed = injected(Truncation(3000.0), settings=UNBOUNDED)
+    assert changed.duration_s == 3000.0
+    assert not changed.stop_known
+    np.testing.assert_array_equal(values(changed), values(plain)[:601])
+
+
+def test_a_lost_agent_takes_its_users_along() -> None:
+    """v9.2: 5003 users became 4546 when one agent of eleven died."""
+    plain, changed = injected(LostAgent(4500.0))
+    assert np.array_equal(values(plain)[:900], values(changed)[:900])
+    assert values(changed)[950] == round(5000 * 10 / 11)
+
+
+def test_a_restart_drops_users_and_counters_and_they_come_back() -> None:
+    plain, changed = injected(Restart(4000.0))
+    assert np.array_equal(values(plain)[:800], values(changed)[:800])
+    assert values(changed)[802] == 0
+    assert values(changed, "goroutines-in-use")[802] < 400
+    assert values(changed)[860] == pytest.approx(5000, rel=0.01)
+    calls = values(changed, "rps")
+    assert np.nanmin(calls) >= 0  # a counter that starts again is no negative rate
+
+
+# ---- The bundled comparisons ----------------------------------------------------------------------------------------
+
+
+def test_bundled_recordings_are_what_the_settings_make(project: Path, tmp_path: Path) -> None:
+    kept = project / "data" / "recordings"
+    written = write_bundled(tmp_path)
+    assert {f.relative_to(tmp_path) for f in written} == {f.relative_to(kept) for f in kept.rglob("*.parquet")}
+    for file in written:
+        committed = kept / file.relative_to(tmp_path)
+        made, stored = (read_recording(pq.ParquetFile(f), f) for f in (file, committed))
+        assert (made.window, made.notes) == (stored.window, stored.notes)
+        assert made.provenance == stored.provenance
+        for new, old in zip(made.series, stored.series, strict=True):
+            assert new.metric == old.metric
+            np.testing.assert_array_equal(new.times, old.times)
+            np.testing.assert_allclose(new.values, old.values, rtol=1e-9)
+        for new_label, old_label in zip(made.label_summaries, stored.label_summaries, strict=True):
+            assert new_label.label == old_label.label
+            assert new_label.value == pytest.approx(old_label.value, rel=1e-9)
+
+
+def test_bundled_recordings_are_small(project: Path) -> None:
+    sizes = {f: f.stat().st_size for f in (project / "data" / "recordings").rglob("*.parquet")}
+    assert sum(sizes.values()) <= 6_000_000
+    assert sum(size for f, size in sizes.items() if "v10.4.0-rc1" in f.parts) <= 3_500_000
+
+
+@pytest.mark.parametrize("name", ["v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1"])
+def test_params_name_the_bundled_recordings(project: Path, name: str) -> None:
+    comparison = read_params(project / "params" / f"{name}.yaml")
+    listed = {run.recording for test in comparison.tests for side in (test.base, test.new) for run in side}
+    made = {f"data/recordings/{each.file.as_posix()}" for each in bundled_runs() if each.comparison == name}
+    assert listed == made
+    reported = {t.name: (t.base[0].supported_users, t.new[0].supported_users) for t in comparison.tests}
+    for each in bundled_runs():
+        if each.comparison == name:
+            assert reported[each.test][each.build == "new"] == each.published
+
+
+PUBLISHED = {
+    "v10.4.0-rc1/mysql_unbounded/base": 7097,
+    "v10.4.0-rc1/mysql_unbounded/new": 7126,
+    "v10.4.0-rc1/postgresql_unbounded/base": 6537,
+    "v10.4.0-rc1/postgresql_unbounded/new": 6934,
+    "v11.1.0-rc2/postgresql_unbounded/base": 16997,
+    "v11.1.0-rc2/postgresql_unbounded/new": 16378,
+    "v9.6.0-rc1/mysql_unbounded/base": 9230,
+    "v9.6.0-rc1/mysql_unbounded/new": 9219,
+    "v9.6.0-rc1/postgresql_unbounded/base": 11330,
+    "v9.6.0-rc1/postgresql_unbounded/new": 11292,
+}
+
+
+@pytest.mark.parametrize(("file", "published"), PUBLISHED.items())
+def test_the_published_supported_users_emerge(file: str, published: int) -> None:
+    _, found = bundled(file)
+    assert found.truth.supported_users == pytest.approx(published, rel=0.005)
+    assert found.truth.connected_users == pytest.approx(published, rel=0.005)
+    series = found.recording.find(USERS)
+    assert series is not None
+    curve = found.recording.curve(series)
+    estimated = EstimateSupportedUsers()(curve, FindStop()(curve), may_be_cut=False).estimated
+    assert estimated == pytest.approx(found.truth.supported_users, rel=0.005)
+
+
+@pytest.mark.parametrize(("db", "behind"), [("mysql", 900), ("postgresql", 1600)])
+def test_the_new_build_of_v10_4_runs_behind_until_the_waves(db: str, behind: int) -> None:
+    base, new = (values(bundled(f"v10.4.0-rc1/{db}_unbounded/{build}")[1].recording) for build in ("base", "new"))
+    start = early(new, 700).size
+    assert np.median(base[start : start + 120] - new[start : start + 120]) == pytest.approx(behind, rel=0.15)
+    assert len(peaks(early(base))) == 1
+    assert 2 <= len(peaks(early(new))) <= 5
+
+
+@pytest.mark.parametrize(
+    "file", ["v9.6.0-rc1/postgresql_unbounded", "v9.6.0-rc1/mysql_unbounded", "v11.1.0-rc2/postgresql_unbounded"]
+)
+def test_the_other_releases_start_alike(file: str) -> None:
+    base, new = (values(bundled(f"{file}/{build}")[1].recording) for build in ("base", "new"))
+    assert np.abs(base[:300] - new[:300]).max() < 0.06 * base.max()
+    assert len(peaks(early(base))) == len(peaks(early(new))) == (1 if file.startswith("v9") else 0)
+
+
+def test_each_build_of_v10_4_has_a_label_of_its_own() -> None:
+    base, new = (
+        {(s.group, s.label) for s in bundled(f"v10.4.0-rc1/mysql_bounded/{build}")[1].recording.label_summaries}
+        for build in ("base", "new")
+    )
+    assert base - new == {("store", "BotStore.GetAll")}
+    assert new - base == {("api", "getScheduledPosts")}
