@@ -41,12 +41,6 @@ DRIFT_WORDS = {
     "previous_new": "new against the previous new",
     "between_databases": "between databases",
 }
-VERDICT_SENTENCES = {
-    "pass": "No metric that users feel got worse, as far as these tests can show.",
-    "regression": "Something that users feel got worse.",
-    "inconclusive": "Something that users feel may have got worse, or could not be judged: see what would settle it.",
-    "invalid": "A test is not fit to be judged.",
-}
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {"pass": "✓", "regression": "✗", "inconclusive": "?", "invalid": "⊘"}
 
@@ -109,12 +103,9 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else f"{significant(value, 2)} %"
 
 
-def verdict_title(verdict: str, warnings: int) -> str:
-    """A verdict in words: ``Pass, with two things to look at``."""
-    if verdict != "pass" or not warnings:
-        return VERDICT_WORDS[verdict]
-    things = "one thing" if warnings == 1 else f"{_SMALL.get(warnings, warnings)} things"
-    return f"{VERDICT_WORDS[verdict]}, with {things} to look at"
+def counted(count: int, noun: str) -> str:
+    """A small number of things in words: ``one thing``, ``two things``."""
+    return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
 
 
 def status_words(status: str, better: str = "lower", margin: float | None = None) -> str:

@@ -11,10 +11,11 @@ from nbformat import NotebookNode
 
 from buildcompare.findings import headlines, title
 from buildcompare.findings.history import setup_words
+from buildcompare.findings.opening import opening
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
-from buildcompare.wording import VERDICT_SENTENCES, db_name, verdict_title
+from buildcompare.wording import db_name
 
 GRAPHS = PurePosixPath("graphs")
 MOST_TOLD = 10
@@ -72,8 +73,8 @@ def _opening(results: Results) -> list[str]:
     if results.simulated:
         blocks.append("> **Simulated recording.** These curves were made by a simulator, not measured on a server.")
     details = "Intervals, tables and what they rest on: [report.html](report.html)."
-    title = verdict_title(results.verdict, sum(each.severity == "warning" for each in results.findings))
-    blocks.append(f"**{title}.** {VERDICT_SENTENCES[results.verdict]} {details}")
+    first = opening(results)
+    blocks.append(f"**{plain(first.title)}.** {plain(first.sentence)} {details}")
     told = headlines(results.findings)
     lines = [plain(finding.text) for finding in told[:MOST_TOLD]]
     if len(told) > MOST_TOLD:

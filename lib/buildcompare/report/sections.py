@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from buildcompare import explanations, figures, figures_load, figures_users, findings, wording
 from buildcompare.findings import above_the_fold
+from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
@@ -73,7 +74,7 @@ def verdict(bench: Workbench) -> Fragment:
     return _fragment(
         "verdict",
         results=results,
-        title=wording.verdict_title(results.verdict, sum(each.severity == "warning" for each in results.findings)),
+        opening=opening(results),
         shown=tests[:HEADLINE_TESTS],
         folded=tests[HEADLINE_TESTS:],
         gate_metrics=list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate)),
@@ -209,7 +210,6 @@ def _templates() -> Environment:
         STATUS_WORDS=wording.STATUS_WORDS,
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
         DRIFT_WORDS=wording.DRIFT_WORDS,
-        VERDICT_SENTENCES=wording.VERDICT_SENTENCES,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
         NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,

@@ -1,0 +1,108 @@
+"""What does a report say first: the verdict with what made it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from buildcompare.findings.finding import title
+from buildcompare.results import MetricResult, Results, TestResult
+from buildcompare.verdict import Cause, Kind, causes
+from buildcompare.wording import VERDICT_WORDS, change, counted, listed, percent
+
+MOST_NAMED = 2
+"""Metrics in a title: it is read at a glance, and the findings below name all of them."""
+USERS = "supported users"
+
+Row = tuple[TestResult, Cause]
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The first two sentences of a report: ``Regression: P99 API times +33.4 % in Bounded MySQL``, and what it means.
+
+    Every number is one of a test's rows; a finding below says more about each.
+    """
+
+    title: str
+    sentence: str
+
+
+def opening(results: Results) -> Opening:
+    """The verdict of `results` with the rows that made it."""
+    valid = [test for test in results.tests if test.verdict != "invalid"]
+    rows = [(test, cause) for test in valid for cause in causes(test.metrics, test.supported_users)]
+    alone = len(results.tests) == 1
+    worse = _named([row for row in rows if row[1].kind == "regression"], alone=alone)
+    words = VERDICT_WORDS[results.verdict]
+    if results.verdict == "regression":
+        return Opening(f"{words}: {worse}", "Users feel this; it is more than chance and more than its margin.")
+    if results.verdict == "invalid":
+        invalid = [title(test) for test in results.tests if test.verdict == "invalid"]
+        unfit = "It is" if len(invalid) == 1 else "They are"
+        others = f" What could be judged got worse: {worse}." if worse else ""
+        return Opening(f"{words}: {listed(invalid, most=MOST_NAMED)}", f"{unfit} not fit to be judged.{others}")
+    if results.verdict == "inconclusive":
+        open_rows = [row for row in rows if row[1].row is not None]
+        named = _named(open_rows, alone=alone)
+        settle = ["Below stands what would settle it."] if results.suggestions else []
+        return Opening(f"{words}: {named}" if named else words, " ".join([*_open(rows), *settle]))
+    warnings = sum(each.severity == "warning" for each in results.findings)
+    look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
+    return Opening(words + look, "No metric that users feel got worse, as far as these tests can show.")
+
+
+def _open(rows: Sequence[Row]) -> Iterator[str]:
+    """Why nothing can be told, a sentence for each kind of reason."""
+    for kind, start in _STARTS.items():
+        those = [(test, cause) for test, cause in rows if cause.kind == kind]
+        if those:
+            told = [f"{title(test)}{_figure(cause)}" for test, cause in those]
+            yield f"{start} ({listed(list(dict.fromkeys(told)))})."
+
+
+_STARTS: dict[Kind, str] = {
+    "leaning": "May have got worse, not surely by more than chance",
+    "loss_not_excluded": "How many users are supported is too uncertain to exclude a loss of twice the margin",
+    "unjudgeable": "What users feel is there in one build only, or was zero in one",
+    "nothing_judged": "Nothing that users feel could be judged",
+}
+
+
+def _figure(cause: Cause) -> str:
+    """What belongs to a reason beside its test."""
+    if cause.kind == "loss_not_excluded":
+        low = cause.row.ci_low if cause.row else None
+        return f": a loss of up to {percent(-low)}" if low is not None and low < 0 else ": no interval"
+    return f": {_name(cause)}" if cause.row else ""
+
+
+def _named(rows: Sequence[Row], *, alone: bool) -> str:
+    """Metrics with their figure, the supported users first, then what moved most; `alone`: there is one test only."""
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        by_name.setdefault(_name(row[1]), []).append(row)
+    ordered = sorted(by_name.items(), key=lambda item: (item[0] != USERS, -max(map(_size, item[1]))))
+    return listed([_moved(name, those, alone=alone) for name, those in ordered], most=MOST_NAMED)
+
+
+def _moved(name: str, rows: Sequence[Row], *, alone: bool) -> str:
+    test, cause = max(rows, key=_size)
+    tests = list(dict.fromkeys(test.name for test, _ in rows))
+    where = "" if alone else f" in {title(test)}" if len(tests) == 1 else f" in {len(tests)} tests"
+    if cause.delta_percent is None:
+        return f"{name}{where}"
+    mix = isinstance(cause.row, MetricResult) and cause.row.traffic_mix is not None and cause.row.traffic_mix.counts
+    largest = "up to " if len(rows) > 1 else ""
+    return f"{name} {largest}{change(cause.delta_percent)}{' at unchanged traffic mix' if mix else ''}{where}"
+
+
+def _name(cause: Cause) -> str:
+    if not isinstance(cause.row, MetricResult):
+        return USERS
+    labels = cause.row.labels.values()
+    return f"{cause.row.name} ({', '.join(labels)})" if labels else cause.row.name
+
+
+def _size(row: Row) -> float:
+    return abs(row[1].delta_percent or 0.0)

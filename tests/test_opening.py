@@ -1,0 +1,120 @@
+"""What stands first: which rows made the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from buildcompare import verdict, workbench
+from buildcompare.findings.opening import opening
+from buildcompare.params import check_params
+from buildcompare.report import markdown, sections
+from buildcompare.results import Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.simulate import RunSettings, simulate_run
+from test_unchanged import quiet, with_metric
+
+
+@cache
+def bench() -> workbench.Workbench:
+    run = {"recording": "x.parquet"}
+    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}
+    params = check_params(
+        {"name": "x", "base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "recorded"}, "tests": [test]}
+    )
+    base, new = (simulate_run(RunSettings(type="bounded", duration_s=2400.0), seed).recording for seed in (1, 2))
+    return workbench.analyse(params, {test["name"]: {"base": [base], "new": [new]}})
+
+
+def results(*tests: TestResult) -> Results:
+    """Results of `tests`, with the verdicts that their rows make."""
+    judged = [
+        test.model_copy(update={"verdict": verdict.of_test(test.metrics, test.supported_users, test.validity)})
+        for test in tests
+    ]
+    update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
+    return bench().results.model_copy(update=update)
+
+
+def users(delta: float, **changes: Any) -> SupportedUsersResult:
+    nobody = {"base": None, "new": None}
+    row = SupportedUsersResult.model_validate(
+        {
+            "base": 7000.0, "new": 7000.0 * (1 + delta / 100), "delta_percent": delta, "ci_low": delta - 4.0,
+            "ci_high": delta + 4.0, "p_value": 0.5, "band_percent": 5.0, "status": "inconclusive",
+            "detectable_percent": 7.3, "reported": nobody, "estimated": nobody, "at_least": nobody, "reason": nobody,
+        }
+    )  # fmt: skip
+    return row.model_copy(update=changes)
+
+
+def worse(test: TestResult, slug: str, delta: float) -> TestResult:
+    return with_metric(test, slug, status="regression", delta_percent=delta, traffic_mix=None)
+
+
+def test_a_regression_names_what_regressed_and_where() -> None:
+    other = quiet("mysql_bounded")
+    one = results(worse(quiet(), "p99-api-times", 33.4), other)
+    assert one.verdict == "regression"
+    assert opening(one).title == "Regression: P99 API times +33.4 % in Bounded Postgres"
+    alone = results(worse(quiet(), "p99-api-times", 33.4))
+    assert opening(alone).title == "Regression: P99 API times +33.4 %"
+    both = results(worse(quiet(), "p99-api-times", 33.4), worse(other, "p99-api-times", 12.0))
+    assert opening(both).title == "Regression: P99 API times up to +33.4 % in 2 tests"
+
+
+def test_the_supported_users_are_named_first_and_a_title_stays_short() -> None:
+    unbounded = quiet().model_copy(
+        update={
+            "name": "postgresql_unbounded",
+            "type": "unbounded",
+            "supported_users": users(-12.3, status="regression"),
+        }
+    )
+    test = worse(worse(unbounded, "p99-api-times", 90.0), "avg-api-times", 40.0)
+    assert opening(results(test)).title == "Regression: supported users −12.3 %, P99 API times +90.0 % and 1 more"
+
+
+def test_what_users_do_not_feel_makes_no_title() -> None:
+    found = results(worse(quiet(), "stack-in-use", 70.0))
+    assert found.verdict == "pass"
+    assert "Stack" not in opening(found).title + opening(found).sentence
+
+
+def test_the_title_stands_first_in_page_and_readme() -> None:
+    found = results(worse(quiet(), "p99-api-times", 33.4))
+    page = str(sections.verdict(replace(bench(), results=found)).html)
+    assert "<strong>Regression: P99 API times +33.4 %.</strong>" in page
+    assert "**Regression: P99 API times +33.4 %.**" in markdown.render(found, [])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"leans_worse": 0.04, "delta_percent": 25.0}, "May have got worse, not surely by more than chance"),
+        ({"base": None, "p_value": None, "delta_percent": None}, "is there in one build only"),
+    ],
+)
+def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:
+    found = results(with_metric(quiet(), "p99-api-times", status="inconclusive", traffic_mix=None, **row))
+    assert found.verdict == "inconclusive"
+    assert opening(found).title.startswith("Cannot tell: P99 API times")
+    assert said in opening(found).sentence
+    assert "(Bounded Postgres: P99 API times)" in opening(found).sentence
+
+
+def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
+    found = results(quiet().model_copy(update={"supported_users": users(-7.0, ci_low=-14.0)}))
+    assert found.verdict == "inconclusive"
+    assert opening(found).title == "Cannot tell: supported users −7.0 %"
+    assert "(Bounded Postgres: a loss of up to 14 %)" in opening(found).sentence
+
+
+def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
+    invalid = quiet("mysql_bounded").model_copy(update={"validity": Validity(status="invalid", reasons=["base: x"])})
+    found = results(worse(quiet(), "p99-api-times", 33.4), worse(invalid, "avg-api-times", 99.0))
+    assert opening(found).title == "Invalid test: Bounded MySQL"
+    assert "What could be judged got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence
+    assert "99.0" not in opening(found).sentence
