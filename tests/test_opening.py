@@ -1,4 +1,4 @@
-"""What stands first: which rows made the verdict."""
+"""What stands first: which rows made the verdict, and beside a pass what could have been seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from buildcompare import verdict, workbench
+from buildcompare import findings, verdict, workbench
 from buildcompare.findings.opening import opening
 from buildcompare.params import check_params
 from buildcompare.report import markdown, sections
@@ -88,6 +88,29 @@ def test_the_title_stands_first_in_page_and_readme() -> None:
     page = str(sections.verdict(replace(bench(), results=found)).html)
     assert "<strong>Regression: P99 API times +33.4 %.</strong>" in page
     assert "**Regression: P99 API times +33.4 %.**" in markdown.render(found, [])
+
+
+def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
+    sizes = {"avg-api-times": 35.2, "p99-api-times": 21.0}
+    test = quiet()
+    for slug, size in sizes.items():
+        test = with_metric(test, slug, detectable_percent=size, p_value=0.5)
+    said = opening(results(test))
+    assert said.title == "Pass"
+    assert "could go unseen: Avg API times 35 %, P99 API times 21 %." in said.sentence
+    assert "Not judged" not in said.sentence
+    other = with_metric(quiet("mysql_bounded"), "avg-api-times", detectable_percent=40.0)
+    (found,) = (each for each in findings.find([test], ("v1", "v2")) if each.kind == "blind_spots")
+    assert found.text.removesuffix(".") in said.sentence, "what it rests on stands in the evidence"
+    assert found not in findings.above_the_fold([found])[0], "once is enough"
+    assert "Avg API times 35 to 40 %" in opening(results(test, other)).sentence
+
+
+def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
+    test = with_metric(quiet(), "avg-api-times", detectable_percent=None, p_value=None)
+    sentence = opening(results(test)).sentence
+    assert "Not judged: Avg API times." in sentence
+    assert "Avg API times" not in sentence.split("Not judged")[0]
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ _INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
 _HEADLINES = (*_FIRST, "unchanged", "between_databases")
 """What a report in Markdown says too where it is quiet, as people do in theirs."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
-_ASIDE = ("labels_in_one_build", "recording_note")
-"""Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are."""
+"""Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are. Blind spots stand in
+the sentence beside a pass too."""
 TOP = 10
 """Findings above the fold: what a release manager reads."""
 
@@ -81,7 +81,7 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 
 def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings that stand first, and the rest."""
-    first = [each for each in findings if each.severity != "info" or each.kind not in _ASIDE][:TOP]
+    first = [each for each in findings if each.severity != "info" or each.kind not in _LAST][:TOP]
     return first, [each for each in findings if each not in first]
 
 

@@ -1,4 +1,4 @@
-"""What does a report say first: the verdict with what made it?"""
+"""What does a report say first: the verdict with what made it, and what these tests could not have seen?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from buildcompare.findings.finding import title
+from buildcompare.findings.metrics import blind_spots_in_words
 from buildcompare.results import MetricResult, Results, TestResult
 from buildcompare.verdict import Cause, Kind, causes
 from buildcompare.wording import VERDICT_WORDS, change, counted, listed, percent
@@ -29,7 +30,7 @@ class Opening:
 
 
 def opening(results: Results) -> Opening:
-    """The verdict of `results` with the rows that made it."""
+    """The verdict of `results` with the rows that made it; of a pass, how much could have been seen."""
     valid = [test for test in results.tests if test.verdict != "invalid"]
     rows = [(test, cause) for test in valid for cause in causes(test.metrics, test.supported_users)]
     alone = len(results.tests) == 1
@@ -49,7 +50,19 @@ def opening(results: Results) -> Opening:
         return Opening(f"{words}: {named}" if named else words, " ".join([*_open(rows), *settle]))
     warnings = sum(each.severity == "warning" for each in results.findings)
     look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
-    return Opening(words + look, "No metric that users feel got worse, as far as these tests can show.")
+    return Opening(words + look, _seen(results.tests))
+
+
+def _seen(tests: Sequence[TestResult]) -> str:
+    """What "pass" rests on: how large a change had to be to be seen, and what was not judged at all."""
+    text = "No metric that users feel got worse, as far as these tests can show."
+    coarse = blind_spots_in_words(tests)
+    if coarse:
+        text += f" Smaller changes than these could go unseen: {coarse}."
+    judged = {metric.name for test in tests for metric in test.metrics if metric.gate and metric.p_value is not None}
+    gates = dict.fromkeys(metric.name for test in tests for metric in test.metrics if metric.gate)
+    unjudged = [name for name in gates if name not in judged]
+    return f"{text} Not judged: {listed(unjudged)}." if unjudged else text
 
 
 def _open(rows: Sequence[Row]) -> Iterator[str]:
