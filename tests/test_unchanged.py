@@ -129,6 +129,23 @@ def test_databases_and_drift_stand_above_single_metrics() -> None:
     assert [each.kind for each in findings.gravest_first(shuffled)] == [each.kind for each in order]
 
 
+def test_above_the_fold_no_info_stands_above_a_warning() -> None:
+    found = [
+        finding("validity", "critical"),
+        finding("supported_users", "info"),
+        finding("beginning", "warning"),
+        finding("level_drift", "warning"),
+        finding("unchanged", "info"),
+    ]
+    top, rest = findings.above_the_fold(found)
+    assert [each.kind for each in top] == ["validity", "beginning", "level_drift", "supported_users", "unchanged"]
+    assert rest == []
+    warnings = [finding("metric", "warning").model_copy(update={"id": f"m{i}"}) for i in range(12)]
+    top, rest = findings.above_the_fold([found[1], *warnings])
+    assert top == [*warnings[:9], found[1]], "what everybody asks is not folded away"
+    assert rest == warnings[9:]
+
+
 def test_a_readme_says_what_is_asked_and_at_most_ten_lines() -> None:
     asked = [finding("supported_users", "info"), finding("unchanged", "info"), finding("between_databases", "info")]
     quiet_ones = [finding("event", "info"), finding("metric", "info"), finding("blind_spots", "info")]
