@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from buildcompare import findings, verdict, workbench
+from buildcompare.findings.judged import judged
 from buildcompare.findings.opening import opening
 from buildcompare.params import check_params
 from buildcompare.report import markdown, sections
@@ -141,3 +142,24 @@ def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
     assert opening(found).title == "Invalid test: Bounded MySQL"
     assert "What could be judged got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence
     assert "99.0" not in opening(found).sentence
+
+
+def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named() -> None:
+    """In the finding, in the table of metrics, and in that of the supported users."""
+    same: dict[str, Any] = {
+        "status": "equivalent",
+        "delta_percent": 0.4,
+        "ci_low": -4.4,
+        "ci_high": 5.5,
+        "p_value": 0.9,
+    }
+    said = "no difference beyond 5.0 % (its 90 % interval lies within)"
+    row = users(0.4, **same)
+    assert said in judged(0.4, row)
+    test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, traffic_mix=None, **same)
+    found = results(test.model_copy(update={"supported_users": row}))
+    shown = replace(bench(), results=found)
+    table = next(str(part.html) for part in sections.metrics(shown) if "Stack In Use" in str(getattr(part, "html", "")))
+    assert said in table
+    assert said in str(sections.supported_users(shown).html)
+    assert judged(0.4, users(0.4, **{**same, "ci_high": 4.5})).endswith("no difference beyond 5.0 %.")

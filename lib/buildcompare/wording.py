@@ -108,12 +108,25 @@ def counted(count: int, noun: str) -> str:
     return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
 
 
-def status_words(status: str, better: str = "lower", margin: float | None = None) -> str:
-    """A status as people say it: ``no difference beyond 5 %``."""
+def status_words(
+    status: str,
+    better: str = "lower",
+    margin: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """A status as people say it: ``no difference beyond 5 %``.
+
+    No difference is claimed by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to
+    `high`, which stands beside it, leaves the margin, that is said: it would seem to contradict the claim.
+    """
     if better == "context" and status in ("regression", "improvement"):
         return "lower" if status == "regression" else "higher"
     words = STATUS_WORDS[status]
-    return f"{words} beyond {percent(margin)}" if status == "equivalent" and margin is not None else words
+    if status != "equivalent" or margin is None:
+        return words
+    leaves = low is not None and high is not None and not -margin < low <= high < margin
+    return f"{words} beyond {percent(margin)}" + (" (its 90 % interval lies within)" if leaves else "")
 
 
 def minutes(seconds: float | None) -> str:
