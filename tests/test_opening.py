@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from buildcompare import findings, verdict, workbench
+from buildcompare import explanations, findings, verdict, workbench
 from buildcompare.findings.judged import judged
 from buildcompare.findings.opening import opening
 from buildcompare.params import check_params
 from buildcompare.report import markdown, sections
-from buildcompare.results import Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.results import LoadAdjustedResult, Results, SupportedUsersResult, TestResult, Validity
 from buildcompare.simulate import RunSettings, simulate_run
 from test_unchanged import quiet, with_metric
 
@@ -163,3 +163,31 @@ def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named
     assert said in table
     assert said in str(sections.supported_users(shown).html)
     assert judged(0.4, users(0.4, **{**same, "ci_high": 4.5})).endswith("no difference beyond 5.0 %.")
+
+
+@pytest.mark.parametrize(
+    ("status", "low", "high", "delta", "p", "said"),
+    [
+        ("regression", -0.8, 13.3, 6.0, 0.03, "regression: adjusted p 0.030, by a share larger than an even one"),
+        ("regression", 0.8, 13.3, 6.0, 0.03, "regression"),
+        ("inconclusive", 1.0, 40.0, 18.0, 0.08, "cannot tell: adjusted p 0.080, by a share smaller than an even one"),
+        ("inconclusive", 1.0, 5.0, 3.0, 0.01, "cannot tell: differs, but not surely by more than 5.0 %"),
+        ("inconclusive", -1.0, 40.0, 18.0, 0.2, "cannot tell"),
+        ("equivalent", -6.0, 6.0, 0.0, 1.0, "no difference beyond 5.0 % (its own 90 % interval lies within)"),
+        ("equivalent", -4.0, 4.0, 0.0, 1.0, "no difference beyond 5.0 %"),
+    ],
+)
+def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decided(
+    status: str, low: float, high: float, delta: float, p: float, said: str
+) -> None:
+    row = LoadAdjustedResult.model_validate(
+        {
+            "users": 6000.0, "base": 1.0, "new": 1.06, "delta_percent": delta, "ci_low": low, "ci_high": high,
+            "p_value": p / 8, "p_adjusted": p, "status": status, "at_users_range": (2000.0, 6000.0),
+        }
+    )  # fmt: skip
+    test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
+    metric = next(each for each in test.metrics if each.slug == "stack-in-use")
+    assert explanations.at_load_words(metric) == said
+    parts = sections.metrics(replace(bench(), results=results(test)))
+    assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)

@@ -205,6 +205,7 @@ def _templates() -> Environment:
         p=_p_value,
         sort_key=_sort_key,
         explained=explanations.explain,
+        at_load_words=explanations.at_load_words,
     )
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
