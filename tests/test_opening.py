@@ -191,3 +191,23 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
     assert explanations.at_load_words(metric) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
     assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples", "runs"),
+    [
+        ({"status": "inconclusive", "runs_to_settle": 7, "n_effective": 0.3}, "below 1", "7"),
+        ({"status": "inconclusive", "runs_to_settle": None, "n_effective": 41.6}, "42", "over 99"),
+        ({"status": "regression", "runs_to_settle": 7, "n_effective": None}, "–", "–"),
+        ({"status": "equivalent", "runs_to_settle": 7, "n_effective": 1.0}, "1", "–"),
+        ({"status": "inconclusive", "runs_to_settle": None, "p_value": None, "n_effective": 5.0}, "5", "–"),
+    ],
+)
+def test_only_what_is_open_has_runs_to_settle_and_no_window_is_worth_nothing(
+    changes: dict[str, Any], samples: str, runs: str
+) -> None:
+    test = with_metric(quiet(), "stack-in-use", **{"p_value": 0.2, "traffic_mix": None, **changes})
+    parts = sections.metrics(replace(bench(), results=results(test)))
+    page = "".join(str(getattr(part, "html", "")) for part in parts)
+    row = page.split("The numbers behind it")[1].split("Stack In Use")[1].split("</tr>")[0]
+    assert f'<td class="n">{samples}</td><td class="n">{runs}</td>' in row

@@ -17,10 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from buildcompare import explanations, figures, figures_load, figures_users, findings, wording
+from buildcompare.analysis.judge import MOST_RUNS
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
-from buildcompare.results import LabelResult, Results, TestResult, dumps
+from buildcompare.results import LabelResult, MetricResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
@@ -179,6 +180,20 @@ def _p_value(value: float | None) -> str:
     return "below 0.001" if value < 0.001 else wording.significant(value, 2)
 
 
+def _count_of(value: float | None) -> str:
+    """A number of samples, which is never none: a window over which a metric only drifts is worth less than one."""
+    if value is None:
+        return wording.MISSING
+    return "below 1" if value < 1.0 else f"{value:,.0f}"
+
+
+def _to_settle(metric: MetricResult) -> str:
+    """Runs of each build that would settle what is open; of what is called or ruled out there is nothing to settle."""
+    if metric.counted_status != "inconclusive" or metric.p_value is None:
+        return wording.MISSING
+    return str(metric.runs_to_settle) if metric.runs_to_settle is not None else f"over {MOST_RUNS}"
+
+
 def _rate(count: int, of: int) -> str:
     return f"{100.0 * count / of:.1f} %" if of else wording.MISSING
 
@@ -203,6 +218,8 @@ def _templates() -> Environment:
         bounded_value=_bounded_value,
         percent=wording.percent,
         p=_p_value,
+        count_of=_count_of,
+        to_settle=_to_settle,
         sort_key=_sort_key,
         explained=explanations.explain,
         at_load_words=explanations.at_load_words,
