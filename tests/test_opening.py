@@ -13,7 +13,14 @@ from buildcompare.findings.judged import judged
 from buildcompare.findings.opening import opening
 from buildcompare.params import check_params
 from buildcompare.report import markdown, sections
-from buildcompare.results import LoadAdjustedResult, Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.results import (
+    LoadAdjustedResult,
+    Results,
+    SupportedUsersResult,
+    TestResult,
+    TrafficMixResult,
+    Validity,
+)
 from buildcompare.simulate import RunSettings, simulate_run
 from test_unchanged import quiet, with_metric
 
@@ -59,11 +66,15 @@ def test_a_regression_names_what_regressed_and_where() -> None:
     other = quiet("mysql_bounded")
     one = results(worse(quiet(), "p99-api-times", 33.4), other)
     assert one.verdict == "regression"
-    assert opening(one).title == "Regression: P99 API times +33.4 % in Bounded Postgres"
+    assert opening(one).title == "Regression in Bounded Postgres: P99 API times +33.4 %"
     alone = results(worse(quiet(), "p99-api-times", 33.4))
     assert opening(alone).title == "Regression: P99 API times +33.4 %"
     both = results(worse(quiet(), "p99-api-times", 33.4), worse(other, "p99-api-times", 12.0))
     assert opening(both).title == "Regression: P99 API times up to +33.4 % in 2 tests"
+    two = results(worse(quiet(), "p99-api-times", 33.4), worse(other, "avg-api-times", 12.0))
+    assert opening(two).title == (
+        "Regression: P99 API times +33.4 % in Bounded Postgres, Avg API times +12.0 % in Bounded MySQL"
+    )
 
 
 def test_the_supported_users_are_named_first_and_a_title_stays_short() -> None:
@@ -76,6 +87,15 @@ def test_the_supported_users_are_named_first_and_a_title_stays_short() -> None:
     )
     test = worse(worse(unbounded, "p99-api-times", 90.0), "avg-api-times", 40.0)
     assert opening(results(test)).title == "Regression: supported users −12.3 %, P99 API times +90.0 % and 1 more"
+
+
+def test_a_title_counts_as_the_verdict_does() -> None:
+    mix = TrafficMixResult(
+        group="api", kind="both", counts=True, base=0.01, new=0.02, delta_percent=100.0, mix_percent=60.0,
+        speed_percent=40.0, at_unchanged_mix_percent=25.0, status="regression",
+    )  # fmt: skip
+    found = results(with_metric(quiet(), "avg-api-times", status="regression", delta_percent=100.0, traffic_mix=mix))
+    assert opening(found).title == "Regression: Avg API times +25.0 % at unchanged traffic mix"
 
 
 def test_what_users_do_not_feel_makes_no_title() -> None:
@@ -130,7 +150,8 @@ def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:
 
 
 def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
-    found = results(quiet().model_copy(update={"supported_users": users(-7.0, ci_low=-14.0)}))
+    row = users(-7.0, ci_low=-14.0, leans_worse=0.06)
+    found = results(quiet().model_copy(update={"supported_users": row}))
     assert found.verdict == "inconclusive"
     assert opening(found).title == "Cannot tell: supported users −7.0 %"
     assert "(Bounded Postgres: a loss of up to 14 %)" in opening(found).sentence

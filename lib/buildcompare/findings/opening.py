@@ -20,7 +20,7 @@ Row = tuple[TestResult, Cause]
 
 @dataclass(frozen=True)
 class Opening:
-    """The first two sentences of a report: ``Regression: P99 API times +33.4 % in Bounded MySQL``, and what it means.
+    """The first two sentences of a report: ``Regression in Bounded MySQL: P99 API times +33.4 %``, and what it means.
 
     Every number is one of a test's rows; a finding below says more about each.
     """
@@ -33,21 +33,20 @@ def opening(results: Results) -> Opening:
     """The verdict of `results` with the rows that made it; of a pass, how much could have been seen."""
     valid = [test for test in results.tests if test.verdict != "invalid"]
     rows = [(test, cause) for test in valid for cause in causes(test.metrics, test.supported_users)]
-    alone = len(results.tests) == 1
-    worse = _named([row for row in rows if row[1].kind == "regression"], alone=alone)
+    worse = [row for row in rows if row[1].kind == "regression"]
     words = VERDICT_WORDS[results.verdict]
     if results.verdict == "regression":
-        return Opening(f"{words}: {worse}", "Users feel this; it is more than chance and more than its margin.")
+        meaning = "Users feel this; it is more than chance and more than the margin that matters."
+        return Opening(_headed(words, worse, results.tests), meaning)
     if results.verdict == "invalid":
         invalid = [title(test) for test in results.tests if test.verdict == "invalid"]
         unfit = "It is" if len(invalid) == 1 else "They are"
-        others = f" What could be judged got worse: {worse}." if worse else ""
+        others = f" What could be judged got worse: {_named(worse)}." if worse else ""
         return Opening(f"{words}: {listed(invalid, most=MOST_NAMED)}", f"{unfit} not fit to be judged.{others}")
     if results.verdict == "inconclusive":
-        open_rows = [row for row in rows if row[1].row is not None]
-        named = _named(open_rows, alone=alone)
-        settle = ["Below stands what would settle it."] if results.suggestions else []
-        return Opening(f"{words}: {named}" if named else words, " ".join([*_open(rows), *settle]))
+        settle = any(each.kind == "settle" for each in results.suggestions)
+        meaning = " ".join([*_open(rows), *(["Below stands what would settle it."] if settle else [])])
+        return Opening(_headed(words, [row for row in rows if row[1].row is not None], results.tests), meaning)
     warnings = sum(each.severity == "warning" for each in results.findings)
     look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
     return Opening(words + look, _seen(results.tests))
@@ -90,8 +89,19 @@ def _figure(cause: Cause) -> str:
     return f": {_name(cause)}" if cause.row else ""
 
 
-def _named(rows: Sequence[Row], *, alone: bool) -> str:
-    """Metrics with their figure, the supported users first, then what moved most; `alone`: there is one test only."""
+def _headed(words: str, rows: Sequence[Row], tests: Sequence[TestResult]) -> str:
+    """A title of `words` and `rows`; one test that has all of them is named once, and not where there is no other."""
+    named = {test.name: title(test) for test, _ in rows}
+    if not named:
+        return words
+    if len(named) > 1:
+        return f"{words}: {_named(rows)}"
+    where = f" in {named[rows[0][0].name]}" if len(tests) > 1 else ""
+    return f"{words}{where}: {_named(rows, alone=True)}"
+
+
+def _named(rows: Sequence[Row], *, alone: bool = False) -> str:
+    """Metrics with their figure, the supported users first, then what moved most; `alone`: without their tests."""
     by_name: dict[str, list[Row]] = {}
     for row in rows:
         by_name.setdefault(_name(row[1]), []).append(row)
@@ -101,12 +111,12 @@ def _named(rows: Sequence[Row], *, alone: bool) -> str:
 
 def _moved(name: str, rows: Sequence[Row], *, alone: bool) -> str:
     test, cause = max(rows, key=_size)
-    tests = list(dict.fromkeys(test.name for test, _ in rows))
+    tests = {test.name for test, _ in rows}
     where = "" if alone else f" in {title(test)}" if len(tests) == 1 else f" in {len(tests)} tests"
     if cause.delta_percent is None:
         return f"{name}{where}"
     mix = isinstance(cause.row, MetricResult) and cause.row.traffic_mix is not None and cause.row.traffic_mix.counts
-    largest = "up to " if len(rows) > 1 else ""
+    largest = "up to " if len(tests) > 1 else ""
     return f"{name} {largest}{change(cause.delta_percent)}{' at unchanged traffic mix' if mix else ''}{where}"
 
 
