@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
 from buildcompare.errors import ExecutionError
+from buildcompare.findings.opening import opening
 from buildcompare.report import publication
 from buildcompare.results import Results
 from buildcompare.run import report as run_report
@@ -32,6 +33,8 @@ def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path)
     done = run("report", str(params_file), "--output", str(tmp_path / "out"))
     assert done.exit_code == 0
     assert str(tmp_path / "out" / "report.html") in done.stdout
+    results = Results.model_validate_json((tmp_path / "out/results.json").read_text("utf-8"))
+    assert f"{params_file}: {opening(results).title}." in done.stdout
     assert {path.name for path in (tmp_path / "out").iterdir()} == publication.MADE
 
 
@@ -72,7 +75,9 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     def publish(params: Path, **_: Any) -> run_report.Published:
         if verdict == "failed":
             raise ExecutionError("the kernel died")
-        return run_report.Published(params, Results.model_construct(verdict=verdict))
+        return run_report.Published(
+            params, Results.model_construct(verdict=verdict, tests=[], findings=[], suggestions=[])
+        )
 
     monkeypatch.setattr(run_report, "publish", publish)
 

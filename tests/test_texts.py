@@ -158,3 +158,19 @@ def test_the_phases_of_a_run_follow_the_page_and_their_names_can_be_read() -> No
             light, dark = sorted((_luminance(name), _luminance(theme[THEMED[shade]])), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5
     assert _luminance(themes[1]["--ramp"]) < 0.1 < _luminance(themes[0]["--ramp"])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (-4.4, 5.5, "no difference beyond 5.0 % (its 90 % interval lies within)"),
+        (-5.1, 4.7, "no difference beyond 5.0 % (its 90 % interval lies within)"),
+        (-4.9, 4.9, "no difference beyond 5.0 %"),
+        (None, None, "no difference beyond 5.0 %"),
+    ],
+)
+def test_no_difference_does_not_contradict_the_interval_beside_it(
+    low: float | None, high: float | None, said: str
+) -> None:
+    assert wording.status_words("equivalent", "lower", 5.0, low, high) == said
+    assert wording.status_words("inconclusive", "lower", 5.0, low, high) == "cannot tell"

@@ -129,6 +129,23 @@ def test_databases_and_drift_stand_above_single_metrics() -> None:
     assert [each.kind for each in findings.gravest_first(shuffled)] == [each.kind for each in order]
 
 
+def test_above_the_fold_no_info_stands_above_a_warning() -> None:
+    found = [
+        finding("validity", "critical"),
+        finding("supported_users", "info"),
+        finding("beginning", "warning"),
+        finding("level_drift", "warning"),
+        finding("unchanged", "info"),
+    ]
+    top, rest = findings.above_the_fold(found)
+    assert [each.kind for each in top] == ["validity", "beginning", "level_drift", "supported_users", "unchanged"]
+    assert rest == []
+    warnings = [finding("metric", "warning").model_copy(update={"id": f"m{i}"}) for i in range(12)]
+    top, rest = findings.above_the_fold([found[1], *warnings])
+    assert top == [*warnings[:9], found[1]], "what everybody asks is not folded away"
+    assert rest == warnings[9:]
+
+
 def test_a_readme_says_what_is_asked_and_at_most_ten_lines() -> None:
     asked = [finding("supported_users", "info"), finding("unchanged", "info"), finding("between_databases", "info")]
     quiet_ones = [finding("event", "info"), finding("metric", "info"), finding("blind_spots", "info")]
@@ -182,3 +199,43 @@ def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -
         assert found[0].severity == "info"
         assert "both builds begin with 1 early bump, of 180 users at most" in found[0].text
         assert "within 4.0 min" in found[0].text
+
+
+def at_load(delta: float, status: str = "inconclusive") -> LoadAdjustedResult:
+    return LoadAdjustedResult.model_validate(
+        {
+            "users": 6000.0, "base": 1.0, "new": 1.0 + delta / 100, "delta_percent": delta, "ci_low": delta - 8,
+            "ci_high": delta + 8, "p_value": 0.2, "p_adjusted": 0.9, "status": status, "at_users_range": (2e3, 6e3),
+        }
+    )  # fmt: skip
+
+
+def metric_finding(*tests: TestResult) -> Finding:
+    (found,) = (each for each in of_kind("metric", *tests) if each.metric == "stack-in-use")
+    return found
+
+
+def test_another_test_is_told_with_what_is_left_of_its_change_at_equal_load() -> None:
+    called: dict[str, Any] = {"status": "regression", "traffic_mix": None}
+    first = with_metric(quiet(), "stack-in-use", delta_percent=30.0, **called)
+    also = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=20.8, load_adjusted=at_load(3.1), **called)
+    found = metric_finding(first, also)
+    assert "Also: Bounded MySQL +20.8 % (at equal load +3.1 %)." in found.text
+    assert found.evidence["tests"]["mysql_bounded"]["at_equal_load_percent"] == 3.1
+    better = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=-15.0, status="improvement")
+    text = of_kind("metric", first, better)[0].text
+    assert "The other way: Bounded MySQL −15.0 %." in text
+    assert "Not called" not in text
+
+
+def test_tests_agree_where_something_is_left_at_equal_load() -> None:
+    """One test alone is an info, two that agree a warning; a rise that the load explains is no agreement."""
+    first = with_metric(quiet(), "stack-in-use", delta_percent=30.0, status="regression", margin_percent=10.0)
+    other: dict[str, Any] = {"delta_percent": 20.8, "margin_percent": 10.0, "status": "inconclusive"}
+    second = quiet("mysql_bounded")
+    assert metric_finding(first, with_metric(second, "stack-in-use", **other)).severity == "warning"
+    left, gone = at_load(9.0), at_load(0.4)
+    assert metric_finding(first, with_metric(second, "stack-in-use", load_adjusted=left, **other)).severity == "warning"
+    assert metric_finding(first, with_metric(second, "stack-in-use", load_adjusted=gone, **other)).severity == "info"
+    hidden = {**other, "delta_percent": 0.0, "load_adjusted": left}
+    assert metric_finding(first, with_metric(second, "stack-in-use", **hidden)).severity == "warning"

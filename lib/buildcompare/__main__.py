@@ -202,14 +202,15 @@ def _report(
     ledger_as: Literal["monthly", "study"] | None = None,
 ) -> int:
     """Publish one report and say how it went; its exit code."""
-    from buildcompare.run.report import publish  # late: it takes seconds to import
+    from buildcompare.findings.opening import opening  # late: these take seconds to import
+    from buildcompare.run.report import publish
 
     with _said_faults() as outcome:
         published = publish(params, output=output, refresh=refresh, progress=sys.stderr.isatty(), ledger_as=ledger_as)
     if outcome.code:
         return outcome.code
     verdict = published.results.verdict
-    print(f"{params}: {verdict}. The report is {published.folder / 'report.html'}")
+    print(f"{params}: {opening(published.results).title}. The report is {published.folder / 'report.html'}")
     if published.recorded:
         print(published.recorded)
     if fail_on is not None and verdict == "regression":

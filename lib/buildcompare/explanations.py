@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buildcompare.results import MetricResult, SupportedUsersResult
-from buildcompare.wording import NO_NOISE, change, interval, percent
+from buildcompare.wording import MISSING, NO_NOISE, change, interval, percent, significant, status_words
 
 
 def by_chance_percent(row: MetricResult | SupportedUsersResult) -> float | None:
@@ -27,6 +27,31 @@ def explain(row: MetricResult | SupportedUsersResult) -> str:
         rare = f"one as near to zero as {moved} would come up in fewer than one of 20 comparisons"
         return f"{same}. Were the true change {percent(margin)}, the smallest that matters, {rare}."
     return f"{same}; {why_undecided(row, margin)}. {_settled_by(row, margin)}"
+
+
+def at_load_words(metric: MetricResult) -> str:
+    """The status at equal load; where the interval beside it seems to say something else, with what decided.
+
+    The interval gives each metric of the family an even share of the error (Bonferroni), the status larger ones to
+    those that can show more (:mod:`buildcompare.analysis.load_family`), and no difference is claimed by the 90 %
+    interval of the metric alone.
+    """
+    row, margin = metric.load_adjusted, metric.margin_percent
+    if row is None:
+        return MISSING
+    words = status_words(row.status, metric.better, margin)
+    if row.ci_low is None or row.ci_high is None:
+        return words
+    apart = not row.ci_low <= 0.0 <= row.ci_high
+    if row.status == "equivalent":
+        return words if -margin < row.ci_low <= row.ci_high < margin else f"{words} (its own 90 % interval lies within)"
+    if row.status == "inconclusive" and apart:
+        if abs(row.delta_percent or 0.0) <= margin:
+            return f"{words}: differs, but not surely by more than {percent(margin)}"
+        return f"{words}: adjusted p {significant(row.p_adjusted or 0.0, 2)}, by a share smaller than an even one"
+    if row.status in ("regression", "improvement") and not apart:
+        return f"{words}: adjusted p {significant(row.p_adjusted or 0.0, 2)}, by a share larger than an even one"
+    return words
 
 
 def why_undecided(row: MetricResult | SupportedUsersResult, margin: float | None) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, Validity, Verdict
+from buildcompare.results import MetricResult, Status, SupportedUsersResult, TestResult, Validity, Verdict
 
 RULE = (
     "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
@@ -17,27 +19,57 @@ RULE = (
 LEANING = 0.1
 
 
+Kind = Literal["regression", "leaning", "loss_not_excluded", "unjudgeable", "nothing_judged"]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason why a valid test does not pass; `row` is None where it is about no single row."""
+
+    kind: Kind
+    row: MetricResult | SupportedUsersResult | None = None
+
+    @property
+    def delta_percent(self) -> float | None:
+        """The change of the row, as a verdict counts it."""
+        return (
+            self.row.counted_delta_percent
+            if isinstance(self.row, MetricResult)
+            else (self.row.delta_percent if self.row else None)
+        )
+
+
 def of_test(
     metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None, validity: Validity
 ) -> Verdict:
     """The verdict of one test."""
     if validity.status == "invalid":
         return "invalid"
-    felt = [metric for metric in metrics if metric.gate]
-    statuses = [metric.counted_status for metric in felt]
-    leanings = [metric.counted_leaning for metric in felt]
-    judged = any(metric.p_value is not None for metric in felt)
-    if supported_users is not None:
-        statuses.append(supported_users.status)
-        leanings.append(supported_users.leans_worse)
-        judged = judged or supported_users.p_value is not None
-    if "regression" in statuses:
+    found = causes(metrics, supported_users)
+    if any(cause.kind == "regression" for cause in found):
         return "regression"
-    leaning = any(each is not None and each < LEANING for each in leanings)
-    unjudgeable = any(lost(metric) for metric in felt)
-    if leaning or not judged or unjudgeable or (supported_users is not None and not _excludes_a_loss(supported_users)):
-        return "inconclusive"
-    return "pass"
+    return "inconclusive" if found else "pass"
+
+
+def causes(metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None) -> tuple[Cause, ...]:
+    """Everything that keeps a valid test from passing."""
+    felt = [metric for metric in metrics if metric.gate]
+    rows: list[tuple[MetricResult | SupportedUsersResult, Status, float | None]]
+    rows = [(metric, metric.counted_status, metric.counted_leaning) for metric in felt]
+    if supported_users is not None:
+        rows.insert(0, (supported_users, supported_users.status, supported_users.leans_worse))
+    found = [Cause("regression", row) for row, status, _ in rows if status == "regression"]
+    found += [
+        Cause("leaning", row)
+        for row, status, leaning in rows
+        if status != "regression" and leaning is not None and leaning < LEANING
+    ]
+    if supported_users is not None and not _excludes_a_loss(supported_users):
+        found.append(Cause("loss_not_excluded", supported_users))
+    found += [Cause("unjudgeable", metric) for metric in felt if lost(metric)]
+    if all(row.p_value is None for row, _, _ in rows):
+        found.append(Cause("nothing_judged"))
+    return tuple(found)
 
 
 def lost(metric: MetricResult) -> bool:

@@ -41,12 +41,6 @@ DRIFT_WORDS = {
     "previous_new": "new against the previous new",
     "between_databases": "between databases",
 }
-VERDICT_SENTENCES = {
-    "pass": "No metric that users feel got worse, as far as these tests can show.",
-    "regression": "Something that users feel got worse.",
-    "inconclusive": "Something that users feel may have got worse, or could not be judged: see what would settle it.",
-    "invalid": "A test is not fit to be judged.",
-}
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {"pass": "✓", "regression": "✗", "inconclusive": "?", "invalid": "⊘"}
 
@@ -109,20 +103,30 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else f"{significant(value, 2)} %"
 
 
-def verdict_title(verdict: str, warnings: int) -> str:
-    """A verdict in words: ``Pass, with two things to look at``."""
-    if verdict != "pass" or not warnings:
-        return VERDICT_WORDS[verdict]
-    things = "one thing" if warnings == 1 else f"{_SMALL.get(warnings, warnings)} things"
-    return f"{VERDICT_WORDS[verdict]}, with {things} to look at"
+def counted(count: int, noun: str) -> str:
+    """A small number of things in words: ``one thing``, ``two things``."""
+    return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
 
 
-def status_words(status: str, better: str = "lower", margin: float | None = None) -> str:
-    """A status as people say it: ``no difference beyond 5 %``."""
+def status_words(
+    status: str,
+    better: str = "lower",
+    margin: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """A status as people say it: ``no difference beyond 5 %``.
+
+    No difference is claimed by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to
+    `high`, which stands beside it, leaves the margin, that is said: it would seem to contradict the claim.
+    """
     if better == "context" and status in ("regression", "improvement"):
         return "lower" if status == "regression" else "higher"
     words = STATUS_WORDS[status]
-    return f"{words} beyond {percent(margin)}" if status == "equivalent" and margin is not None else words
+    if status != "equivalent" or margin is None:
+        return words
+    leaves = low is not None and high is not None and not -margin < low <= high < margin
+    return f"{words} beyond {percent(margin)}" + (" (its 90 % interval lies within)" if leaves else "")
 
 
 def minutes(seconds: float | None) -> str:

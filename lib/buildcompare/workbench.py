@@ -23,6 +23,7 @@ from buildcompare.calibration import METHOD, Calibration, ClearedCalibration, cl
 from buildcompare.compare import SIDES, CompareTest
 from buildcompare.errors import InputError, SourceError
 from buildcompare.findings import history as findings_history
+from buildcompare.findings import inputs as findings_inputs
 from buildcompare.findings.suggestions import suggest
 from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
@@ -159,6 +160,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
     compare = CompareTest(catalogue, params.coordinator, run_to_run, LabelNoise(groups))
     tests = [compare(test, recordings[test.name]) for test in params.tests]
     labels = (params.base.label, params.new.label)
+    inputs = [row for test in params.tests for row in _inputs(test, recordings[test.name])]
     simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
     held = _held(params, tests, SupportedUsersNoise.of(catalogue, run_to_run), simulated=simulated)
     past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
@@ -181,11 +183,13 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
         tests=tests,
         self_check=_self_check(calibration),
         suggestions=suggest(tests, about_past),
-        findings=findings.gravest_first([*findings.find(tests, labels), *past]),
+        findings=findings.gravest_first(
+            [*findings.find(tests, labels), *findings_inputs.find(tests, labels, inputs, catalogue), *past]
+        ),
         provenance=Provenance(
             params_sha256=_hash(params),
             catalogue=params.metrics,
-            inputs=[row for test in params.tests for row in _inputs(test, recordings[test.name])],
+            inputs=inputs,
             run=_this_run(params),
         ),
     )

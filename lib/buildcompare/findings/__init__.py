@@ -22,7 +22,7 @@ from buildcompare.results import Finding, TestResult
 __all__ = ["above_the_fold", "find", "gravest_first", "headlines", "title"]
 _SEVERITIES = ("critical", "warning", "info")
 _FIRST = ("supported_users",)
-"""Kinds of findings that stand above everything but critical ones: what everybody asks first."""
+"""Kinds of findings that come before everything but critical ones: what everybody asks is never folded away."""
 _HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases")
 """Kinds that look back at earlier comparisons: setup differences first, and after this comparison's own warnings."""
 _INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
@@ -30,8 +30,8 @@ _INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
 _HEADLINES = (*_FIRST, "unchanged", "between_databases")
 """What a report in Markdown says too where it is quiet, as people do in theirs."""
 _LAST = ("blind_spots", "labels_in_one_build", "recording_note")
-_ASIDE = ("labels_in_one_build", "recording_note")
-"""Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are."""
+"""Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are. Blind spots stand in
+the sentence beside a pass too."""
 TOP = 10
 """Findings above the fold: what a release manager reads."""
 
@@ -80,8 +80,12 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """The findings that stand first, and the rest."""
-    first = [each for each in findings if each.severity != "info" or each.kind not in _ASIDE][:TOP]
+    """The findings that stand first, by severity alone, and the rest.
+
+    Which ones these are is decided by their order: the supported users are among them, however much warns.
+    """
+    chosen = [each for each in findings if each.severity != "info" or each.kind not in _LAST][:TOP]
+    first = sorted(chosen, key=lambda each: _SEVERITIES.index(each.severity))
     return first, [each for each in findings if each not in first]
 
 

@@ -16,7 +16,7 @@ def judged(delta: float, row: MetricResult | SupportedUsersResult) -> str:
     words = {
         "regression": f"more than chance and more than the {percent(margin)} that matter",
         "improvement": f"more than chance and more than the {percent(margin)} that matter",
-        "equivalent": f"no difference beyond {percent(margin)}",
+        "equivalent": status_words("equivalent", better, margin, row.ci_low, row.ci_high),
     }
     said = words.get(row.status)
     if said is None:

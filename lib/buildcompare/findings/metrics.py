@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.explanations import by_chance_percent
+from buildcompare.explanations import at_load_words, by_chance_percent
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.findings.traffic_mix import at_unchanged_mix
@@ -42,14 +42,22 @@ def _leans(metric: MetricResult) -> bool:
 
 
 def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
-    """Tests in which the metric moves the same way, by half its margin or more."""
+    """Tests in which the metric moves the same way, by half its margin or more, and not only as its load did."""
     moves = [
-        (metric.delta_percent if rises else -metric.delta_percent, metric.margin_percent)
+        (delta if rises else -delta, metric.margin_percent)
         for test in tests
         for metric in test.metrics
-        if metric.slug == slug and metric.delta_percent is not None
+        if metric.slug == slug and (delta := _by_itself(metric)) is not None
     ]
     return sum(delta >= margin / 2 for delta, margin in moves)
+
+
+def _by_itself(metric: MetricResult) -> float | None:
+    """The change without what another load did to it, or other calls, where that is known."""
+    at_load = metric.load_adjusted
+    if at_load is not None and at_load.p_value is not None:
+        return at_load.delta_percent
+    return metric.counted_delta_percent
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> str:
@@ -74,21 +82,25 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
     values = f"{quantity(metric.new, metric.unit)} against {quantity(metric.base, metric.unit)}"
     said = judged(metric.delta_percent or 0.0, metric)
     text = f"{title(test)}: {metric.name} of {labels[1]} {values}, {said}{at_unchanged_mix(metric)}"
-    others = [f"{title(t)} {change(m.delta_percent)}" for t, m in rows if t is not test]
-    rest = [
-        f"{title(t)} {change(m.delta_percent)}"
+    others = [_told(t, m) for t, m in rows if t is not test]
+    not_here = [
+        (t, m)
         for t in tests
         for m in t.metrics
         if m.slug == metric.slug and m.delta_percent is not None and t not in [row[0] for row in rows]
     ]
+    contrary = [_told(t, m) for t, m in not_here if _said(m)]
+    rest = [_told(t, m) for t, m in not_here if not _said(m)]
     if metric.load_adjusted is not None and metric.load_adjusted.ci_low is not None:
         at_load = metric.load_adjusted
         text += (
             f" At equal load ({at_load.users:,.0f} users): {change(at_load.delta_percent)} "
-            f"({interval(at_load.ci_low, at_load.ci_high)})."
+            f"({interval(at_load.ci_low, at_load.ci_high)}), {at_load_words(metric)}."
         )
     if others:
         text += f" Also: {listed(others)}."
+    if contrary:
+        text += f" The other way: {listed(contrary)}."
     if rest:
         text += f" Not called: {listed(rest)}."
     keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
@@ -98,13 +110,32 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
         "by_chance_percent": by_chance_percent(metric),
         "load_adjusted": metric.load_adjusted.model_dump() if metric.load_adjusted else None,
         "tests": {
-            t.name: m.model_dump(include={"delta_percent", "status"})
+            t.name: {**m.model_dump(include={"delta_percent", "status"}), **_apart(m)}
             for t in tests
             for m in t.metrics
             if m.slug == metric.slug
         },
     }
     return finding(test, "metric", severity, text, evidence, metric=metric.slug)
+
+
+def _told(test: TestResult, metric: MetricResult) -> str:
+    """A change in another test, beside it what is left of it at equal load or at unchanged traffic mix."""
+    apart = [f"{_IN_WORDS[key]} {change(delta)}" for key, delta in _apart(metric).items()]
+    return f"{title(test)} {change(metric.delta_percent)}" + (f" ({', '.join(apart)})" if apart else "")
+
+
+def _apart(metric: MetricResult) -> dict[str, float | None]:
+    """The changes of a metric that a different load or a different mix has no part in, where they are known."""
+    found: dict[str, float | None] = {}
+    if metric.load_adjusted is not None:
+        found["at_equal_load_percent"] = metric.load_adjusted.delta_percent
+    if metric.traffic_mix is not None and metric.traffic_mix.counts:
+        found["at_unchanged_mix_percent"] = metric.traffic_mix.at_unchanged_mix_percent
+    return found
+
+
+_IN_WORDS = {"at_equal_load_percent": "at equal load", "at_unchanged_mix_percent": "at unchanged mix"}
 
 
 def at_equal_load(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -138,21 +169,30 @@ def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:
 
 
 def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
-    """What these tests could not have seen: said beside every pass."""
+    """What these tests could not have seen; the sentence under a pass says it too."""
+    seen = _detectable(tests)
+    if seen:
+        text = f"Smaller changes than these could go unseen: {blind_spots_in_words(tests)}."
+        evidence = {"detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
+        yield finding(seen[0][0], "blind_spots", "info", text, evidence)
+
+
+def blind_spots_in_words(tests: Sequence[TestResult]) -> str:
+    """What users feel, with the size that a change had to have to be seen: ``Avg API times 33 to 37 %``."""
+    by_name: dict[str, list[float]] = {}
+    for _, name, size in _detectable(tests):
+        by_name.setdefault(name, []).append(size)
+    return listed([f"{name} {_span(sizes)}" for name, sizes in by_name.items()], most=8)
+
+
+def _detectable(tests: Sequence[TestResult]) -> list[tuple[TestResult, str, float]]:
     seen: list[tuple[TestResult, str, float]] = []
     for test in tests:
         seen += [(test, m.name, m.detectable_percent) for m in test.metrics if m.gate and m.detectable_percent]
         users = test.supported_users
         if users is not None and users.detectable_percent is not None:
             seen.append((test, "supported users", users.detectable_percent))
-    if seen:
-        by_name: dict[str, list[float]] = {}
-        for _, name, size in seen:
-            by_name.setdefault(name, []).append(size)
-        coarse = [f"{name} {_span(sizes)}" for name, sizes in by_name.items()]
-        text = f"Changes smaller than these would hardly have been seen: {listed(coarse, most=8)}."
-        evidence = {"detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
-        yield finding(seen[0][0], "blind_spots", "info", text, evidence)
+    return seen
 
 
 def _span(sizes: Sequence[float]) -> str:

@@ -52,7 +52,7 @@ def at_unchanged_mix(metric: MetricResult) -> str:
     mix = metric.traffic_mix
     if mix is None or not mix.counts or mix.at_unchanged_mix_percent is None:
         return ""
-    words = status_words(mix.status, metric.better, metric.margin_percent)
+    words = status_words(mix.status, metric.better, metric.margin_percent, mix.ci_low, mix.ci_high)
     where = f"{change(mix.at_unchanged_mix_percent)} ({interval(mix.ci_low, mix.ci_high)})"
     return f" The traffic mix changed by itself ({change(mix.mix_percent)}); at unchanged mix: {where}, {words}."
 
@@ -69,7 +69,8 @@ def _without(metric: MetricResult, mix: TrafficMixResult) -> str:
         return f"{start}: the calls became {'slower' if mix.at_unchanged_mix_percent > 0 else 'faster'} too."
     end = " and the mix does not count against the build" if mix.mix_percent > 0 else ""
     if mix.status == "equivalent":
-        return f"{start}, no difference beyond {percent(metric.margin_percent)}{end}."
+        words = status_words("equivalent", metric.better, metric.margin_percent, mix.ci_low, mix.ci_high)
+        return f"{start}, {words}{end}."
     return f"{start}, which cannot be told from chance{end}."
 
 

@@ -9,16 +9,15 @@ from typing import Any
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
-from buildcompare.findings import headlines, title
+from buildcompare.findings import above_the_fold, headlines, title
 from buildcompare.findings.history import setup_words
+from buildcompare.findings.opening import opening
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
-from buildcompare.wording import VERDICT_SENTENCES, db_name, verdict_title
+from buildcompare.wording import db_name
 
 GRAPHS = PurePosixPath("graphs")
-MOST_TOLD = 10
-"""Lines on top; the page has all of them."""
 _TYPES = ("bounded", "unbounded")
 
 
@@ -72,12 +71,12 @@ def _opening(results: Results) -> list[str]:
     if results.simulated:
         blocks.append("> **Simulated recording.** These curves were made by a simulator, not measured on a server.")
     details = "Intervals, tables and what they rest on: [report.html](report.html)."
-    title = verdict_title(results.verdict, sum(each.severity == "warning" for each in results.findings))
-    blocks.append(f"**{title}.** {VERDICT_SENTENCES[results.verdict]} {details}")
-    told = headlines(results.findings)
-    lines = [plain(finding.text) for finding in told[:MOST_TOLD]]
-    if len(told) > MOST_TOLD:
-        lines.append(f"{len(told) - MOST_TOLD} more in [report.html](report.html).")
+    first = opening(results)
+    blocks.append(f"**{plain(first.title)}.** {plain(first.sentence)} {details}")
+    told, rest = above_the_fold(headlines(results.findings))
+    lines = [plain(finding.text) for finding in told]
+    if rest:
+        lines.append(f"{len(rest)} more in [report.html](report.html).")
     if lines:
         blocks.append("\n".join(f"- {text}" for text in lines))
     return blocks + _suggestions(results)

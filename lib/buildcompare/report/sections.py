@@ -17,9 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from buildcompare import explanations, figures, figures_load, figures_users, findings, wording
+from buildcompare.analysis.judge import MOST_RUNS
 from buildcompare.findings import above_the_fold
+from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
-from buildcompare.results import LabelResult, Results, TestResult, dumps
+from buildcompare.results import LabelResult, MetricResult, Results, TestResult, dumps
 from buildcompare.workbench import Workbench
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
@@ -73,7 +75,7 @@ def verdict(bench: Workbench) -> Fragment:
     return _fragment(
         "verdict",
         results=results,
-        title=wording.verdict_title(results.verdict, sum(each.severity == "warning" for each in results.findings)),
+        opening=opening(results),
         shown=tests[:HEADLINE_TESTS],
         folded=tests[HEADLINE_TESTS:],
         gate_metrics=list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate)),
@@ -178,6 +180,20 @@ def _p_value(value: float | None) -> str:
     return "below 0.001" if value < 0.001 else wording.significant(value, 2)
 
 
+def _count_of(value: float | None) -> str:
+    """A number of samples, which is never none: a window over which a metric only drifts is worth less than one."""
+    if value is None:
+        return wording.MISSING
+    return "below 1" if value < 1.0 else f"{value:,.0f}"
+
+
+def _to_settle(metric: MetricResult) -> str:
+    """Runs of each build that would settle what is open; of what is called or ruled out there is nothing to settle."""
+    if metric.counted_status != "inconclusive" or metric.p_value is None:
+        return wording.MISSING
+    return str(metric.runs_to_settle) if metric.runs_to_settle is not None else f"over {MOST_RUNS}"
+
+
 def _rate(count: int, of: int) -> str:
     return f"{100.0 * count / of:.1f} %" if of else wording.MISSING
 
@@ -202,14 +218,16 @@ def _templates() -> Environment:
         bounded_value=_bounded_value,
         percent=wording.percent,
         p=_p_value,
+        count_of=_count_of,
+        to_settle=_to_settle,
         sort_key=_sort_key,
         explained=explanations.explain,
+        at_load_words=explanations.at_load_words,
     )
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
         DRIFT_WORDS=wording.DRIFT_WORDS,
-        VERDICT_SENTENCES=wording.VERDICT_SENTENCES,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
         NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,

@@ -1,0 +1,142 @@
+"""Inputs that are read without a fault and mean something else: another unit, other names, another test's users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from buildcompare.params import check_params
+from buildcompare.results import Finding, Results
+from buildcompare.workbench import analyse, read_recordings
+from evidence import without_evidence
+from support import small_params
+
+KINDS = ("unlikely_unit", "users_in_params", "unrecognised")
+MILLISECONDS = 1000.0
+
+
+def analysed(params: Mapping[str, Any]) -> Results:
+    checked = check_params(params)
+    return analyse(checked, read_recordings(checked)).results
+
+
+def found(params: Mapping[str, Any]) -> list[Finding]:
+    """What is said of the inputs; every number of it is in its evidence, and all of it warns."""
+    results = analysed(params)
+    those = [each for each in results.findings if each.kind in KINDS]
+    assert {each.severity for each in those} <= {"warning"}
+    assert [missing for each in those if (missing := without_evidence(each, results))] == []
+    return those
+
+
+def change(params: Mapping[str, Any], side: str, to: Callable[[pd.DataFrame], pd.DataFrame]) -> str:
+    """Write the bounded test's recording of one build again, changed; its path."""
+    file = Path(params["tests"][0][side]["recording"])
+    to(pd.read_csv(file)).to_csv(file, index=False)
+    return str(file)
+
+
+def scaled(factor: float, metric: str = "avg-api-times") -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def scale(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(value=table["value"].where(table["metric"] != metric, table["value"] * factor))
+
+    return scale
+
+
+def renamed(**names: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    by_slug = {old.replace("_", "-"): new for old, new in names.items()}
+    return lambda table: table.assign(metric=table["metric"].replace(by_slug))
+
+
+def bounded(folder: Path) -> dict[str, Any]:
+    params = small_params(folder)
+    return {**params, "tests": params["tests"][:1]}
+
+
+def test_usual_inputs_are_not_remarked_upon(tmp_path: Path) -> None:
+    assert found(small_params(tmp_path)) == []
+
+
+@pytest.mark.parametrize("side", ["base", "new"])
+def test_times_of_two_units_are_told_with_both_files(tmp_path: Path, side: str) -> None:
+    params = bounded(tmp_path)
+    change(params, side, scaled(MILLISECONDS))
+    (told,) = found(params)
+    assert told.kind == "unlikely_unit"
+    assert told.metric == "avg-api-times"
+    assert "times apart, so one of them may be in milliseconds" in told.text
+    for each in ("base", "new"):
+        assert params["tests"][0][each]["recording"] in told.text
+
+
+def test_averages_that_are_both_too_long_are_told(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    for side in ("base", "new"):
+        change(params, side, scaled(MILLISECONDS))
+    (told,) = found(params)
+    assert "an average above 5.00 s is more likely one of milliseconds; they are read as seconds" in told.text
+    assert "9.99 s in v1.0.0 (" in told.text
+
+
+@pytest.mark.parametrize("factor", [15.0, 1 / 15])
+def test_a_large_change_of_times_is_a_change(tmp_path: Path, factor: float) -> None:
+    params = bounded(tmp_path)
+    change(params, "new", scaled(factor))
+    assert found(params) == []
+
+
+def test_a_large_change_of_what_is_no_time_is_a_change(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    change(params, "new", scaled(MILLISECONDS, "rps"))
+    assert found(params) == []
+
+
+def test_more_users_than_the_params_say_are_told(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    params["tests"][0]["users"] = 500
+    (told,) = found(params)
+    assert told.kind == "users_in_params"
+    assert "the params say 500 users, and recorded are 1,000 in v1.0.0 and 1,000 in v1.1.0 (+100 %)" in told.text
+
+
+def test_fewer_users_than_the_params_say_make_no_valid_test(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    params["tests"][0]["users"] = 2000
+    results = analysed(params)
+    assert results.verdict == "invalid"
+    assert "target_not_reached" in results.tests[0].validity.codes
+    assert not [each for each in results.findings if each.kind == "users_in_params"]
+
+
+def test_where_nothing_is_recognised_the_nearest_names_are_told(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    names = {"avg_api_times": "api times (average)", "number_of_connected_devices": "connected devices", "rps": "qps"}
+    files = [change(params, side, renamed(**names)) for side in ("base", "new")]
+    (told,) = found(params)
+    assert told.kind == "unrecognised"
+    assert "recognises no Avg API times, no P99 API times, no Number of Connected Devices in" in told.text
+    assert "connected-devices nearly Number of Connected Devices" in told.text
+    assert told.text.endswith("was that meant?")
+    assert told.evidence["files"] == files, "recordings with the same names are told together"
+
+
+def test_where_no_name_is_near_the_names_there_are_told(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    names = {"avg_api_times": "qqq", "number_of_connected_devices": "zzz", "rps": "xyz"}
+    for side in ("base", "new"):
+        change(params, side, renamed(**names))
+    (told,) = found(params)
+    assert "named there is qqq, xyz, zzz." in told.text
+
+
+def test_one_misspelt_name_is_told_and_one_missing_metric_is_not(tmp_path: Path) -> None:
+    params = bounded(tmp_path)
+    file = change(params, "new", renamed(avg_api_times="avg api time"))
+    (told,) = found(params)
+    assert f"recognises no Avg API times, no P99 API times in {file}; named there is avg-api-time nearly" in told.text
+    change(params, "new", lambda table: table[table["metric"] != "avg api time"])
+    assert found(params) == []

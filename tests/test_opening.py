@@ -1,0 +1,234 @@
+"""What stands first: which rows made the verdict, and beside a pass what could have been seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from buildcompare import explanations, findings, verdict, workbench
+from buildcompare.findings.judged import judged
+from buildcompare.findings.opening import opening
+from buildcompare.params import check_params
+from buildcompare.report import markdown, sections
+from buildcompare.results import (
+    LoadAdjustedResult,
+    Results,
+    SupportedUsersResult,
+    TestResult,
+    TrafficMixResult,
+    Validity,
+)
+from buildcompare.simulate import RunSettings, simulate_run
+from test_unchanged import quiet, with_metric
+
+
+@cache
+def bench() -> workbench.Workbench:
+    run = {"recording": "x.parquet"}
+    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}
+    params = check_params(
+        {"name": "x", "base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "recorded"}, "tests": [test]}
+    )
+    base, new = (simulate_run(RunSettings(type="bounded", duration_s=2400.0), seed).recording for seed in (1, 2))
+    return workbench.analyse(params, {test["name"]: {"base": [base], "new": [new]}})
+
+
+def results(*tests: TestResult) -> Results:
+    """Results of `tests`, with the verdicts that their rows make."""
+    judged = [
+        test.model_copy(update={"verdict": verdict.of_test(test.metrics, test.supported_users, test.validity)})
+        for test in tests
+    ]
+    update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
+    return bench().results.model_copy(update=update)
+
+
+def users(delta: float, **changes: Any) -> SupportedUsersResult:
+    nobody = {"base": None, "new": None}
+    row = SupportedUsersResult.model_validate(
+        {
+            "base": 7000.0, "new": 7000.0 * (1 + delta / 100), "delta_percent": delta, "ci_low": delta - 4.0,
+            "ci_high": delta + 4.0, "p_value": 0.5, "band_percent": 5.0, "status": "inconclusive",
+            "detectable_percent": 7.3, "reported": nobody, "estimated": nobody, "at_least": nobody, "reason": nobody,
+        }
+    )  # fmt: skip
+    return row.model_copy(update=changes)
+
+
+def worse(test: TestResult, slug: str, delta: float) -> TestResult:
+    return with_metric(test, slug, status="regression", delta_percent=delta, traffic_mix=None)
+
+
+def test_a_regression_names_what_regressed_and_where() -> None:
+    other = quiet("mysql_bounded")
+    one = results(worse(quiet(), "p99-api-times", 33.4), other)
+    assert one.verdict == "regression"
+    assert opening(one).title == "Regression in Bounded Postgres: P99 API times +33.4 %"
+    alone = results(worse(quiet(), "p99-api-times", 33.4))
+    assert opening(alone).title == "Regression: P99 API times +33.4 %"
+    both = results(worse(quiet(), "p99-api-times", 33.4), worse(other, "p99-api-times", 12.0))
+    assert opening(both).title == "Regression: P99 API times up to +33.4 % in 2 tests"
+    two = results(worse(quiet(), "p99-api-times", 33.4), worse(other, "avg-api-times", 12.0))
+    assert opening(two).title == (
+        "Regression: P99 API times +33.4 % in Bounded Postgres, Avg API times +12.0 % in Bounded MySQL"
+    )
+
+
+def test_the_supported_users_are_named_first_and_a_title_stays_short() -> None:
+    unbounded = quiet().model_copy(
+        update={
+            "name": "postgresql_unbounded",
+            "type": "unbounded",
+            "supported_users": users(-12.3, status="regression"),
+        }
+    )
+    test = worse(worse(unbounded, "p99-api-times", 90.0), "avg-api-times", 40.0)
+    assert opening(results(test)).title == "Regression: supported users −12.3 %, P99 API times +90.0 % and 1 more"
+
+
+def test_a_title_counts_as_the_verdict_does() -> None:
+    mix = TrafficMixResult(
+        group="api", kind="both", counts=True, base=0.01, new=0.02, delta_percent=100.0, mix_percent=60.0,
+        speed_percent=40.0, at_unchanged_mix_percent=25.0, status="regression",
+    )  # fmt: skip
+    found = results(with_metric(quiet(), "avg-api-times", status="regression", delta_percent=100.0, traffic_mix=mix))
+    assert opening(found).title == "Regression: Avg API times +25.0 % at unchanged traffic mix"
+
+
+def test_what_users_do_not_feel_makes_no_title() -> None:
+    found = results(worse(quiet(), "stack-in-use", 70.0))
+    assert found.verdict == "pass"
+    assert "Stack" not in opening(found).title + opening(found).sentence
+
+
+def test_the_title_stands_first_in_page_and_readme() -> None:
+    found = results(worse(quiet(), "p99-api-times", 33.4))
+    page = str(sections.verdict(replace(bench(), results=found)).html)
+    assert "<strong>Regression: P99 API times +33.4 %.</strong>" in page
+    assert "**Regression: P99 API times +33.4 %.**" in markdown.render(found, [])
+
+
+def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
+    sizes = {"avg-api-times": 35.2, "p99-api-times": 21.0}
+    test = quiet()
+    for slug, size in sizes.items():
+        test = with_metric(test, slug, detectable_percent=size, p_value=0.5)
+    said = opening(results(test))
+    assert said.title == "Pass"
+    assert "could go unseen: Avg API times 35 %, P99 API times 21 %." in said.sentence
+    assert "Not judged" not in said.sentence
+    other = with_metric(quiet("mysql_bounded"), "avg-api-times", detectable_percent=40.0)
+    (found,) = (each for each in findings.find([test], ("v1", "v2")) if each.kind == "blind_spots")
+    assert found.text.removesuffix(".") in said.sentence, "what it rests on stands in the evidence"
+    assert found not in findings.above_the_fold([found])[0], "once is enough"
+    assert "Avg API times 35 to 40 %" in opening(results(test, other)).sentence
+
+
+def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
+    test = with_metric(quiet(), "avg-api-times", detectable_percent=None, p_value=None)
+    sentence = opening(results(test)).sentence
+    assert "Not judged: Avg API times." in sentence
+    assert "Avg API times" not in sentence.split("Not judged")[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"leans_worse": 0.04, "delta_percent": 25.0}, "May have got worse, not surely by more than chance"),
+        ({"base": None, "p_value": None, "delta_percent": None}, "is there in one build only"),
+    ],
+)
+def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:
+    found = results(with_metric(quiet(), "p99-api-times", status="inconclusive", traffic_mix=None, **row))
+    assert found.verdict == "inconclusive"
+    assert opening(found).title.startswith("Cannot tell: P99 API times")
+    assert said in opening(found).sentence
+    assert "(Bounded Postgres: P99 API times)" in opening(found).sentence
+
+
+def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
+    row = users(-7.0, ci_low=-14.0, leans_worse=0.06)
+    found = results(quiet().model_copy(update={"supported_users": row}))
+    assert found.verdict == "inconclusive"
+    assert opening(found).title == "Cannot tell: supported users −7.0 %"
+    assert "(Bounded Postgres: a loss of up to 14 %)" in opening(found).sentence
+
+
+def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
+    invalid = quiet("mysql_bounded").model_copy(update={"validity": Validity(status="invalid", reasons=["base: x"])})
+    found = results(worse(quiet(), "p99-api-times", 33.4), worse(invalid, "avg-api-times", 99.0))
+    assert opening(found).title == "Invalid test: Bounded MySQL"
+    assert "What could be judged got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence
+    assert "99.0" not in opening(found).sentence
+
+
+def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named() -> None:
+    """In the finding, in the table of metrics, and in that of the supported users."""
+    same: dict[str, Any] = {
+        "status": "equivalent",
+        "delta_percent": 0.4,
+        "ci_low": -4.4,
+        "ci_high": 5.5,
+        "p_value": 0.9,
+    }
+    said = "no difference beyond 5.0 % (its 90 % interval lies within)"
+    row = users(0.4, **same)
+    assert said in judged(0.4, row)
+    test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, traffic_mix=None, **same)
+    found = results(test.model_copy(update={"supported_users": row}))
+    shown = replace(bench(), results=found)
+    table = next(str(part.html) for part in sections.metrics(shown) if "Stack In Use" in str(getattr(part, "html", "")))
+    assert said in table
+    assert said in str(sections.supported_users(shown).html)
+    assert judged(0.4, users(0.4, **{**same, "ci_high": 4.5})).endswith("no difference beyond 5.0 %.")
+
+
+@pytest.mark.parametrize(
+    ("status", "low", "high", "delta", "p", "said"),
+    [
+        ("regression", -0.8, 13.3, 6.0, 0.03, "regression: adjusted p 0.030, by a share larger than an even one"),
+        ("regression", 0.8, 13.3, 6.0, 0.03, "regression"),
+        ("inconclusive", 1.0, 40.0, 18.0, 0.08, "cannot tell: adjusted p 0.080, by a share smaller than an even one"),
+        ("inconclusive", 1.0, 5.0, 3.0, 0.01, "cannot tell: differs, but not surely by more than 5.0 %"),
+        ("inconclusive", -1.0, 40.0, 18.0, 0.2, "cannot tell"),
+        ("equivalent", -6.0, 6.0, 0.0, 1.0, "no difference beyond 5.0 % (its own 90 % interval lies within)"),
+        ("equivalent", -4.0, 4.0, 0.0, 1.0, "no difference beyond 5.0 %"),
+    ],
+)
+def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decided(
+    status: str, low: float, high: float, delta: float, p: float, said: str
+) -> None:
+    row = LoadAdjustedResult.model_validate(
+        {
+            "users": 6000.0, "base": 1.0, "new": 1.06, "delta_percent": delta, "ci_low": low, "ci_high": high,
+            "p_value": p / 8, "p_adjusted": p, "status": status, "at_users_range": (2000.0, 6000.0),
+        }
+    )  # fmt: skip
+    test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
+    metric = next(each for each in test.metrics if each.slug == "stack-in-use")
+    assert explanations.at_load_words(metric) == said
+    parts = sections.metrics(replace(bench(), results=results(test)))
+    assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples", "runs"),
+    [
+        ({"status": "inconclusive", "runs_to_settle": 7, "n_effective": 0.3}, "below 1", "7"),
+        ({"status": "inconclusive", "runs_to_settle": None, "n_effective": 41.6}, "42", "over 99"),
+        ({"status": "regression", "runs_to_settle": 7, "n_effective": None}, "–", "–"),
+        ({"status": "equivalent", "runs_to_settle": 7, "n_effective": 1.0}, "1", "–"),
+        ({"status": "inconclusive", "runs_to_settle": None, "p_value": None, "n_effective": 5.0}, "5", "–"),
+    ],
+)
+def test_only_what_is_open_has_runs_to_settle_and_no_window_is_worth_nothing(
+    changes: dict[str, Any], samples: str, runs: str
+) -> None:
+    test = with_metric(quiet(), "stack-in-use", **{"p_value": 0.2, "traffic_mix": None, **changes})
+    parts = sections.metrics(replace(bench(), results=results(test)))
+    page = "".join(str(getattr(part, "html", "")) for part in parts)
+    row = page.split("The numbers behind it")[1].split("Stack In Use")[1].split("</tr>")[0]
+    assert f'<td class="n">{samples}</td><td class="n">{runs}</td>' in row
