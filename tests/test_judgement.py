@@ -12,16 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
-from buildcompare.analysis.families import JudgeMetrics
-from buildcompare.analysis.judge import (
-    Effect,
-    Judge,
-    MeasureEffect,
-    adjust_discoveries,
-    adjust_familywise,
-)
+from buildcompare.analysis.families import JudgeLabels, JudgeMetrics
+from buildcompare.analysis.judge import Effect, Judge, MeasureEffect
 from buildcompare.analysis.run_to_run import Noise, RunLevel
 from buildcompare.metrics import Metric
 from buildcompare.params import check_params
@@ -68,10 +61,21 @@ def test_the_status_follows_from_the_intervals(log_ratio: float, sd: float, bett
     assert Judge()(found, found.p_value, 10.0, better) == status
 
 
-@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
-def test_adjusted_p_values_are_those_of_statsmodels(p_values: list[float]) -> None:
-    assert adjust_familywise(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
-    assert adjust_discoveries(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1])
+@given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=30))
+def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratios: list[float]) -> None:
+    effects = [effect(each) for each in ratios]
+    p_values = sorted(each.p_value for each in effects)
+    count = len(p_values)
+    metrics = JudgeMetrics()([(LOWER, each) for each in effects])
+    labels = JudgeLabels()([("table", each) for each in effects])
+    for own, metric, label in zip(effects, metrics, labels, strict=True):
+        assert metric is not None
+        assert label is not None
+        below = [i for i, p in enumerate(p_values) if p <= own.p_value]
+        above = [i for i, p in enumerate(p_values) if p >= own.p_value]
+        assert metric.p_adjusted == pytest.approx(min(1.0, max((count - i) * p_values[i] for i in below)))
+        assert label.p_adjusted == pytest.approx(min(p_values[i] * count / (i + 1) for i in above))
+        assert metric.size == label.size == count
 
 
 def test_families_are_judged_apart() -> None:

@@ -6,17 +6,13 @@ each label table with one statistic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
-from buildcompare.analysis.judge import (
-    Effect,
-    Judge,
-    Status,
-    adjust_discoveries,
-    adjust_familywise,
-    leans_worse,
-)
+from statsmodels.stats.multitest import multipletests
+
+from buildcompare.analysis.judge import Effect, Judge, Status, leans_worse
 from buildcompare.metrics import Metric
 
 
@@ -27,7 +23,9 @@ class Judged:
     Attributes
     ----------
     p_adjusted
-        Over the family: Holm's for metrics, Benjamini and Hochberg's for labels.
+        Over the family: Holm's (1979) for metrics, Benjamini and Hochberg's (1995) for labels. Holm's holds under any
+        dependence: metrics of one run move together, so a family that is wrong once is often wrong several times over,
+        which procedures for the rate of false discoveries reward.
     size
         How many were judged in the family.
     leans_worse
@@ -53,22 +51,23 @@ class JudgeMetrics:
         """One judgement for each of `effects`, in their order; None where there is no effect to judge."""
         families = ["gate" if metric.gate else "other" for metric, _ in effects]
         rows = [(family, effect) for family, (_, effect) in zip(families, effects, strict=True)]
-        adjusted = _adjusted(rows, adjust_familywise)
+        adjusted = _adjusted(rows, "holm")
         judged: list[Judged | None] = []
         for i, (metric, effect) in enumerate(effects):
             if effect is None:
                 judged.append(None)
                 continue
             leaning = leans_worse(effect, metric.margin_percent, metric.better)
-            factor = adjusted[i] / effect.p_value if effect.p_value > 0 else 1.0
+            p_adjusted, size = adjusted[i]
+            factor = p_adjusted / effect.p_value if effect.p_value > 0 else 1.0
             judged.append(
                 Judged(
                     effect,
                     families[i],
-                    sum(f == families[i] and e is not None for f, (_, e) in zip(families, effects, strict=True)),
+                    size,
                     effect.p_value,
-                    adjusted[i],
-                    self.judge(effect, adjusted[i], metric.margin_percent, metric.better),
+                    p_adjusted,
+                    self.judge(effect, p_adjusted, metric.margin_percent, metric.better),
                     None if leaning is None else min(leaning * factor, 1.0),
                 )
             )
@@ -88,7 +87,7 @@ class JudgeLabels:
 
     def __call__(self, effects: Sequence[tuple[Hashable, Effect | None]]) -> list[Judged | None]:
         """One judgement for each of `effects`, given with the table that it belongs to; slower is worse."""
-        adjusted = _adjusted(effects, adjust_discoveries)
+        adjusted = _adjusted(effects, "fdr_bh")
         judge = Judge(self.alpha)
         return [
             None
@@ -96,9 +95,9 @@ class JudgeLabels:
             else Judged(
                 effect,
                 str(table),
-                sum(t == table and e is not None for t, e in effects),
+                adjusted[i].size,
                 effect.p_value,
-                adjusted[i],
+                adjusted[i].p_value,
                 judge(effect, effect.p_value, self.margin_percent, "lower"),
                 None,
             )
@@ -106,16 +105,24 @@ class JudgeLabels:
         ]
 
 
+class _Adjusted(NamedTuple):
+    """An adjusted p-value, and the size of its family."""
+
+    p_value: float
+    size: int
+
+
 def _adjusted(
-    effects: Sequence[tuple[Hashable, Effect | None]], adjust: Callable[[Sequence[float]], list[float]]
-) -> Mapping[int, float]:
+    effects: Sequence[tuple[Hashable, Effect | None]], method: Literal["holm", "fdr_bh"]
+) -> Mapping[int, _Adjusted]:
     """Adjusted p-values by position; families are the first members."""
     families: dict[Hashable, list[int]] = {}
     for i, (family, effect) in enumerate(effects):
         if effect is not None:
             families.setdefault(family, []).append(i)
-    adjusted: dict[int, float] = {}
+    adjusted: dict[int, _Adjusted] = {}
     for members in families.values():
         p_values = [effect.p_value for i in members if (effect := effects[i][1]) is not None]
-        adjusted |= dict(zip(members, adjust(p_values), strict=True))
+        for i, p_value in zip(members, multipletests(p_values, method=method)[1], strict=True):
+            adjusted[i] = _Adjusted(float(p_value), len(members))
     return adjusted

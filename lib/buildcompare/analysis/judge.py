@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from buildcompare.analysis.run_to_run import Noise, Prior, RunLevel
 
@@ -137,25 +137,6 @@ class Judge:
         if -margin_percent < low and high < margin_percent:
             return "equivalent"
         return "inconclusive"
-
-
-def adjust_familywise(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted over one family so that no call at all is likely where nothing changed: Holm (1979).
-
-    It holds under any dependence. Metrics of one run move together, so a family that is wrong once is often wrong
-    several times over, which procedures for the rate of false discoveries reward.
-    """
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted, worst = [1.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        worst = max(worst, min((len(p_values) - rank) * p_values[i], 1.0))
-        adjusted[i] = worst
-    return adjusted
-
-
-def adjust_discoveries(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted over one family for the rate of false discoveries: Benjamini & Hochberg (1995)."""
-    return [float(p) for p in stats.false_discovery_control(list(p_values), method="bh")] if p_values else []
 
 
 def leans_worse(effect: Effect, margin_percent: float, better: Better) -> float | None:
