@@ -128,6 +128,26 @@ def test_the_end_of_an_early_bump_is_no_reset() -> None:
     assert prepared(path((0, 0), (110, 180), (130, 0), (300, 0), (1800, 6000))).resets == ()
 
 
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0])
+def test_what_the_coordinator_takes_away_is_no_reset_in_a_small_test(step_s: float) -> None:
+    """Half of 400 users within 30 s is no more than the coordinator's own pace, and above a tenth of 2600."""
+    found = shape(path((0, 0), (100, 400), (150, 0), (240, 0), (890, 2600), (4000, 2600), step_s=step_s))
+    assert found.curve.resets == ()
+    assert len(found.beginning.bumps) == 1
+    assert found.beginning.onset_s == 240.0
+    assert found.ramp is not None
+    assert found.ramp.slope == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
+def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
+    """Whatever the step, who reconnects is told from whom the coordinator adds, by their pace."""
+    curve = path((0, 0), (600, 2400), (601, 0), (700, 0), (740, 2400), (1880, 6960), (5000, 6960), step_s=step_s)
+    ((start_s, end_s),) = shape(curve).curve.resets
+    assert start_s == 600.0
+    assert end_s <= 740.0 + step_s
+
+
 def test_a_simulated_restart_leaves_the_beginning_alone() -> None:
     settings = drawn_settings(5)
     plain, disturbed = (simulate_run(replace(settings, injections=faults), 5) for faults in ((), (Restart(2500.0),)))
