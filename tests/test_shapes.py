@@ -325,6 +325,30 @@ def test_red_noise_is_not_called_an_oscillation(phi: float) -> None:
     assert claims / runs <= 0.07
 
 
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_a_bend_in_red_noise_is_no_wave(phi: float) -> None:
+    """A ramp with a kink and a creep towards the equilibrium: the trend leaves its bends, and they are no waves."""
+    rng = np.random.default_rng(6)
+    ramp = path((0, 0), (1200, 4800), (2200, 6800))
+    creep = pd.Series(0.0, np.arange(2205.0, 6000.0, 5.0))
+    creep += 7600.0 - 800.0 * np.exp(-(creep.index.to_numpy() - 2200.0) / 900.0)
+    users = pd.concat([ramp, creep])
+    claims, runs = 0, 100
+    for _ in range(runs):
+        noise = lfilter([1.0], [1.0, -phi], rng.normal(size=len(users) + 300))[300:] * math.sqrt(1 - phi**2)
+        claims += shape(users + 15.0 * noise).waves.claimed
+    assert claims / runs <= 0.07
+
+
+def test_an_overtone_is_not_taken_for_the_period() -> None:
+    """Three waves of 200 s: too few for a period of theirs, and no period of a minute, however noisy the curve."""
+    rng = np.random.default_rng(7)
+    clean = pd.concat([path((0, 0), (1815, 7260)), sawtooth(1820.0, 6860.0, 4, 200.0, 400.0)])
+    found = [shape(clean + rng.normal(0.0, 5.0, len(clean))).waves for _ in range(40)]
+    assert all(waves.onset_s is not None for waves in found)
+    assert {waves.period_s for waves in found if waves.period_s and abs(waves.period_s / 200.0 - 1.0) > 0.1} == set()
+
+
 def test_an_oscillation_in_red_noise_is_found() -> None:
     """What the size above is worth: half the variance in an oscillation of 180 s, phi .9."""
     rng = np.random.default_rng(5)
@@ -454,6 +478,19 @@ def test_the_sampling_step_does_not_change_the_shape(step_s: float) -> None:
     assert other.waves.claimed
     assert other.waves.onset_s == pytest.approx(1820.0, abs=2 * step_s)
     assert other.waves.period_s == pytest.approx(200.0, rel=0.05)
+    creep = 0.1 * 200.0 / 3.0  # how much the level climbs during a fall
+    assert other.waves.amplitude is None or other.waves.amplitude == pytest.approx(80.0 - creep, rel=0.1)
+    assert (other.waves.amplitude is None) == (step_s > 25.0)  # peaks lie between samples
+
+
+def test_waves_are_seen_in_a_sample_a_minute_and_their_height_is_not() -> None:
+    whole = hunting(cycles=15, period_s=232.0, fall=400.0)
+    elapsed = np.arange(0.0, whole.index[-1], 60.0)
+    waves = shape(pd.Series(np.interp(elapsed, whole.index, whole), index=elapsed)).waves
+    assert waves.claimed
+    assert waves.onset_s == pytest.approx(1820.0, abs=60.0)
+    assert waves.period_s == pytest.approx(232.0, rel=0.05)
+    assert waves.amplitude is None
 
 
 def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
