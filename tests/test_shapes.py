@@ -193,6 +193,17 @@ def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     assert MeasureShift()(found, found) is None
 
 
+@pytest.mark.parametrize(("slope", "step_s"), [(1.0, 1.0), (1.0, 5.0), (2.0, 5.0), (4.0, 15.0)])
+def test_a_slow_climb_in_mid_ramp_has_no_onset_either(slope: float, step_s: float) -> None:
+    """Several samples lie within a step of the first one, and the second may lie below it."""
+    rng = np.random.default_rng(8)
+    climb = path((0, 600), (3000 / slope, 3600), (3000 / slope + 3000, 3600), step_s=step_s)
+    climb += rng.normal(0.0, 2.0, len(climb))
+    assert FindBumps()(prepared(climb)).onset_s is None
+    rest = pd.concat([path((0, 600), (60 - step_s, 600), step_s=step_s), climb.set_axis(climb.index + 60.0)])
+    assert FindBumps()(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
+
+
 def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
     whole = path((0, 0), (75, 180), (200, 0), (2200, 4000), (4000, 4000))
     assert shape(whole).beginning.onset_s == pytest.approx(200, abs=10)
