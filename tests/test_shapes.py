@@ -550,6 +550,17 @@ def test_the_shift_is_the_gap_and_the_delay() -> None:
     assert back.users == pytest.approx(240.0, abs=1.0)
 
 
+def test_a_delay_is_significant_though_the_ramps_bend() -> None:
+    """Where one build has begun to rest and the other not, the same delay is another number of users."""
+    bent = pd.concat([path((0, 0), (900, 3600), (2300, 6400)), sawtooth(2305.0, 6320.0, 18)])
+    later = pd.concat([path((0, 0), (395, 0)), bent.set_axis(bent.index + 400.0)])
+    shift = MeasureShift()(shape(bent), shape(later))
+    assert shift is not None
+    assert shift.seconds == pytest.approx(400.0, abs=5.0)
+    assert shift.significant
+    assert shift.users_ci[1] < 0
+
+
 def test_run_to_run_variation_decides_what_is_significant() -> None:
     assert shifted(400.0).prior == "simulated"
     calm, wild, guessed = (
