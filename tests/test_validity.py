@@ -134,6 +134,20 @@ def test_users_lost_in_the_last_30_minutes_void_the_supported_users() -> None:
     assert not early.runs["new"][0].voids_supported_users
 
 
+def test_users_who_were_not_back_for_the_last_30_minutes_void_the_supported_users() -> None:
+    """A tenth of the users goes with a load agent; nothing says that the build would not have carried them."""
+    whole = unbounded(seed=1)
+    assert whole.load is not None
+    assert whole.stop is not None
+    assert whole.steady is not None
+    at_s = whole.steady[0] - 300.0
+    lost = replace(whole, load=whole.load.where(whole.load.index < at_s, 0.9 * whole.load))
+    found = judged(unbounded(seed=2), lost).runs["new"][0]
+    assert [reason.code for reason in found.reasons] == ["users_lost"]
+    assert found.voids_supported_users == "users_lost"
+    assert judged(unbounded(seed=2), whole).runs["new"][0].voids_supported_users is None
+
+
 def test_cut_runs_are_limited() -> None:
     assert codes(judged(bounded(seed=1), bounded(Truncation(2600.0)))) == {("window_shorter", "new")}
     assert codes(judged(unbounded(seed=1), unbounded(Truncation(2500.0)))) == {("still_climbing", "new")}

@@ -127,7 +127,7 @@ class JudgeValidity:
         reasons = [self._fall(facts, fall) for fall in falls]
         for code in dict.fromkeys(reason.code for reason in reasons):
             same = [reason for reason in reasons if reason.code == code]
-            worst = max(same, key=lambda reason: (reason.severity == "invalid", "in_last_minutes" in reason.numbers))
+            worst = max(same, key=lambda reason: (reason.severity == "invalid", reason.voids_supported_users))
             yield replace(worst, numbers={**worst.numbers, "times": len(same)})
 
     def _lost(self, facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
@@ -155,6 +155,8 @@ class JudgeValidity:
             return Reason(code, severity, numbers, until_s=None if before_the_window else fall.at_s)
         if fall.at_s > start:  # the last 30 minutes
             return Reason(code, "limited", {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
+        if fall.back_s is None or fall.back_s > start:  # the last 30 minutes began without them
+            numbers["still_missing"] = 1.0
         return Reason(code, "limited", numbers)
 
     def _target(self, facts: RunFacts) -> Iterator[Reason]:
