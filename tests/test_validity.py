@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -470,3 +471,13 @@ def test_any_curve_is_judged(seed: int) -> None:
             assert found.test.status in ("valid", "limited", "invalid")
             assert bool(found.test.reasons) == (found.test.status != "valid")
             assert all(said(reason) for reason in found.test.reasons)
+
+
+def test_a_curve_below_zero_is_no_load_and_no_fault() -> None:
+    rng = np.random.default_rng(9)
+    for size in (3, 12, 400):
+        for load in (np.full(size, -5.0), -np.linspace(0.0, 5000.0, size), rng.normal(0.0, 1000.0, size)):
+            curve = pd.Series(load, np.arange(size) * 5.0)
+            for fall in FindFalls()(curve, math.inf):
+                assert fall.before > 0
+            assert FindFalls()(-curve.abs(), math.inf) == ()

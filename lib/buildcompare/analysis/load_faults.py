@@ -78,7 +78,7 @@ class FindFalls:
         later = np.searchsorted(elapsed, elapsed + self.within_s, "right") - 1
         later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
         may = self.rounding * self.fastest_fall * (elapsed[later] - elapsed) + self.part * users
-        high = users >= self.busy * float(np.quantile(users, 0.95))
+        high = (users > 0.0) & (users >= self.busy * float(np.quantile(users, 0.95)))
         sudden = np.flatnonzero((users - users[later] > may) & high)
         falls: list[Fall] = []
         past = -1.0
