@@ -504,6 +504,27 @@ def test_waves_are_seen_in_a_sample_a_minute_and_their_height_is_not() -> None:
     assert waves.amplitude is None
 
 
+def test_waves_too_fast_for_the_samples_have_no_period() -> None:
+    """Of 100 s in a sample a minute, every fifth sample is alike: it looks like 150 s."""
+    elapsed = np.arange(0.0, 7000.0, 60.0)
+    fast = np.where(elapsed > 1900.0, 200.0 * np.cos(2.0 * np.pi * elapsed / 103.0), 0.0)
+    waves = shape(pd.Series(np.minimum(4.0 * elapsed, 7600.0) + fast, index=elapsed)).waves
+    assert waves.onset_s is not None
+    assert waves.period_s is None
+    assert waves.amplitude is None
+
+
+def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
+    """Half of the distances are short and half are long: none is like their median."""
+    elapsed = np.arange(0.0, 6000.0, 30.0)
+    users = np.minimum(4.0 * elapsed, 7600.0)
+    users[70 : 70 + 14 * 6 : 14] = users[73 : 73 + 14 * 5 : 14] = 8000.0
+    waves = shape(pd.Series(users, index=elapsed)).waves
+    assert sorted(waves.cycles) == [90.0] * 5 + [330.0] * 5
+    assert waves.period_s == 210.0
+    assert waves.regularity == pytest.approx(0.0, abs=0.2)
+
+
 def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
     rng = np.random.default_rng(7)
     before = shape(hunting())

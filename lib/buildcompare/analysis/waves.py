@@ -104,6 +104,9 @@ class FindWaves:
     resolved: float = 8.0
     """Samples per cycle; with fewer, the fall is not known: peaks and troughs lie between samples, which takes an
     eighth off a saw-tooth of 8 samples on average, and a quarter off one of 4."""
+    aliased: float = 3.0
+    """Samples per cycle; with fewer, the period may be that of faster waves: samples a minute apart show waves of 100 s
+    as waves of 150."""
     swing: float = 0.5
     """A spectral peak that swings by less than this part of the falls is an overtone of theirs, or a ripple on them:
     the periods searched end at a fifth of the stretch, and waves that are longer still are in their falls only."""
@@ -134,6 +137,9 @@ class FindWaves:
             peak = None if test is None or amplitude is None else self._of_peak(test, amplitude)
             agree = period is not None and peak is not None and abs(period - peak) <= NEAR * peak
             period = period if agree else peak
+        resolved = period is None or period >= self.resolved * curve.sample_s
+        if period is not None and period < self.aliased * curve.sample_s:
+            period = None
         spread = 1.4826 * float(np.median(np.abs(distances - np.median(distances)))) if enough else 0.0
         return Waves(
             onset_s=found[0].peak_s if found else None,
@@ -141,7 +147,7 @@ class FindWaves:
             falls=found,
             cycles=tuple(distances.tolist()),
             period_s=period,
-            amplitude=None if period is not None and period < self.resolved * curve.sample_s else amplitude,
+            amplitude=amplitude if resolved else None,
             regularity=max(0.0, 1.0 - spread / float(np.median(distances))) if enough else None,
             test=test,
         )
@@ -150,7 +156,7 @@ class FindWaves:
         """The median distance; where it is only a few samples, the mean of those that are like it, to be exact."""
         median = float(np.median(distances))
         like = distances[np.abs(distances - median) <= 0.5 * median]
-        return median if median >= 10.0 * sample_s else float(like.mean())
+        return float(like.mean()) if like.size and median < 10.0 * sample_s else median
 
     def _of_peak(self, test: WaveTest, amplitude: float) -> float | None:
         """The period of the spectral peak, where that is what the waves are made of."""
