@@ -481,3 +481,30 @@ def test_a_curve_below_zero_is_no_load_and_no_fault() -> None:
             for fall in FindFalls()(curve, math.inf):
                 assert fall.before > 0
             assert FindFalls()(-curve.abs(), math.inf) == ()
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
+def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> None:
+    """What the coordinator takes away by itself does not lead up to a loss: half of all losses fall into a fall."""
+    elapsed = np.arange(0.0, 5000.0, step_s)
+    users = np.minimum(4.0 * elapsed, 6000.0) - 60.0 * (1.0 + np.sin(2.0 * np.pi * elapsed / 240.0))
+    for at_s in range(3000, 3480, 30):
+        curve = pd.Series(np.where(elapsed >= at_s, 0.85, 1.0) * np.maximum(users, 0.0), elapsed)
+        (fall,) = FindFalls()(curve, math.inf)
+        assert fall.at_s == pytest.approx(at_s, abs=step_s + 5.0)
+        assert fall.before > 5800
+
+
+def test_a_restart_is_not_also_a_climb() -> None:
+    """Users who come back after a restart at the start of the last 30 minutes are no slope of the equilibrium."""
+    whole = unbounded(seed=1)
+    assert whole.steady is not None
+    assert whole.load is not None
+    since = whole.load.index.to_numpy() - whole.steady[0] - 30.0
+    back = np.where(since < 0.0, 1.0, np.clip((since - 60.0) / 60.0, 0.0, 1.0))
+    load = whole.load * back
+    estimate = EstimateSupportedUsers()(load, whole.stop, may_be_cut=False)
+    assert estimate.slope_users_per_s is not None
+    assert estimate.slope_users_per_s > 0.4
+    found = judged(unbounded(seed=2), replace(whole, load=load, estimate=estimate))
+    assert codes(found) == {("restarted", "new")}

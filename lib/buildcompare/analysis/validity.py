@@ -105,11 +105,12 @@ class JudgeValidity:
             yield Reason("no_users", "limited")
         if facts.silent_s > self.silent_s and not (facts.users and facts.kind == "unbounded"):  # "gaps", says that
             yield Reason("silent_end", "limited", {"seconds": facts.silent_s})
-        yield from self._falls(facts)
+        falls = list(self._falls(facts))
+        yield from falls
         if facts.kind == "bounded":
             yield from self._target(facts)
         else:
-            yield from self._equilibrium(facts)
+            yield from self._equilibrium(facts, broken=any("in_last_minutes" in fall.numbers for fall in falls))
         yield from self._coverage(facts)
         if facts.resets:
             yield Reason("counters_restarted", "limited", {"times": facts.resets})
@@ -181,7 +182,7 @@ class JudgeValidity:
             severity: Literal["limited", "invalid"] = "invalid" if below > self.hardly_held else "limited"
             yield Reason("target_not_held", severity, {"below": below, "users": top, "held": self.held})
 
-    def _equilibrium(self, facts: RunFacts) -> Iterator[Reason]:
+    def _equilibrium(self, facts: RunFacts, *, broken: bool) -> Iterator[Reason]:
         estimate = facts.estimate
         if estimate is None:
             return
@@ -192,6 +193,8 @@ class JudgeValidity:
         why = estimate.reason
         if why == "interrupted" and slope is not None and abs(slope) > self.steep:
             why = "still_climbing" if slope > 0 else "still_falling"
+        if broken and why in ("still_climbing", "still_falling"):
+            why = None  # who went away in these minutes, or came back, makes the slope: that is said already
         if why is not None and why in _EQUILIBRIUM:
             yield Reason(_EQUILIBRIUM[why], "limited", {} if slope is None else {"slope_users_per_s": slope})
         if facts.reported is None:
