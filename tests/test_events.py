@@ -197,6 +197,17 @@ def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> 
         assert WINDOW[0] <= event.span_s[0] <= event.span_s[1] <= WINDOW[1]
 
 
+def test_a_metric_that_goes_up_and_down_all_the_time_has_events_of_known_size() -> None:
+    """Between the spikes of a job that runs every few minutes there may be no calm sample at all."""
+    rng = np.random.default_rng(3)
+    for _ in range(600):
+        minutes, period = int(rng.integers(20, 90)), int(rng.integers(2, 12))
+        busy = np.arange(minutes) % period < rng.integers(1, 8)
+        values = np.where(busy, 10.0, 1.0) + rng.normal(0.0, 0.1, minutes)
+        found = FindEvents()(pd.Series(values, np.arange(minutes) * 60.0 + 30.0), (0.0, minutes * 60.0))
+        assert all(math.isfinite(event.size) and math.isfinite(event.before) for event in found.events)
+
+
 def test_identical_runs_have_few_events() -> None:
     found = [
         bool(FindEvents()(metric(seed, memory_s=memory), WINDOW).events)

@@ -128,6 +128,26 @@ def test_the_end_of_an_early_bump_is_no_reset() -> None:
     assert prepared(path((0, 0), (110, 180), (130, 0), (300, 0), (1800, 6000))).resets == ()
 
 
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0])
+def test_what_the_coordinator_takes_away_is_no_reset_in_a_small_test(step_s: float) -> None:
+    """Half of 400 users within 30 s is no more than the coordinator's own pace, and above a tenth of 2600."""
+    found = shape(path((0, 0), (100, 400), (150, 0), (240, 0), (890, 2600), (4000, 2600), step_s=step_s))
+    assert found.curve.resets == ()
+    assert len(found.beginning.bumps) == 1
+    assert found.beginning.onset_s == 240.0
+    assert found.ramp is not None
+    assert found.ramp.slope == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
+def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
+    """Whatever the step, who reconnects is told from whom the coordinator adds, by their pace."""
+    curve = path((0, 0), (600, 2400), (601, 0), (700, 0), (740, 2400), (1880, 6960), (5000, 6960), step_s=step_s)
+    ((start_s, end_s),) = shape(curve).curve.resets
+    assert start_s == 600.0
+    assert end_s <= 740.0 + step_s
+
+
 def test_a_simulated_restart_leaves_the_beginning_alone() -> None:
     settings = drawn_settings(5)
     plain, disturbed = (simulate_run(replace(settings, injections=faults), 5) for faults in ((), (Restart(2500.0),)))
@@ -171,6 +191,17 @@ def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     assert found.ramp.slope == pytest.approx(4.0, rel=1e-3)
     assert (found.lost, found.delay_s) == (None, None)
     assert MeasureShift()(found, found) is None
+
+
+@pytest.mark.parametrize(("slope", "step_s"), [(1.0, 1.0), (1.0, 5.0), (2.0, 5.0), (4.0, 15.0)])
+def test_a_slow_climb_in_mid_ramp_has_no_onset_either(slope: float, step_s: float) -> None:
+    """Several samples lie within a step of the first one, and the second may lie below it."""
+    rng = np.random.default_rng(8)
+    climb = path((0, 600), (3000 / slope, 3600), (3000 / slope + 3000, 3600), step_s=step_s)
+    climb += rng.normal(0.0, 2.0, len(climb))
+    assert FindBumps()(prepared(climb)).onset_s is None
+    rest = pd.concat([path((0, 600), (60 - step_s, 600), step_s=step_s), climb.set_axis(climb.index + 60.0)])
+    assert FindBumps()(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
 
 
 def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
@@ -305,6 +336,30 @@ def test_red_noise_is_not_called_an_oscillation(phi: float) -> None:
     assert claims / runs <= 0.07
 
 
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_a_bend_in_red_noise_is_no_wave(phi: float) -> None:
+    """A ramp with a kink and a creep towards the equilibrium: the trend leaves its bends, and they are no waves."""
+    rng = np.random.default_rng(6)
+    ramp = path((0, 0), (1200, 4800), (2200, 6800))
+    creep = pd.Series(0.0, np.arange(2205.0, 6000.0, 5.0))
+    creep += 7600.0 - 800.0 * np.exp(-(creep.index.to_numpy() - 2200.0) / 900.0)
+    users = pd.concat([ramp, creep])
+    claims, runs = 0, 100
+    for _ in range(runs):
+        noise = lfilter([1.0], [1.0, -phi], rng.normal(size=len(users) + 300))[300:] * math.sqrt(1 - phi**2)
+        claims += shape(users + 15.0 * noise).waves.claimed
+    assert claims / runs <= 0.07
+
+
+def test_an_overtone_is_not_taken_for_the_period() -> None:
+    """Three waves of 200 s: too few for a period of theirs, and no period of a minute, however noisy the curve."""
+    rng = np.random.default_rng(7)
+    clean = pd.concat([path((0, 0), (1815, 7260)), sawtooth(1820.0, 6860.0, 4, 200.0, 400.0)])
+    found = [shape(clean + rng.normal(0.0, 5.0, len(clean))).waves for _ in range(40)]
+    assert all(waves.onset_s is not None for waves in found)
+    assert {waves.period_s for waves in found if waves.period_s and abs(waves.period_s / 200.0 - 1.0) > 0.1} == set()
+
+
 def test_an_oscillation_in_red_noise_is_found() -> None:
     """What the size above is worth: half the variance in an oscillation of 180 s, phi .9."""
     rng = np.random.default_rng(5)
@@ -434,6 +489,40 @@ def test_the_sampling_step_does_not_change_the_shape(step_s: float) -> None:
     assert other.waves.claimed
     assert other.waves.onset_s == pytest.approx(1820.0, abs=2 * step_s)
     assert other.waves.period_s == pytest.approx(200.0, rel=0.05)
+    creep = 0.1 * 200.0 / 3.0  # how much the level climbs during a fall
+    assert other.waves.amplitude is None or other.waves.amplitude == pytest.approx(80.0 - creep, rel=0.1)
+    assert (other.waves.amplitude is None) == (step_s > 25.0)  # peaks lie between samples
+
+
+def test_waves_are_seen_in_a_sample_a_minute_and_their_height_is_not() -> None:
+    whole = hunting(cycles=15, period_s=232.0, fall=400.0)
+    elapsed = np.arange(0.0, whole.index[-1], 60.0)
+    waves = shape(pd.Series(np.interp(elapsed, whole.index, whole), index=elapsed)).waves
+    assert waves.claimed
+    assert waves.onset_s == pytest.approx(1820.0, abs=60.0)
+    assert waves.period_s == pytest.approx(232.0, rel=0.05)
+    assert waves.amplitude is None
+
+
+def test_waves_too_fast_for_the_samples_have_no_period() -> None:
+    """Of 100 s in a sample a minute, every fifth sample is alike: it looks like 150 s."""
+    elapsed = np.arange(0.0, 7000.0, 60.0)
+    fast = np.where(elapsed > 1900.0, 200.0 * np.cos(2.0 * np.pi * elapsed / 103.0), 0.0)
+    waves = shape(pd.Series(np.minimum(4.0 * elapsed, 7600.0) + fast, index=elapsed)).waves
+    assert waves.onset_s is not None
+    assert waves.period_s is None
+    assert waves.amplitude is None
+
+
+def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
+    """Half of the distances are short and half are long: none is like their median."""
+    elapsed = np.arange(0.0, 6000.0, 30.0)
+    users = np.minimum(4.0 * elapsed, 7600.0)
+    users[70 : 70 + 14 * 6 : 14] = users[73 : 73 + 14 * 5 : 14] = 8000.0
+    waves = shape(pd.Series(users, index=elapsed)).waves
+    assert sorted(waves.cycles) == [90.0] * 5 + [330.0] * 5
+    assert waves.period_s == 210.0
+    assert waves.regularity == pytest.approx(0.0, abs=0.2)
 
 
 def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
@@ -480,6 +569,17 @@ def test_the_shift_is_the_gap_and_the_delay() -> None:
     assert shift.users_ci[0] < -1600 < shift.users_ci[1] < 0
     back = shifted(-60.0)
     assert back.users == pytest.approx(240.0, abs=1.0)
+
+
+def test_a_delay_is_significant_though_the_ramps_bend() -> None:
+    """Where one build has begun to rest and the other not, the same delay is another number of users."""
+    bent = pd.concat([path((0, 0), (900, 3600), (2300, 6400)), sawtooth(2305.0, 6320.0, 18)])
+    later = pd.concat([path((0, 0), (395, 0)), bent.set_axis(bent.index + 400.0)])
+    shift = MeasureShift()(shape(bent), shape(later))
+    assert shift is not None
+    assert shift.seconds == pytest.approx(400.0, abs=5.0)
+    assert shift.significant
+    assert shift.users_ci[1] < 0
 
 
 def test_run_to_run_variation_decides_what_is_significant() -> None:

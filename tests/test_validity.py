@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,20 @@ def test_users_lost_in_the_last_30_minutes_void_the_supported_users() -> None:
     early = judged(unbounded(seed=1), unbounded(Restart(2500.0)))
     assert early.test.status == "limited"
     assert not early.runs["new"][0].voids_supported_users
+
+
+def test_users_who_were_not_back_for_the_last_30_minutes_void_the_supported_users() -> None:
+    """A tenth of the users goes with a load agent; nothing says that the build would not have carried them."""
+    whole = unbounded(seed=1)
+    assert whole.load is not None
+    assert whole.stop is not None
+    assert whole.steady is not None
+    at_s = whole.steady[0] - 300.0
+    lost = replace(whole, load=whole.load.where(whole.load.index < at_s, 0.9 * whole.load))
+    found = judged(unbounded(seed=2), lost).runs["new"][0]
+    assert [reason.code for reason in found.reasons] == ["users_lost"]
+    assert found.voids_supported_users == "users_lost"
+    assert judged(unbounded(seed=2), whole).runs["new"][0].voids_supported_users is None
 
 
 def test_cut_runs_are_limited() -> None:
@@ -480,3 +495,40 @@ def test_any_curve_is_judged(seed: int) -> None:
             assert found.test.status in ("valid", "limited", "invalid")
             assert bool(found.test.reasons) == (found.test.status != "valid")
             assert all(said(reason) for reason in found.test.reasons)
+
+
+def test_a_curve_below_zero_is_no_load_and_no_fault() -> None:
+    rng = np.random.default_rng(9)
+    for size in (3, 12, 400):
+        for load in (np.full(size, -5.0), -np.linspace(0.0, 5000.0, size), rng.normal(0.0, 1000.0, size)):
+            curve = pd.Series(load, np.arange(size) * 5.0)
+            for fall in FindFalls()(curve, math.inf):
+                assert fall.before > 0
+            assert FindFalls()(-curve.abs(), math.inf) == ()
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
+def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> None:
+    """What the coordinator takes away by itself does not lead up to a loss: half of all losses fall into a fall."""
+    elapsed = np.arange(0.0, 5000.0, step_s)
+    users = np.minimum(4.0 * elapsed, 6000.0) - 60.0 * (1.0 + np.sin(2.0 * np.pi * elapsed / 240.0))
+    for at_s in range(3000, 3480, 30):
+        curve = pd.Series(np.where(elapsed >= at_s, 0.85, 1.0) * np.maximum(users, 0.0), elapsed)
+        (fall,) = FindFalls()(curve, math.inf)
+        assert fall.at_s == pytest.approx(at_s, abs=step_s + 5.0)
+        assert fall.before > 5800
+
+
+def test_a_restart_is_not_also_a_climb() -> None:
+    """Users who come back after a restart at the start of the last 30 minutes are no slope of the equilibrium."""
+    whole = unbounded(seed=1)
+    assert whole.steady is not None
+    assert whole.load is not None
+    since = whole.load.index.to_numpy() - whole.steady[0] - 30.0
+    back = np.where(since < 0.0, 1.0, np.clip((since - 60.0) / 60.0, 0.0, 1.0))
+    load = whole.load * back
+    estimate = EstimateSupportedUsers()(load, whole.stop, may_be_cut=False)
+    assert estimate.slope_users_per_s is not None
+    assert estimate.slope_users_per_s > 0.4
+    found = judged(unbounded(seed=2), replace(whole, load=load, estimate=estimate))
+    assert codes(found) == {("restarted", "new")}

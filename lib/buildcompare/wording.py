@@ -30,6 +30,7 @@ NO_ESTIMATE_WORDS = {
     "too_short": "the curve is shorter than the 30 minutes that count",
     "gaps": "the last 30 minutes have gaps",
     "interrupted": "in the last 30 minutes the users fell to less than half and came back",
+    "users_lost": "users were lost at once, and how many the build carries with all of them was not seen",
     "still_falling": "over its last 30 minutes the users fell faster than the stop rule allows",
     "still_climbing": "over its last 30 minutes the users still rose faster than the stop rule allows",
     "ceiling_reached": "the test added no more users: its ceiling was reached",

@@ -79,6 +79,8 @@ class FindBumps:
     midramp_steps: float = 10.0
     """A curve that climbs from its first sample on, and from more than this many steps, was not seen from its start:
     its onset is unknown, and a fall is no early bump unless it ends below the first sample."""
+    foot: float = 2.0
+    """A climb began before the recording if it leaves its foot within this many times what a straight one takes."""
 
     def __call__(self, curve: LoadCurve) -> Beginning:
         """Find the early bumps and the onset of the lasting ramp."""
@@ -108,7 +110,7 @@ class FindBumps:
         if not climbing.size:
             return None
         last = int(climbing[0])
-        near = values[: last + 1] <= lowest[last] + max(curve.step, 2.0 * curve.noise)
+        near = values[: last + 1] <= lowest[last] + self._near(curve)
         onset = first + int(np.flatnonzero(near)[-1])
         unseen = holes(curve.elapsed[onset : half + 1])
         low = curve.values[onset:half] < self.early_part * curve.level
@@ -116,5 +118,15 @@ class FindBumps:
 
     def _midramp(self, curve: LoadCurve, half: int) -> bool:
         """Whether the curve climbs from its first sample on, and not from near zero."""
-        high = curve.values[0] > self.midramp_steps * curve.step
-        return bool(high and self._onset(curve, half, ()) == curve.elapsed[0])
+        onset_s = self._onset(curve, half, ())
+        if not curve.values[0] > self.midramp_steps * curve.step or onset_s is None:
+            return False
+        # A straight climb leaves its foot, one step high, after this part of the time that it takes to count.
+        risen = np.maximum.accumulate(curve.values) - curve.values[0] >= curve.fall(self.turn_steps)
+        climb_s = float(curve.elapsed[int(np.argmax(risen))] - curve.elapsed[0])
+        foot_s = climb_s * self._near(curve) / curve.fall(self.turn_steps)
+        return onset_s - float(curve.elapsed[0]) <= self.foot * foot_s
+
+    def _near(self, curve: LoadCurve) -> float:
+        """What is no higher than this above the trough is at its foot."""
+        return max(curve.step, 2.0 * curve.noise)

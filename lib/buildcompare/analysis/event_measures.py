@@ -105,11 +105,11 @@ class MeasureEvents:
         return int(start), int(end)
 
     def spike(self, away: tuple[int, int], half_width: int, calm: npt.NDArray[np.bool_]) -> MetricEvent:
-        """A spike or drop of the samples `away`, from the calm samples on both sides."""
+        """A spike or drop of the samples `away`, from the calm samples on both sides (all, where none is calm)."""
         first, last = max(away[0] - half_width, 0), min(away[1] + half_width, self.times.size)
-        outside = calm[first:last].copy()
-        outside[away[0] - first : away[1] - first] = False
-        return self._top(away, np.flatnonzero(outside) + first, (first, last))
+        beside = np.r_[first : away[0], away[1] : last]
+        calmly = beside[calm[beside]]
+        return self._top(away, calmly if calmly.size else beside, (first, last))
 
     def excursion(self, before: tuple[int, int], away: tuple[int, int], after: tuple[int, int]) -> MetricEvent:
         """A spike or drop of `away`, from its top or bottom to the level of the segments around."""

@@ -85,15 +85,16 @@ class PrepareLoad:
     collapse: float = 0.5
     """A reset leaves less than this part of the users ..."""
     collapse_s: float = 30.0
-    """... within this time: the coordinator's fastest fall, 8 users/s, takes 240 users in it ..."""
+    """... within this time, or from one sample to the next, ..."""
+    own_pace: float = 1.5
+    """... and somewhere in it by more than this many steps per second. The coordinator looks at its alerts once a
+    second, so that one step is its fastest; half as much again is left for sampling and rounding, as for the stop."""
     collapse_level: float = 0.1
-    """... of at least this part of the level, so that the end of an early bump is none."""
+    """A reset takes away at least this part of the level: among fewer users a single step is a large part."""
     recovered: float = 0.9
     """A reset is over when this part of the users before it is back ..."""
     recovery_s: float = 300.0
     """... within this time; else the run went on from where it had fallen to."""
-    reconnecting: float = 5.0
-    """And nobody reconnects any more: from one sample to the next, the coordinator adds at most this many steps."""
 
     noise_up_to_s: float = 20.0
     """With samples further apart, differences are the waves' and not noise; the curve counts as exact then."""
@@ -142,7 +143,10 @@ class PrepareLoad:
     ) -> tuple[tuple[float, float], ...]:
         found: list[tuple[float, float]] = []
         later = np.searchsorted(elapsed, elapsed + self.collapse_s, side="right") - 1
-        high = values >= self.collapse_level * level
+        later = np.minimum(np.maximum(later, np.arange(values.size) + 1), values.size - 1)
+        own = self.own_pace * step * np.diff(elapsed)
+        sudden = np.concatenate(([0], np.cumsum(np.diff(values) < -own)))
+        high = (values >= self.collapse_level * level) & (sudden[later] > sudden)
         candidates = np.flatnonzero(high & (values[later] < self.collapse * values))
         for i in candidates:
             if found and elapsed[i] < found[-1][1]:
@@ -153,7 +157,8 @@ class PrepareLoad:
             back = np.flatnonzero(window & (values >= self.recovered * values[start]))
             if back.size:
                 end = int(back[0])
-                while end + 1 < values.size and values[end + 1] - values[end] > self.reconnecting * step:
+                # Until nobody reconnects any more: what is left is what the coordinator adds.
+                while end + 1 < values.size and values[end + 1] - values[end] > own[end]:
                     end += 1
                 found.append((float(elapsed[start]), float(elapsed[end])))
         return tuple(found)

@@ -78,7 +78,7 @@ class FindFalls:
         later = np.searchsorted(elapsed, elapsed + self.within_s, "right") - 1
         later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
         may = self.rounding * self.fastest_fall * (elapsed[later] - elapsed) + self.part * users
-        high = users >= self.busy * float(np.quantile(users, 0.95))
+        high = (users > 0.0) & (users >= self.busy * float(np.quantile(users, 0.95)))
         sudden = np.flatnonzero((users - users[later] > may) & high)
         falls: list[Fall] = []
         past = -1.0
@@ -95,10 +95,11 @@ class FindFalls:
     def _fall(self, elapsed: FloatArray, users: FloatArray, first: int, may: float) -> Fall | None:
         """The fall that begins at or just before a sample; None where it does not last."""
         end = int(np.searchsorted(elapsed, elapsed[first] + self.within_s, "right"))
-        start = first + int(np.argmax(-np.diff(users[first : end + 1])))  # the steepest step, and what leads up to it
-        while start > 0 and users[start - 1] - users[start] > 0.02 * may:
+        steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
+        start = steepest  # ... and what leads up to it, faster than the coordinator
+        while start > 0 and users[start - 1] - users[start] > max(0.02 * may, self._own(elapsed, start)):
             start -= 1
-        before, past = float(users[start]), elapsed[start] + self.within_s
+        before, past = float(users[start]), max(elapsed[start] + self.within_s, elapsed[steepest])
         soon = users[(elapsed > past) & (elapsed <= past + self.lasting_s)]
         left = float(np.median(soon)) if soon.size else float(users[-1])
         last = int(np.searchsorted(elapsed, elapsed[start] + self.low_s, "right"))
@@ -110,3 +111,7 @@ class FindFalls:
         back = float(elapsed[again[0]]) if again.size else None
         kind: Literal["lost", "restart"] = "restart" if restart and back is not None else "lost"
         return Fall(kind, float(elapsed[start]), before, lowest, back)
+
+    def _own(self, elapsed: FloatArray, at: int) -> float:
+        """What the coordinator itself may take away from the sample before to this one."""
+        return self.rounding * self.fastest_fall * float(elapsed[at] - elapsed[at - 1])

@@ -42,8 +42,8 @@ class Shift:
     users, seconds
         Median vertical gap in the curve's unit, and median delay at equal users (positive: the new one is later).
     users_ci, seconds_ci
-        95 % intervals: uncertainty within the runs, variation from run to run, and how far the gap is from being one
-        number (its spread, and what it was when the later ramp had just started).
+        95 % intervals: uncertainty within the runs, variation from run to run, and how far the gap, or the delay, is
+        from being one number (its spread, and what it was when the later ramp had just started).
     window
         Where it was measured, elapsed seconds: from the later onset to the first wave of either.
     drift
@@ -100,14 +100,17 @@ class MeasureShift:
         times = _grid(window, base.curve.sample_s)
         gap = _at(new.curve, times) - _at(base.curve, times)
         slope = _slope(base, new, window)
-        users, seconds = self._shifts(base, new, window)
-        first_users, _ = self._shifts(base, new, (window[0], min(window[0] + self.first_s, window[1])))
-        wandering = math.hypot(users - first_users, float(gap.std()))
+        users, seconds, delays_sd = self._shifts(base, new, window)
+        first = self._shifts(base, new, (window[0], min(window[0] + self.first_s, window[1])))
+        # A shift is one number in users, or in seconds: past a kink, a delay that stays the same is fewer users.
+        wandering_s = min(
+            math.hypot(users - first[0], float(gap.std())) / slope, math.hypot(seconds - first[1], delays_sd)
+        )
         within, drift = _within(times, gap)
         prior = run_to_run or self._simulated(base, new)
         between = math.sqrt(2.0) * prior.sd_s
-        error_s = math.hypot(within / slope, between, wandering / slope)
-        error = math.hypot(within, slope * between, wandering)
+        error_s = math.hypot(within / slope, between, wandering_s)
+        error = slope * error_s
         reach = float(ndtri(0.975) if math.isinf(prior.df) else stdtrit(prior.df, 0.975))
         z = abs(seconds) / error_s if error_s > 0 else math.inf
         return Shift(
@@ -132,12 +135,14 @@ class MeasureShift:
         end = min(end, *(float(side.curve.elapsed[-1]) for side in (base, new)))
         return (start, end) if end - start >= self.shortest_s else None
 
-    def _shifts(self, base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float]:
-        """Median gap in the curve's unit, median delay in seconds."""
+    def _shifts(self, base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float, float]:
+        """Median gap in the curve's unit, median delay in seconds, and the delays' spread (infinite without any)."""
         times = _grid(window, base.curve.sample_s)
         users = float(np.median(_at(new.curve, times) - _at(base.curve, times)))
         delays = self._delays(base.curve, new.curve, window)
-        return users, float(np.median(delays)) if delays.size else -users / _slope(base, new, window)
+        if not delays.size:
+            return users, -users / _slope(base, new, window), math.inf
+        return users, float(np.median(delays)), float(delays.std())
 
     def _delays(self, base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> FloatArray:
         """New minus base, in seconds, when each level of the common ramp was first reached."""

@@ -15,6 +15,7 @@ Reason = Literal[
     "too_short",
     "gaps",
     "interrupted",
+    "users_lost",
     "still_climbing",
     "still_falling",
     "may_be_cut",

@@ -107,11 +107,12 @@ class JudgeValidity:
             yield Reason("silent_end", "limited", {"seconds": facts.silent_s})
         if facts.late_s > self.silent_s:
             yield Reason("silent_start", "limited", {"seconds": facts.late_s})
-        yield from self._falls(facts)
+        falls = list(self._falls(facts))
+        yield from falls
         if facts.kind == "bounded":
             yield from self._target(facts)
         else:
-            yield from self._equilibrium(facts)
+            yield from self._equilibrium(facts, broken=any("in_last_minutes" in fall.numbers for fall in falls))
         yield from self._coverage(facts)
         if facts.resets:
             yield Reason("counters_restarted", "limited", {"times": facts.resets})
@@ -129,7 +130,7 @@ class JudgeValidity:
         reasons = [self._fall(facts, fall) for fall in falls]
         for code in dict.fromkeys(reason.code for reason in reasons):
             same = [reason for reason in reasons if reason.code == code]
-            worst = max(same, key=lambda reason: (reason.severity == "invalid", "in_last_minutes" in reason.numbers))
+            worst = max(same, key=lambda reason: (reason.severity == "invalid", reason.voids_supported_users))
             yield replace(worst, numbers={**worst.numbers, "times": len(same)})
 
     def _lost(self, facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
@@ -157,6 +158,8 @@ class JudgeValidity:
             return Reason(code, severity, numbers, until_s=None if before_the_window else fall.at_s)
         if fall.at_s > start:  # the last 30 minutes
             return Reason(code, "limited", {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
+        if fall.back_s is None or fall.back_s > start:  # the last 30 minutes began without them
+            numbers["still_missing"] = 1.0
         return Reason(code, "limited", numbers)
 
     def _target(self, facts: RunFacts) -> Iterator[Reason]:
@@ -181,7 +184,7 @@ class JudgeValidity:
             severity: Literal["limited", "invalid"] = "invalid" if below > self.hardly_held else "limited"
             yield Reason("target_not_held", severity, {"below": below, "users": top, "held": self.held})
 
-    def _equilibrium(self, facts: RunFacts) -> Iterator[Reason]:
+    def _equilibrium(self, facts: RunFacts, *, broken: bool) -> Iterator[Reason]:
         estimate = facts.estimate
         if estimate is None:
             return
@@ -192,6 +195,8 @@ class JudgeValidity:
         why = estimate.reason
         if why == "interrupted" and slope is not None and abs(slope) > self.steep:
             why = "still_climbing" if slope > 0 else "still_falling"
+        if broken and why in ("still_climbing", "still_falling"):
+            why = None  # who went away in these minutes, or came back, makes the slope: that is said already
         if why is not None and why in _EQUILIBRIUM:
             yield Reason(_EQUILIBRIUM[why], "limited", {} if slope is None else {"slope_users_per_s": slope})
         if facts.reported is None:

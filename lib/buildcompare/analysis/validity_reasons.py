@@ -9,6 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from buildcompare.analysis.stop import Stop
+from buildcompare.analysis.supported_users import Reason as NoEstimate
 from buildcompare.analysis.supported_users import SupportedUsers
 
 Side = Literal["base", "new"]
@@ -61,6 +62,11 @@ class Reason:
     side: Side | None = None
     run: int | None = None
     until_s: float | None = None
+
+    @property
+    def voids_supported_users(self) -> bool:
+        """Whether users were lost within the last 30 minutes, or not yet back when these began."""
+        return "in_last_minutes" in self.numbers or "still_missing" in self.numbers
 
 
 @dataclass(frozen=True)
@@ -133,9 +139,10 @@ class Verdict:
     reasons: tuple[Reason, ...]
 
     @property
-    def voids_supported_users(self) -> bool:
-        """Whether users were lost within the last 30 minutes, so that their mean is not what the build supports."""
-        return any(reason.numbers.get("in_last_minutes") for reason in self.reasons)
+    def voids_supported_users(self) -> NoEstimate | None:
+        """Why the mean of the last 30 minutes is not what the build supports; None where it is."""
+        voiding = {reason.code for reason in self.reasons if reason.voids_supported_users}
+        return None if not voiding else "users_lost" if "users_lost" in voiding else "interrupted"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,6 +14,8 @@ from buildcompare.analysis.turning_points import Fall, falls
 from buildcompare.recording import FloatArray
 
 SIGNIFICANT = 0.05
+NEAR = 0.25
+"""Periods or frequencies this part apart are of one oscillation, whose cycles are not all alike."""
 BLOCK = 6
 """Samples per mean that a trend is fitted to: half a minute, for speed."""
 FLAT = 1e-9
@@ -31,11 +34,14 @@ class WaveTest:
         Of that peak, in seconds.
     share
         Part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation.
+    swing
+        From peak to trough of a sine that has this part of the variance, in the curve's unit.
     """
 
     p_value: float
     period_s: float
     share: float
+    swing: float
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,10 @@ class Waves:
     falls, cycles
         Every fall from there to the stop, and the times between the peaks of all cycles (seconds, shape (n,)).
     period_s
-        Median time from peak to peak of all cycles from the onset to the stop, in seconds; that of the spectral
-        peak where the curve is too noisy to tell a cycle from noise.
+        Median time from peak to peak of all cycles from the onset to the stop, in seconds. Where the curve is too
+        noisy to tell a cycle from noise, the spectral peak must agree; else it is that of the peak, or None without.
     amplitude
-        Median fall of the waves from peak to trough, in the curve's unit.
+        Median fall of the waves from peak to trough, in the curve's unit; None where samples are too far apart.
     regularity
         1 minus the relative spread (median absolute deviation, as a standard deviation) of the times between
         peaks, not below 0: 1 is a clock.
@@ -95,28 +101,45 @@ class FindWaves:
     """A cycle of the hunting: shorter falls than a wave's count for the period, or a missed one would double it."""
     fewest: int = 4
     """A period needs this many cycles (three distances)."""
+    resolved: float = 8.0
+    """Samples per cycle; with fewer, the fall is not known: peaks and troughs lie between samples, which takes an
+    eighth off a saw-tooth of 8 samples on average, and a quarter off one of 4."""
+    aliased: float = 3.0
+    """Samples per cycle; with fewer, the period may be that of faster waves: samples a minute apart show waves of 100 s
+    as waves of 150."""
+    swing: float = 0.5
+    """A spectral peak that swings by less than this part of the falls is an overtone of theirs, or a ripple on them:
+    the periods searched end at a fifth of the stretch, and waves that are longer still are in their falls only."""
 
     def __call__(self, curve: LoadCurve, onset_s: float, *, tested_from_s: float | None = None) -> Waves:
-        """Find waves from the lasting ramp's `onset_s` on, and test the stretch from `tested_from_s`.
+        """Find waves from the lasting ramp's `onset_s` on, and test the stretch from their own onset.
+
+        What lies before it is no oscillation, and its bends would be left to the test by any smooth trend.
 
         Parameters
         ----------
         tested_from_s
-            The end of the linear ramp; default: the waves' own onset.
+            Where the test starts without waves: the end of the linear ramp; default: no test.
         """
         elapsed, values = curve.between(onset_s, np.inf)
         every = falls(elapsed, values, curve.fall(self.fall_steps))
         first = self._first(every)
         found = tuple(every[first:]) if first is not None else ()
-        start = tested_from_s if tested_from_s is not None else found[0].peak_s if found else None
+        start = found[0].peak_s if found else tested_from_s
         test = None if start is None else RedNoiseTest()(*curve.between(start, np.inf), curve.sample_s)
         cycles = falls(*curve.between(found[0].peak_s, np.inf), curve.fall(self.cycle_steps)) if found else []
         peaks = np.array([fall.peak_s for fall in cycles])
         enough = peaks.size >= self.fewest
         distances = np.diff(peaks)
-        period = float(np.median(distances)) if enough else None
+        period = self._of_cycles(distances, curve.sample_s) if enough else None
+        amplitude = float(np.median([fall.depth for fall in found])) if found else None
         if curve.fall(self.cycle_steps) > self.cycle_steps * curve.step:  # turns of noise would count as cycles
-            period = test.period_s if test is not None and test.p_value <= SIGNIFICANT else None
+            peak = None if test is None or amplitude is None else self._of_peak(test, amplitude)
+            agree = period is not None and peak is not None and abs(period - peak) <= NEAR * peak
+            period = period if agree else peak
+        resolved = period is None or period >= self.resolved * curve.sample_s
+        if period is not None and period < self.aliased * curve.sample_s:
+            period = None
         spread = 1.4826 * float(np.median(np.abs(distances - np.median(distances)))) if enough else 0.0
         return Waves(
             onset_s=found[0].peak_s if found else None,
@@ -124,10 +147,20 @@ class FindWaves:
             falls=found,
             cycles=tuple(distances.tolist()),
             period_s=period,
-            amplitude=float(np.median([fall.depth for fall in found])) if found else None,
+            amplitude=amplitude if resolved else None,
             regularity=max(0.0, 1.0 - spread / float(np.median(distances))) if enough else None,
             test=test,
         )
+
+    def _of_cycles(self, distances: FloatArray, sample_s: float) -> float:
+        """The median distance; where it is only a few samples, the mean of those that are like it, to be exact."""
+        median = float(np.median(distances))
+        like = distances[np.abs(distances - median) <= 0.5 * median]
+        return float(like.mean()) if like.size and median < 10.0 * sample_s else median
+
+    def _of_peak(self, test: WaveTest, amplitude: float) -> float | None:
+        """The period of the spectral peak, where that is what the waves are made of."""
+        return test.period_s if test.p_value <= SIGNIFICANT and test.swing >= self.swing * amplitude else None
 
     def _first(self, every: list[Fall]) -> int | None:
         ends = [i for i, (a, b) in enumerate(pairwise(every), start=1) if b.peak_s - a.peak_s > self.row_s]
@@ -147,8 +180,10 @@ class RedNoiseTest:
 
     Multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) against an AR(1) spectrum fitted to it by Whittle's
     likelihood, after a smooth trend is taken away; the largest ratio over the frequencies searched, with Sidak's
-    correction. Red noise as the null: Mann & Lees 1996; against white noise 95 to 100 % of red noise would be called
-    an oscillation. The frequencies count as independent, which tapers make conservative.
+    correction. A peak stands above its neighbours, those outside of the search too: a ratio that still rises towards
+    longer periods is what the trend left of a bend. Red noise as the null: Mann & Lees 1996; against white noise 95 to
+    100 % of red noise would be called an oscillation. The frequencies count as independent, which tapers make
+    conservative.
     """
 
     longest_s: float = 600.0
@@ -159,8 +194,8 @@ class RedNoiseTest:
     knot_s: float = 1800.0
     """One piece of the trend (quadratic spline) per this long: three times the longest period searched."""
     tapers: int = 3
-    fewest: int = 100
-    """Samples; fewer say nothing about periods of minutes."""
+    fewest: int = 40
+    """Samples. On 40 to 90 of them (15 to 60 s apart, phi 0 to .95, 300 runs each) at most 5 % of red noise passed."""
 
     def __call__(self, elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
         """Test values over elapsed seconds, shape (n,), finite; gaps are bridged by straight lines."""
@@ -177,16 +212,27 @@ class RedNoiseTest:
         band = (frequency >= 1.0 / longest) & (frequency <= 1.0 / self.shortest_s)
         if band.sum() < 5:
             return None
-        ratio = power[band] / self._red(power, frequency, sample_s, frequency >= 1.0 / longest)[band]
+        every = power / self._red(power, frequency, sample_s, frequency >= 1.0 / longest)
+        ratio = np.where(self._peaks(every), every, 0.0)[band]
         best = int(np.argmax(ratio))
+        if not ratio[best] > 0:
+            return None
         single = float(gammaincc(self.tapers, self.tapers * ratio[best]))
         peak = float(frequency[band][best])
-        near = np.abs(frequency - peak) <= 0.25 * peak
+        near = np.abs(frequency - peak) <= NEAR * peak
+        share = float(power[near].sum() / power.sum())
         return WaveTest(
             p_value=float(-np.expm1(band.sum() * np.log1p(-min(single, 1.0 - 1e-16)))),
             period_s=1.0 / peak,
-            share=float(power[near].sum() / power.sum()),
+            share=share,
+            swing=math.sqrt(8.0 * share * float(residual.var())),
         )
+
+    def _peaks(self, ratio: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Where nothing is higher within the bandwidth of the tapers, (tapers + 1) / 2 frequencies on both sides."""
+        reach = (self.tapers + 1) // 2
+        around = np.lib.stride_tricks.sliding_window_view(np.pad(ratio, reach), 2 * reach + 1)
+        return np.asarray(ratio >= around.max(axis=1), dtype=np.bool_)
 
     def _red(
         self,

@@ -55,8 +55,8 @@ def judge_fitness(
     for side in SIDES:
         for view, estimate, run in zip(views[side], estimates[side], verdict.runs[side], strict=True):
             left[side].append(_cut(view, run.valid_until_s))
-            voided = estimate is not None and run.voids_supported_users
-            supported[side].append(SupportedUsers(None, None, "interrupted") if voided else estimate)
+            why = run.voids_supported_users
+            supported[side].append(estimate if estimate is None or why is None else SupportedUsers(None, None, why))
     return Fitness(verdict, left, supported)
 
 
