@@ -18,7 +18,7 @@ from buildcompare.params import Test
 from buildcompare.recording import Series
 from buildcompare.results import BothNumbers, BothWindows, LoadAdjustedResult, MetricResult, Side
 from buildcompare.run_view import run_level
-from buildcompare.wording import NO_NOISE
+from buildcompare.wording import NO_NOISE, SET_BY_TEST
 
 FEW_RUNS = "no calibration, and the runs of this comparison alone are too few to learn from how far runs lie apart"
 NOT_POSITIVE = "a level that is not above zero has no ratio to judge"
@@ -58,6 +58,8 @@ class CompareMetrics:
         values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
         if delta_percent(values["base"], values["new"]) is None:
             return _Measured(metric, series, levels, None, _why_no_delta(series, views, values))
+        if metric.load and test.type == "bounded":
+            return _Measured(metric, series, levels, None, SET_BY_TEST)
         digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
         if metric.biased_when_digitised and digitised:
             which = "recording of both builds" if len(digitised) == 2 else f"{digitised[0]} recording"

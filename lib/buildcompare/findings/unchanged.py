@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, MetricResult, TestResult
-from buildcompare.wording import change, listed
+from buildcompare.wording import SET_BY_TEST, change, listed
 
 Row = tuple[TestResult, MetricResult]
 
@@ -50,7 +50,7 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
             f"; {'the others' if same or differ else 'they'} cannot be told from chance among so many, at most "
             f"{change(metric.counted_delta_percent)} ({metric.name}{_where(test, tests)})"
         )
-    aside = [row for row in rows if row[1].p_value is None]
+    aside = [row for row in rows if row[1].p_value is None and row[1].reason != SET_BY_TEST]
     if aside:
         names = list(dict.fromkeys(metric.name for _, metric in aside))
         text += f". Not judged: {listed(names, most=MOST_NAMED)}"
