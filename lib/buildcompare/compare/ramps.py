@@ -9,6 +9,7 @@ from buildcompare.analysis.levels import MeasureLevel, mean_of_runs
 from buildcompare.analysis.phases import Shape
 from buildcompare.analysis.ramp_up import TimeToUsers
 from buildcompare.analysis.shift import MeasureShift, Shift
+from buildcompare.analysis.wave_difference import CompareWaves
 from buildcompare.compare.sides import SIDES, Views
 from buildcompare.results import Bump, RampUp, RampUps, Side, Status
 from buildcompare.run_view import RunView
@@ -44,16 +45,19 @@ def _time_to(view: RunView, marks: list[int]) -> dict[str, float | None]:
 
 def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:
     """The mean shapes, and the shift between the runs of each number."""
-    pairs = zip(views["base"], views["new"], strict=False)
-    shifts = [MeasureShift()(base.shape, new.shape) for base, new in pairs if base.shape and new.shape]
+    pairs = [(a.shape, b.shape) for a, b in zip(views["base"], views["new"], strict=False) if a.shape and b.shape]
+    proxy = any(shape.proxy for pair in pairs for shape in pair)
+    shifts = [] if proxy else [MeasureShift()(base, new) for base, new in pairs]
     found = [shift for shift in shifts if shift is not None]
     means = {side: _mean_ramp(ramps[side]) for side in SIDES}
-    if not found or any(view.shape and view.shape.proxy for side in SIDES for view in views[side]):
-        return RampUps(base=means["base"], new=means["new"])
+    waves = _waves(pairs, proxy=proxy)
+    if not found:
+        return RampUps(base=means["base"], new=means["new"], **waves)
     middle = sorted(found, key=lambda shift: shift.users)[(len(found) - 1) // 2]
     return RampUps(
         base=means["base"],
         new=means["new"],
+        **waves,
         shift_users=middle.users,
         shift_seconds=middle.seconds,
         shift_ci_low=middle.users_ci[0],
@@ -63,6 +67,23 @@ def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:
         shift_prior=middle.prior,
         shift_status=_status(middle),
     )
+
+
+def _waves(pairs: Sequence[tuple[Shape, Shape]], *, proxy: bool) -> dict[str, float]:
+    """How the waves differ, in the pair of runs in the middle; heights of a proxy are no users."""
+    both = [(base.waves, new.waves) for base, new in pairs if base.waves.claimed and new.waves.claimed]
+    differences = [each for each in (CompareWaves()(*waves) for waves in both) if each is not None]
+    found: dict[str, float] = {}
+    for name, unit, apart in (
+        ("wave_period", "seconds", [each.period_s for each in differences]),
+        ("wave_amplitude", "users", [] if proxy else [each.amplitude for each in differences]),
+    ):
+        known = sorted((each for each in apart if each is not None), key=lambda each: each.value)
+        if known:
+            middle = known[(len(known) - 1) // 2]
+            found |= {f"{name}_{unit}": middle.value}
+            found |= {f"{name}_ci_low": middle.ci[0], f"{name}_ci_high": middle.ci[1]}
+    return found
 
 
 def _status(shift: Shift) -> Status:

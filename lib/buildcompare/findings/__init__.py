@@ -13,7 +13,7 @@ from buildcompare.findings.finding import Labels, title
 from buildcompare.findings.labels import labels_called, labels_in_one_build
 from buildcompare.findings.metrics import at_equal_load, blind_spots, metrics, unjudgeable
 from buildcompare.findings.recordings import counter_resets, coverage, left_out, named_twice, notes, servers, validity
-from buildcompare.findings.shape import beginning, bumps_in_both, events, time_to_users
+from buildcompare.findings.shape import beginning, bumps_in_both, events, time_to_users, waves
 from buildcompare.findings.traffic_mix import traffic_mix
 from buildcompare.findings.unchanged import unchanged
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
@@ -42,6 +42,7 @@ _OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
     limited_by,
     time_to_users,
     beginning,
+    waves,
     events,
     reported_against_estimated,
     named_twice,

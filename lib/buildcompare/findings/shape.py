@@ -67,6 +67,35 @@ def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
     yield finding(test, "beginning", severity, text + ".", evidence)
 
 
+def waves(test: TestResult, labels: Labels) -> Iterator[Finding]:
+    """Waves that come at another pace, or fall deeper, in one build; no judgement: two runs tell of themselves only."""
+    ramps = test.ramp_up
+    period = (ramps.wave_period_ci_low, ramps.wave_period_ci_high)
+    fall = (ramps.wave_amplitude_ci_low, ramps.wave_amplitude_ci_high)
+    told = [
+        *_apart("come every", "s", ramps.base.wave_period_s, ramps.new.wave_period_s, period),
+        *_apart("fall by", "users", ramps.base.wave_amplitude_users, ramps.new.wave_amplitude_users, fall),
+    ]
+    if told:
+        evidence = {
+            "wave_period_s": [ramps.base.wave_period_s, ramps.new.wave_period_s],
+            "wave_amplitude_users": [ramps.base.wave_amplitude_users, ramps.new.wave_amplitude_users],
+            **ramps.model_dump(include={name for name in type(ramps).model_fields if name.startswith("wave_")}),
+        }
+        yield finding(test, "waves", "info", f"{title(test)}: the waves of {labels[1]} {' and '.join(told)}.", evidence)
+
+
+def _apart(
+    words: str, unit: str, base: float | None, new: float | None, ci: tuple[float | None, float | None]
+) -> Iterator[str]:
+    """How one measure of the waves differs, where its interval excludes that it does not."""
+    if base is None or new is None or ci[0] is None or ci[1] is None:
+        return
+    if (ci[0] > 0 and new > base) or (ci[1] < 0 and new < base):
+        apart = f"{ci[0]:+.0f} to {ci[1]:+.0f} {unit}".replace("-", "−")
+        yield f"{words} {new:.0f} {unit} against {base:.0f} (95 % interval of the difference within these runs {apart})"
+
+
 def bumps_in_both(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
     """Early bumps that both builds have: no difference, but something that the load or its data do to both.
 

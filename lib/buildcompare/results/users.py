@@ -75,6 +75,14 @@ class RampUps(Model):
     """Where the run-to-run variation of the ramp's start is from."""
     shift_status: Status = "inconclusive"
     """A regression where the new build's ramp is later; it never decides the verdict."""
+    wave_period_seconds: Number = None
+    """New minus base, trimmed means over all cycles; `*_ci_*` at 95 % within these runs, not between runs."""
+    wave_period_ci_low: Number = None
+    wave_period_ci_high: Number = None
+    wave_amplitude_users: Number = None
+    """New minus base, trimmed means over all waves."""
+    wave_amplitude_ci_low: Number = None
+    wave_amplitude_ci_high: Number = None
 
 
 class SupportedUsersResult(Model):

@@ -1,0 +1,87 @@
+"""Load curves whose shape is in the call, and those of simulated runs: what tests of shapes share."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.analysis.load import LoadCurve, PrepareLoad
+from buildcompare.analysis.phases import MeasureShape, Shape
+from buildcompare.analysis.stop import FindStop
+from buildcompare.metrics import read_catalogue
+from buildcompare.simulate import simulate_run
+from buildcompare.simulate.drawn import drawn_settings
+from buildcompare.simulate.shape import ShapeTruth, shape_truth
+
+CATALOGUE = read_catalogue("mattermost")
+USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"
+
+
+def path(*points: tuple[float, float], step_s: float = 5.0) -> pd.Series:
+    """Straight lines through (elapsed seconds, users)."""
+    times, users = zip(*points, strict=True)
+    elapsed = np.arange(times[0], times[-1] + step_s / 2, step_s)
+    return pd.Series(np.interp(elapsed, times, users), index=elapsed)
+
+
+def prepared(curve: pd.Series, stop_s: float = math.inf) -> LoadCurve:
+    load = PrepareLoad()(curve, stop_s)
+    assert load is not None
+    return load
+
+
+def shape(curve: pd.Series, **options: object) -> Shape:
+    stop = FindStop()(curve)
+    assert stop is not None
+    found = MeasureShape()(curve, stop, **options)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def names(found: Shape) -> list[str]:
+    return [phase.name for phase in found.phases]
+
+
+BUMPY = ((0, 0), (20, 0), (110, 180), (200, 0), (300, 0), (1800, 6000))
+"""One early bump of 180 users, and a ramp of 4 users/s from 300 s."""
+
+
+def sawtooth(start_s: float, level: float, cycles: int, period_s: float = 200.0, fall: float = 80.0) -> pd.Series:
+    """Waves that fall in a third of their period, around a level."""
+    points = [
+        (start_s + period_s * (i + part), level + up) for i in range(cycles) for part, up in ((0, fall), (1 / 3, 0))
+    ]
+    return path(*points)
+
+
+def hunting(cycles: int = 20, period_s: float = 200.0, fall: float = 80.0) -> pd.Series:
+    """A bumpy beginning, the ramp, then waves that slowly climb."""
+    waves = sawtooth(1820.0, 6000.0, cycles, period_s, fall)
+    return pd.concat([path(*BUMPY, (1815, 6060)), waves + 0.1 * (waves.index.to_numpy() - 1820.0)])
+
+
+def recorded(recording: object, slug: str = USERS) -> pd.Series:
+    series = recording.find(slug)  # type: ignore[attr-defined]
+    assert series is not None
+    curve: pd.Series = recording.curve(series)  # type: ignore[attr-defined]
+    return curve
+
+
+@cache
+def simulated(seed: int, run_seed: int | None = None, slug: str = USERS) -> tuple[Shape | None, ShapeTruth]:
+    settings = drawn_settings(seed)
+    run = simulate_run(settings, seed if run_seed is None else run_seed)
+    curve = recorded(run.recording, slug)
+    proxy = slug != USERS
+    stop = FindStop(fastest_fall=None if proxy else 8.0)(curve)
+    assert stop is not None
+    per_user = settings.server.levels.goroutines_per_user if proxy else None
+    measure = MeasureShape(prepare=PrepareLoad(step=settings.coordinator.users_dec))
+    return measure(curve, stop, proxy=proxy, per_user=per_user), shape_truth(run.truth)
+
+
+RUNS = range(5000, 5040)
+"""40 of the runs that no setting was chosen on; `benchmarks/shapes.py` plays 500."""

@@ -1,0 +1,200 @@
+"""Where does the lasting ramp begin, after how many bumps, and how steep and how far behind is it?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.signal import lfilter
+
+from buildcompare.analysis.bumps import Beginning, FindBumps
+from buildcompare.analysis.ramp_up import MeasureRamp
+from buildcompare.analysis.shift import DelayNoise, MeasureShift, Shift
+from buildcompare.analysis.slopes import slope_interval
+from shape_curves import (
+    BUMPY,
+    names,
+    path,
+    prepared,
+    sawtooth,
+    shape,
+)
+
+# ---- Early bumps and the onset --------------------------------------------------------------------------------------
+
+
+def test_an_early_bump_has_its_peak_depth_and_times() -> None:
+    found = FindBumps()(prepared(path(*BUMPY)))
+    (bump,) = found.bumps
+    assert (bump.peak_s, bump.peak, bump.depth) == (110.0, 180.0, 180.0)
+    assert bump.end_s == 200.0
+    assert found.bump_seconds == bump.duration_s == 200.0
+    assert found.onset_s == 300.0
+
+
+def test_a_straight_ramp_has_no_bumps() -> None:
+    found = FindBumps()(prepared(path((0, 0), (30, 0), (1530, 6000), (4000, 6000))))
+    assert (found.bumps, found.onset_s, found.bump_seconds) == ((), 30.0, 0)
+
+
+def test_a_fall_far_up_the_ramp_is_no_early_bump() -> None:
+    early = FindBumps()(prepared(path((0, 0), (150, 600), (200, 500), (1700, 6500), (4000, 6500))))
+    assert len(early.bumps) == 1
+    high = FindBumps()(prepared(path((0, 0), (500, 2000), (550, 1900), (1700, 6500), (4000, 6500))))
+    assert (high.bumps, high.onset_s) == ((), 0.0)
+    again = FindBumps()(prepared(path((0, 0), (500, 2000), (1000, 100), (2700, 6500), (4000, 6500))))
+    assert (len(again.bumps), again.onset_s) == (1, 1000.0)
+
+
+def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
+    found = shape(path((0, 2000), (1000, 6000), (4000, 6000)))
+    assert found.beginning.onset_s is None
+    assert found.ramp is not None
+    assert found.ramp.slope == pytest.approx(4.0, rel=1e-3)
+    assert (found.lost, found.delay_s) == (None, None)
+    assert MeasureShift()(found, found) is None
+
+
+@pytest.mark.parametrize(("slope", "step_s"), [(1.0, 1.0), (1.0, 5.0), (2.0, 5.0), (4.0, 15.0)])
+def test_a_slow_climb_in_mid_ramp_has_no_onset_either(slope: float, step_s: float) -> None:
+    """Several samples lie within a step of the first one, and the second may lie below it."""
+    rng = np.random.default_rng(8)
+    climb = path((0, 600), (3000 / slope, 3600), (3000 / slope + 3000, 3600), step_s=step_s)
+    climb += rng.normal(0.0, 2.0, len(climb))
+    assert FindBumps()(prepared(climb)).onset_s is None
+    rest = pd.concat([path((0, 600), (60 - step_s, 600), step_s=step_s), climb.set_axis(climb.index + 60.0)])
+    assert FindBumps()(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
+
+
+def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
+    whole = path((0, 0), (75, 180), (200, 0), (2200, 4000), (4000, 4000))
+    assert shape(whole).beginning.onset_s == pytest.approx(200, abs=10)
+    hole = whole[(whole.index < 60) | (whole.index > 300)]
+    assert shape(hole).beginning == Beginning((), None)
+    later = whole[(whole.index < 900) | (whole.index > 1200)]  # far up the ramp there is no early bump
+    assert shape(later).beginning == shape(whole).beginning
+    short = whole[(whole.index < 150) | (whole.index > 210)]
+    assert shape(short).beginning.onset_s is not None
+
+
+def test_in_mid_ramp_only_a_fall_to_the_bottom_is_an_early_bump() -> None:
+    slight = FindBumps()(prepared(path((0, 800), (80, 1000), (120, 900), (1500, 7000), (4000, 7000))))
+    assert (slight.bumps, slight.onset_s) == ((), None)
+    deep = FindBumps()(prepared(path((0, 800), (80, 1000), (320, 40), (2000, 7000), (4000, 7000))))
+    assert (len(deep.bumps), deep.onset_s) == (1, 320.0)
+
+
+def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
+    """v8.0: 152 users in the first sample, left over from the run before."""
+    found = FindBumps()(prepared(path((0, 152), (50, 60), (80, 60), (1580, 6060), (4000, 6060))))
+    assert (found.bumps, found.onset_s) == ((), 80.0)
+
+
+# ---- The ramp -------------------------------------------------------------------------------------------------------
+
+
+def test_the_slope_of_the_ramp_and_its_end() -> None:
+    load = prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000)))
+    ramp = MeasureRamp()(load, 30.0)
+    assert ramp is not None
+    assert ramp.slope == pytest.approx(4.0, rel=1e-6)
+    assert ramp.end_s == pytest.approx(1530.0, abs=10.0)
+    assert ramp.kink_s is None
+    assert ramp.complete
+
+
+@pytest.mark.parametrize(("after", "is_kink"), [(2.0, True), (8 / 6, True), (0.1, False), (3.9, False)])
+def test_a_kink_is_where_the_slope_falls_to_a_part_of_it(after: float, is_kink: bool) -> None:
+    ramp = MeasureRamp()(prepared(path((0, 0), (1000, 4000), (3000, 4000 + 2000 * after), (4000, 9000))), 0.0)
+    assert ramp is not None
+    if is_kink:
+        assert ramp.kink_s == pytest.approx(1000.0, abs=25.0)
+        assert ramp.slope_after == pytest.approx(after, rel=0.02)
+        assert ramp.slope == pytest.approx(4.0, rel=1e-3)
+    else:
+        assert ramp.kink_s is None
+
+
+def test_a_ramp_that_never_ends_is_not_complete() -> None:
+    found = shape(path((0, 0), (3000, 6000)))
+    assert found.ramp is not None
+    assert not found.ramp.complete
+    assert names(found) == ["ramp"]
+    assert found.plateau is None
+
+
+def test_the_interval_of_a_slope_covers_it() -> None:
+    """Nominal 95 %, on AR(1) residuals whose memory is a third of a block."""
+    rng = np.random.default_rng(3)
+    elapsed = np.arange(0.0, 3000.0, 5.0)
+    hits = 0
+    for _ in range(300):
+        noise = lfilter([1.0], [1.0, -0.6], rng.normal(0.0, 10.0, elapsed.size + 100))[100:]
+        _, (low, high) = slope_interval(elapsed, 2.0 * elapsed + noise, 60.0)
+        hits += low <= 2.0 <= high
+    assert hits / 300 >= 0.91
+    assert slope_interval(elapsed[:8], elapsed[:8], 60.0)[1] == (-math.inf, math.inf)
+
+
+def test_time_lost_against_the_ideal_ramp() -> None:
+    """A delay of 100 s at 4 users/s over a ramp to 4000 users: 400 users behind for 900 s, and two triangles."""
+    found = shape(path((0, 0), (100, 0), (1100, 4000), (5000, 4000)), ideal_slope=4.0)
+    assert found.delay_s == pytest.approx(100.0, abs=1.0)
+    assert found.lost == pytest.approx(4000.0 * 100.0, rel=0.03)
+
+
+# ---- The shift ------------------------------------------------------------------------------------------------------
+
+
+def shifted(by_s: float, run_to_run: DelayNoise | None = None) -> Shift:
+    base = shape(path((0, 0), (100, 0), (2100, 8000), (6000, 8000)))
+    new = shape(path((0, 0), (100 + by_s, 0), (2100 + by_s, 8000), (6000, 8000)))
+    shift = MeasureShift()(base, new, run_to_run)
+    assert shift is not None
+    return shift
+
+
+def test_the_shift_is_the_gap_and_the_delay() -> None:
+    shift = shifted(400.0)
+    assert shift.users == pytest.approx(-1600.0, abs=1.0)
+    assert shift.seconds == pytest.approx(400.0, abs=1.0)
+    assert shift.window[0] == 500.0
+    assert shift.drift == pytest.approx(0.0, abs=1e-6)
+    assert shift.significant
+    assert shift.users_ci[0] < -1600 < shift.users_ci[1] < 0
+    back = shifted(-60.0)
+    assert back.users == pytest.approx(240.0, abs=1.0)
+
+
+def test_a_delay_is_significant_though_the_ramps_bend() -> None:
+    """Where one build has begun to rest and the other not, the same delay is another number of users."""
+    bent = pd.concat([path((0, 0), (900, 3600), (2300, 6400)), sawtooth(2305.0, 6320.0, 18)])
+    later = pd.concat([path((0, 0), (395, 0)), bent.set_axis(bent.index + 400.0)])
+    shift = MeasureShift()(shape(bent), shape(later))
+    assert shift is not None
+    assert shift.seconds == pytest.approx(400.0, abs=5.0)
+    assert shift.significant
+    assert shift.users_ci[1] < 0
+
+
+def test_run_to_run_variation_decides_what_is_significant() -> None:
+    assert shifted(400.0).prior == "simulated"
+    calm, wild, guessed = (
+        shifted(400.0, DelayNoise(sd, df)) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1))
+    )
+    assert calm.prior == "runs"
+    assert calm.significant
+    assert not wild.significant
+    assert not guessed.significant  # two runs say little about variation
+    assert wild.seconds_ci[1] - wild.seconds == pytest.approx(1.96 * math.sqrt(2) * 250.0, rel=0.01)
+
+
+def test_a_gap_that_opens_later_is_no_shift() -> None:
+    base = shape(path((0, 0), (2000, 8000), (6000, 8000)))
+    new = shape(path((0, 0), (4000, 8000), (6000, 8000)))
+    shift = MeasureShift()(base, new)
+    assert shift is not None
+    assert shift.drift == pytest.approx(-2.0, rel=0.01)
+    assert not shift.significant

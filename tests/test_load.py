@@ -1,0 +1,99 @@
+"""What is a load curve before its shape is measured? Falls, noise, restarts, and what carries no load."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from buildcompare.analysis.load import PrepareLoad
+from buildcompare.analysis.phases import MeasureShape
+from buildcompare.analysis.stop import Stop
+from buildcompare.analysis.turning_points import falls
+from buildcompare.simulate import Restart, simulate_run
+from buildcompare.simulate.drawn import drawn_settings
+from shape_curves import (
+    path,
+    prepared,
+    recorded,
+    shape,
+)
+
+
+def test_falls_are_counted_from_the_least_on() -> None:
+    curve = path((0, 0), (100, 100), (140, 61), (200, 150), (250, 100), (300, 200))
+    found = falls(curve.index.to_numpy(), curve.to_numpy(), 40.0)
+    assert [(f.rise_s, f.peak_s, f.trough_s, f.depth) for f in found] == [(0.0, 200.0, 250.0, 50.0)]
+    assert [f.depth for f in falls(curve.index.to_numpy(), curve.to_numpy(), 39.0)] == [39.0, 50.0]
+    assert falls(np.empty(0), np.empty(0), 1.0) == []
+
+
+def test_a_small_rise_does_not_part_a_fall() -> None:
+    curve = path((0, 0), (100, 200), (150, 100), (160, 130), (200, 20), (300, 300))
+    assert [f.depth for f in falls(curve.index.to_numpy(), curve.to_numpy(), 40.0)] == [180.0]
+
+
+def test_noise_is_estimated_and_raises_the_threshold() -> None:
+    rng = np.random.default_rng(1)
+    curve = path((0, 0), (1000, 4000), (4000, 4000))
+    assert prepared(curve).fall(5.0) == 40.0
+    noisy = prepared(curve + rng.normal(0.0, 20.0, len(curve)))
+    assert noisy.noise == pytest.approx(20.0, rel=0.15)
+    assert noisy.fall(5.0) == pytest.approx(120.0, rel=0.15)
+
+
+def test_what_carries_no_load_has_no_shape() -> None:
+    rng = np.random.default_rng(2)
+    assert PrepareLoad()(path((0, 0), (1000, 0)), math.inf) is None
+    assert PrepareLoad()(path((0, 0), (1000, 79)), math.inf) is None
+    assert PrepareLoad()(path((0, math.nan), (1000, math.nan)), math.inf) is None
+    idle = pd.Series(20_000 + rng.normal(0, 40, 1400), np.arange(1400) * 5.0)
+    assert PrepareLoad()(idle, math.inf, proxy=True) is None
+    assert MeasureShape()(path((0, 0), (1000, 0)), Stop(1000.0, 1000.0, shutdown=False)) is None
+
+
+def test_a_restart_is_a_reset_and_no_shape() -> None:
+    curve = path((0, 0), (1500, 6000), (3000, 6000), (3005, 0), (3025, 0), (3085, 6000), (6000, 6000))
+    found = shape(curve)
+    assert found.curve.resets == ((3000.0, 3085.0),)
+    assert found.beginning.bumps == ()
+    assert found.waves.onset_s is None
+    assert found.plateau is not None
+    assert found.plateau.level == pytest.approx(6000.0)
+
+
+def test_the_end_of_an_early_bump_is_no_reset() -> None:
+    assert prepared(path((0, 0), (110, 180), (130, 0), (300, 0), (1800, 6000))).resets == ()
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0])
+def test_what_the_coordinator_takes_away_is_no_reset_in_a_small_test(step_s: float) -> None:
+    """Half of 400 users within 30 s is no more than the coordinator's own pace, and above a tenth of 2600."""
+    found = shape(path((0, 0), (100, 400), (150, 0), (240, 0), (890, 2600), (4000, 2600), step_s=step_s))
+    assert found.curve.resets == ()
+    assert len(found.beginning.bumps) == 1
+    assert found.beginning.onset_s == 240.0
+    assert found.ramp is not None
+    assert found.ramp.slope == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
+def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
+    """Whatever the step, who reconnects is told from whom the coordinator adds, by their pace."""
+    curve = path((0, 0), (600, 2400), (601, 0), (700, 0), (740, 2400), (1880, 6960), (5000, 6960), step_s=step_s)
+    ((start_s, end_s),) = shape(curve).curve.resets
+    assert start_s == 600.0
+    assert end_s <= 740.0 + step_s
+
+
+def test_a_simulated_restart_leaves_the_beginning_alone() -> None:
+    settings = drawn_settings(5)
+    plain, disturbed = (simulate_run(replace(settings, injections=faults), 5) for faults in ((), (Restart(2500.0),)))
+    one, other = (shape(recorded(run.recording)) for run in (plain, disturbed))
+    assert len(other.curve.resets) == 1
+    assert other.curve.resets[0][0] == pytest.approx(2500.0, abs=10.0)
+    assert one.curve.resets == ()
+    assert one.beginning == other.beginning

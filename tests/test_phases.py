@@ -1,0 +1,126 @@
+"""Which phases follow each other in a run, whatever its samples miss, and what does another stop change?"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from buildcompare.analysis.phases import MeasureShape
+from buildcompare.analysis.plateau import MeasurePlateau
+from buildcompare.analysis.shift import MeasureShift
+from buildcompare.analysis.stop import FindStop
+from shape_curves import (
+    hunting,
+    names,
+    path,
+    prepared,
+    shape,
+    simulated,
+)
+
+# ---- The plateau ----------------------------------------------------------------------------------------------------
+
+
+def test_the_plateau_and_what_another_stop_would_change() -> None:
+    load = prepared(path((0, 0), (1500, 6000), (8000, 6650)))
+    plateau = MeasurePlateau()(load, 8000.0, 1500.0)
+    assert plateau is not None
+    assert plateau.window == (6200.0, 8000.0)
+    assert plateau.level == pytest.approx(6560.0, abs=1.0)
+    assert plateau.drift == pytest.approx(0.1, rel=1e-6)
+    assert plateau.per_minute == pytest.approx(6.0, rel=1e-6)
+    assert plateau.settled is True
+    assert plateau.settled_s is not None
+    assert 3000.0 <= plateau.settled_s <= 3300.0
+    _, before = load.between(plateau.settled_s - 1800.0, plateau.settled_s)
+    assert plateau.earliest_level == pytest.approx(before.mean())
+    assert abs(np.polyfit(np.arange(before.size) * 5.0, before, 1)[0]) < 0.2
+
+
+def test_a_curve_that_still_climbs_has_not_settled() -> None:
+    load = prepared(path((0, 0), (1500, 6000), (8000, 9250)))
+    plateau = MeasurePlateau()(load, 8000.0, 1500.0)
+    assert plateau is not None
+    assert (plateau.settled, plateau.settled_s, plateau.earliest_level) == (False, None, None)
+    short = MeasurePlateau()(load, 2200.0, 1500.0)
+    assert short is not None
+    assert short.settled is None
+    assert MeasurePlateau()(load, 1700.0, 1500.0) is None
+
+
+# ---- Phases ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bounded_run_has_ramp_plateau_and_shutdown() -> None:
+    found = shape(path((0, 0), (1250, 5000), (5400, 5000), (5420, 0)), bounded=True)
+    assert names(found) == ["ramp", "plateau", "shutdown"]
+    assert found.phases[1].start_s == pytest.approx(1225.0, abs=5.0)
+    assert found.phases[1].end_s == found.phases[2].start_s == 5400.0
+    assert not found.waves.claimed
+
+
+def test_phases_follow_each_other_without_overlap() -> None:
+    for seed in range(12):
+        found, _ = simulated(seed)
+        assert found is not None
+        for one, other in pairwise(found.phases):
+            assert one.start_s < one.end_s <= other.start_s
+
+
+def test_missing_samples_do_not_change_the_shape() -> None:
+    whole = hunting()
+    holes = whole.copy()
+    rng = np.random.default_rng(6)
+    holes[rng.uniform(size=len(holes)) < 0.1] = math.nan
+    one, other = shape(whole), shape(holes)
+    assert len(one.beginning.bumps) == len(other.beginning.bumps)
+    assert one.ramp is not None
+    assert other.ramp is not None
+    assert other.ramp.slope == pytest.approx(one.ramp.slope, rel=0.01)
+    assert other.waves.onset_s == pytest.approx(one.waves.onset_s, abs=20.0)
+    assert other.waves.period_s == pytest.approx(one.waves.period_s, rel=0.03)
+
+
+@pytest.mark.parametrize("step_s", [1.0, 10.0, 15.0, 30.0])
+def test_the_sampling_step_does_not_change_the_shape(step_s: float) -> None:
+    whole = hunting()
+    elapsed = np.arange(0.0, whole.index[-1], step_s)
+    other = shape(pd.Series(np.interp(elapsed, whole.index, whole), index=elapsed))
+    assert len(other.beginning.bumps) == 1
+    # The last sample within a step of 8 users of the trough: 2 s into a ramp of 4 users/s.
+    assert other.beginning.onset_s == pytest.approx(300.0, abs=max(step_s, 2.0))
+    assert other.ramp is not None
+    assert other.ramp.slope == pytest.approx(4.0, rel=0.02)
+    assert other.waves.claimed
+    assert other.waves.onset_s == pytest.approx(1820.0, abs=2 * step_s)
+    assert other.waves.period_s == pytest.approx(200.0, rel=0.05)
+    creep = 0.1 * 200.0 / 3.0  # how much the level climbs during a fall
+    assert other.waves.amplitude is None or other.waves.amplitude == pytest.approx(80.0 - creep, rel=0.1)
+    assert (other.waves.amplitude is None) == (step_s > 25.0)  # peaks lie between samples
+
+
+def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
+    rng = np.random.default_rng(7)
+    before = shape(hunting())
+    for i in range(240):
+        size = int(rng.integers(1, 900))
+        values = (
+            np.abs(np.cumsum(rng.normal(0.0, rng.choice([1.0, 30.0, 300.0]), size))),
+            np.abs(rng.normal(0.0, 100.0, size)),
+            np.repeat(rng.integers(0, 10_000, size // 50 + 1), 50)[:size].astype(float),
+            np.where(rng.uniform(size=size) < 0.5, math.nan, np.linspace(0.0, 5000.0, size)),
+            np.full(size, rng.choice([0.0, 5000.0, math.nan, math.inf])),
+            np.minimum(np.arange(size) * 20.0, 5000.0) * rng.integers(0, 2, size),
+        )[i % 6]
+        curve = pd.Series(values, index=np.arange(size) * float(rng.choice([1, 5, 15, 60])))
+        stop = FindStop()(curve)
+        for options in ({}, {"bounded": True}, {"proxy": True}):
+            found = None if stop is None else MeasureShape()(curve, stop, **options)  # type: ignore[arg-type]
+            if found is not None:
+                MeasureShift()(before, found)
+                assert all(a.end_s <= b.start_s for a, b in pairwise(found.phases))
+                assert all(phase.start_s < phase.end_s for phase in found.phases)

@@ -1,0 +1,120 @@
+"""Do the waves of two builds differ?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from buildcompare.analysis.wave_difference import CompareWaves
+from buildcompare.analysis.waves import Waves
+from buildcompare.compare import CompareTest
+from buildcompare.params import Test
+from buildcompare.recording import Recording
+from buildcompare.results import TestResult
+from curves import CATALOGUE, kinds, recording
+from shape_curves import (
+    BUMPY,
+    hunting,
+    path,
+    shape,
+    simulated,
+)
+
+
+def test_waves_of_two_builds_are_compared_cycle_by_cycle() -> None:
+    base, faster = shape(hunting()).waves, shape(hunting(30, 150.0, 120.0)).waves
+    difference = CompareWaves()(base, faster)
+    assert difference is not None
+    assert difference.period_s is not None
+    assert difference.amplitude is not None
+    assert difference.period_s.value == pytest.approx(-50.0, abs=5.0)
+    assert difference.period_s.excludes_zero
+    assert difference.amplitude.value == pytest.approx(40.0, abs=8.0)
+    assert difference.amplitude.excludes_zero
+    assert (difference.onset_s, difference.onset_users) == (pytest.approx(0.0, abs=5.0), pytest.approx(40.0, abs=5.0))
+    same = CompareWaves()(base, base)
+    assert same is not None
+    assert same.period_s is not None
+    assert not same.period_s.excludes_zero
+    few = CompareWaves()(base, shape(hunting(6)).waves)
+    assert few is not None
+    assert few.period_s is None
+    assert CompareWaves()(base, shape(path(*BUMPY, (6000, 6000))).waves) is None
+
+
+def test_waves_of_identical_simulated_runs_are_seldom_called_different() -> None:
+    called = []
+    for seed in range(5000, 5025):
+        sides = [simulated(seed, 100_000 + 2 * seed + i)[0] for i in range(2)]
+        assert sides[0] is not None
+        assert sides[1] is not None
+        difference = CompareWaves()(sides[0].waves, sides[1].waves)
+        if difference is not None and difference.period_s is not None and difference.amplitude is not None:
+            called += [difference.period_s.excludes_zero, difference.amplitude.excludes_zero]
+    assert len(called) >= 40
+    assert np.mean(called) <= 0.1
+
+
+def wavy(period_s: float, fall: float, seed: int) -> Recording:
+    """Users that hunt with uneven cycles."""
+    rng = np.random.default_rng(seed)
+    times, users, at = [0.0, 20.0, 1820.0], [0.0, 0.0, 6000.0], 1820.0
+    for _ in range(25):
+        cycle = period_s * rng.uniform(0.8, 1.2)
+        times += [at + cycle / 3, at + cycle]
+        users += [6000.0 - fall * rng.uniform(0.8, 1.2), 6000.0 + fall * rng.uniform(0.0, 0.2)]
+        at += cycle
+    return recording(number_of_connected_devices=np.interp(np.arange(0.0, at, 5.0), times, users))
+
+
+def compared(base: Recording, new: Recording) -> TestResult:
+    run = {"recording": "x.csv"}
+    test = Test.model_validate({"name": "mysql_unbounded", "type": "unbounded", "base": run, "new": run})
+    return CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]})
+
+
+def test_a_report_tells_waves_of_another_pace_with_their_interval() -> None:
+    result = compared(wavy(170.0, 80.0, 1), wavy(210.0, 80.0, 2))
+    ramps = result.ramp_up
+    assert ramps.wave_period_seconds == pytest.approx(40.0, abs=10.0)
+    assert ramps.wave_period_ci_low is not None
+    assert ramps.wave_period_ci_high is not None
+    assert 0 < ramps.wave_period_ci_low < 40.0 < ramps.wave_period_ci_high
+    assert ramps.base.wave_period_s is not None
+    assert ramps.new.wave_period_s is not None
+    text = kinds(result)["waves"]
+    assert f"come every {ramps.new.wave_period_s:.0f} s against {ramps.base.wave_period_s:.0f} (95 % interval" in text
+    assert "fall by" not in text
+
+
+def test_a_report_says_nothing_of_waves_that_are_alike() -> None:
+    result = compared(wavy(190.0, 80.0, 3), wavy(190.0, 80.0, 4))
+    assert result.ramp_up.wave_period_ci_low is not None
+    assert result.ramp_up.wave_amplitude_ci_low is not None
+    assert "waves" not in kinds(result)
+
+
+def test_an_interval_is_that_of_yuen() -> None:
+    rng = np.random.default_rng(5)
+    base, new = rng.normal(150.0, 20.0, 23), rng.normal(160.0, 30.0, 31)
+    found = CompareWaves()(waves_of(base), waves_of(new))
+    assert found is not None
+    assert found.period_s is not None
+    expected = stats.ttest_ind(new, base, equal_var=False, trim=0.2).confidence_interval(0.95)
+    assert found.period_s.ci == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(("period_s", "different"), [(150.0, False), (152.0, False), (155.0, True)])
+def test_clocks_are_known_to_half_a_sample(period_s: float, different: bool) -> None:
+    found = CompareWaves()(waves_of([150.0] * 12), waves_of([period_s] * 12))
+    assert found is not None
+    assert found.period_s is not None
+    assert found.period_s.excludes_zero == different
+
+
+def waves_of(cycles: Sequence[float] | np.ndarray) -> Waves:
+    period = float(np.median(cycles))
+    return Waves(1800.0, 6000.0, (), tuple(float(each) for each in cycles), period, 80.0, 0.9, None)

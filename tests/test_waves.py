@@ -1,0 +1,149 @@
+"""Where do waves begin, how long and how high are they, and what is only red noise?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.signal import lfilter
+
+from buildcompare.analysis.load import PrepareLoad
+from buildcompare.analysis.phases import MeasureShape
+from buildcompare.analysis.stop import Stop
+from buildcompare.analysis.waves import RedNoiseTest
+from shape_curves import (
+    BUMPY,
+    hunting,
+    names,
+    path,
+    sawtooth,
+    shape,
+)
+
+
+def test_waves_have_onset_period_and_amplitude() -> None:
+    found = shape(hunting())
+    waves = found.waves
+    assert waves.claimed
+    assert waves.onset_s == pytest.approx(1820.0, abs=5.0)
+    assert waves.onset_users == pytest.approx(6080.0, abs=5.0)
+    assert waves.period_s == pytest.approx(200.0, abs=5.0)
+    assert waves.amplitude == pytest.approx(75.0, abs=5.0)
+    assert waves.regularity == pytest.approx(1.0, abs=0.05)
+    assert waves.test is not None
+    assert waves.test.period_s == pytest.approx(200.0, rel=0.1)
+    assert waves.test.share > 0.7
+    assert names(found) == ["early_bumps", "ramp", "waves", "plateau"]
+
+
+def test_two_falls_or_falls_far_apart_are_no_waves() -> None:
+    two = pd.concat([path(*BUMPY, (1815, 6060)), sawtooth(1820.0, 6000.0, 2), path((2300, 6100), (6000, 6100))])
+    assert shape(two).waves.onset_s is None
+    rare = pd.concat([path(*BUMPY, (1815, 6060)), sawtooth(1820.0, 6000.0, 6, 700.0)])
+    assert shape(rare).waves.onset_s is None
+
+
+@pytest.mark.parametrize(("ramp_s", "onset_s"), [(1600.0, 2600.0), (800.0, 400.0)])
+def test_what_the_beginning_leaves_on_the_ramp_is_no_wave_yet(ramp_s: float, onset_s: float) -> None:
+    climbing = ((0, 0), (400, 1600), (430, 1550), (550, 1900), (580, 1850), (700, 2200), (730, 2150))
+    later = 730.0 + ramp_s
+    waves = sawtooth(later + 270.0, 5000.0, 20)
+    found = shape(pd.concat([path(*climbing, (later + 265.0, 5080)), waves]))
+    assert found.waves.onset_s == pytest.approx(onset_s, abs=5.0)
+
+
+def test_falls_under_five_steps_are_no_waves() -> None:
+    assert shape(hunting(fall=39.0)).waves.onset_s is None
+    assert shape(hunting(fall=60.0)).waves.onset_s is not None
+    larger = MeasureShape(prepare=PrepareLoad(step=16.0))
+    found = larger(hunting(fall=60.0), Stop(5600.0, 5600.0, shutdown=False))
+    assert found is not None
+    assert found.waves.onset_s is None
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_red_noise_is_not_called_an_oscillation(phi: float) -> None:
+    rng = np.random.default_rng(4)
+    test, samples, runs = RedNoiseTest(), 720, 200
+    claims = 0
+    for _ in range(runs):
+        noise = lfilter([1.0], [1.0, -phi], rng.normal(size=samples + 300))[300:]
+        found = test(np.arange(samples) * 5.0, noise, 5.0)
+        claims += found is not None and found.p_value <= 0.05
+    assert claims / runs <= 0.07
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_a_bend_in_red_noise_is_no_wave(phi: float) -> None:
+    """A ramp with a kink and a creep towards the equilibrium: the trend leaves its bends, and they are no waves."""
+    rng = np.random.default_rng(6)
+    ramp = path((0, 0), (1200, 4800), (2200, 6800))
+    creep = pd.Series(0.0, np.arange(2205.0, 6000.0, 5.0))
+    creep += 7600.0 - 800.0 * np.exp(-(creep.index.to_numpy() - 2200.0) / 900.0)
+    users = pd.concat([ramp, creep])
+    claims, runs = 0, 100
+    for _ in range(runs):
+        noise = lfilter([1.0], [1.0, -phi], rng.normal(size=len(users) + 300))[300:] * math.sqrt(1 - phi**2)
+        claims += shape(users + 15.0 * noise).waves.claimed
+    assert claims / runs <= 0.07
+
+
+def test_an_overtone_is_not_taken_for_the_period() -> None:
+    """Three waves of 200 s: too few for a period of theirs, and no period of a minute, however noisy the curve."""
+    rng = np.random.default_rng(7)
+    clean = pd.concat([path((0, 0), (1815, 7260)), sawtooth(1820.0, 6860.0, 4, 200.0, 400.0)])
+    found = [shape(clean + rng.normal(0.0, 5.0, len(clean))).waves for _ in range(40)]
+    assert all(waves.onset_s is not None for waves in found)
+    assert {waves.period_s for waves in found if waves.period_s and abs(waves.period_s / 200.0 - 1.0) > 0.1} == set()
+
+
+def test_an_oscillation_in_red_noise_is_found() -> None:
+    """What the size above is worth: half the variance in an oscillation of 180 s, phi .9."""
+    rng = np.random.default_rng(5)
+    elapsed = np.arange(720) * 5.0
+    found = 0
+    for _ in range(50):
+        noise = lfilter([1.0], [1.0, -0.9], rng.normal(size=1020))[300:] * math.sqrt(1 - 0.81)
+        result = RedNoiseTest()(elapsed, noise + math.sqrt(2.0) * np.sin(2 * np.pi * elapsed / 180.0), 5.0)
+        assert result is not None
+        found += result.p_value <= 0.05 and abs(result.period_s / 180.0 - 1.0) < 0.1
+    assert found >= 48
+
+
+def test_too_little_and_constant_curves_are_not_tested() -> None:
+    elapsed = np.arange(400) * 5.0
+    assert RedNoiseTest()(elapsed[:50], np.sin(elapsed[:50]), 5.0) is None
+    assert RedNoiseTest()(elapsed, np.full(400, 7000.0), 5.0) is None
+
+
+def test_waves_are_seen_in_a_sample_a_minute_and_their_height_is_not() -> None:
+    whole = hunting(cycles=15, period_s=232.0, fall=400.0)
+    elapsed = np.arange(0.0, whole.index[-1], 60.0)
+    waves = shape(pd.Series(np.interp(elapsed, whole.index, whole), index=elapsed)).waves
+    assert waves.claimed
+    assert waves.onset_s == pytest.approx(1820.0, abs=60.0)
+    assert waves.period_s == pytest.approx(232.0, rel=0.05)
+    assert waves.amplitude is None
+
+
+def test_waves_too_fast_for_the_samples_have_no_period() -> None:
+    """Of 100 s in a sample a minute, every fifth sample is alike: it looks like 150 s."""
+    elapsed = np.arange(0.0, 7000.0, 60.0)
+    fast = np.where(elapsed > 1900.0, 200.0 * np.cos(2.0 * np.pi * elapsed / 103.0), 0.0)
+    waves = shape(pd.Series(np.minimum(4.0 * elapsed, 7600.0) + fast, index=elapsed)).waves
+    assert waves.onset_s is not None
+    assert waves.period_s is None
+    assert waves.amplitude is None
+
+
+def test_uneven_cycles_of_few_samples_have_their_median_for_a_period() -> None:
+    """Half of the distances are short and half are long: none is like their median."""
+    elapsed = np.arange(0.0, 6000.0, 30.0)
+    users = np.minimum(4.0 * elapsed, 7600.0)
+    users[70 : 70 + 14 * 6 : 14] = users[73 : 73 + 14 * 5 : 14] = 8000.0
+    waves = shape(pd.Series(users, index=elapsed)).waves
+    assert sorted(waves.cycles) == [90.0] * 5 + [330.0] * 5
+    assert waves.period_s == 210.0
+    assert waves.regularity == pytest.approx(0.0, abs=0.2)
