@@ -78,4 +78,4 @@ def _said(value: float) -> Iterator[str]:
     yield from (f"{value:,.0f}", f"{abs(value):,.0f}", f"{value:+,.0f}".replace("-", "−"), f"{value:.2f}")
     yield from (significant(abs(value)), significant(abs(value), 2), minutes(value), f"{value / 60:.0f} min")
     yield from (quantity(value, unit) for unit in ("seconds", "bytes", "percent"))
-    yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %")
+    yield from (f"{value:.0%}", f"{value:+.1%}", f"{value:.0f} %", f"{abs(value):.0f} s")

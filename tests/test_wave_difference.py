@@ -83,11 +83,12 @@ def test_a_report_tells_waves_of_another_pace_with_their_interval() -> None:
     assert ramps.wave_period_ci_low is not None
     assert ramps.wave_period_ci_high is not None
     assert 0 < ramps.wave_period_ci_low < 40.0 < ramps.wave_period_ci_high
-    assert ramps.base.wave_period_s is not None
-    assert ramps.new.wave_period_s is not None
     text = kinds(result)["waves"]
-    assert f"come every {ramps.new.wave_period_s:.0f} s against {ramps.base.wave_period_s:.0f} (95 % interval" in text
-    assert "fall by" not in text
+    assert f"the waves of v2, against those of v1, come {ramps.wave_period_seconds:.0f} s farther apart (95 %" in text
+    assert f"within these runs {ramps.wave_period_ci_low:.0f} to {ramps.wave_period_ci_high:.0f})" in text
+    assert "fall" not in text
+    back = kinds(compared(wavy(210.0, 80.0, 2), wavy(170.0, 80.0, 1)))["waves"]
+    assert back == text.replace("farther apart", "closer together")
 
 
 def test_a_report_says_nothing_of_waves_that_are_alike() -> None:

@@ -12,6 +12,8 @@ from buildcompare.wording import change, listed, minutes
 TOGETHER = 3
 """Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs
 (Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
+AGREEING = 0.5
+"""A difference of trimmed means of which the medians show less than this part is not said beside those."""
 WORTH_A_WORD_S = 300.0
 """A build that climbs five minutes later than the other is worth a sentence."""
 
@@ -70,30 +72,43 @@ def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
 def waves(test: TestResult, labels: Labels) -> Iterator[Finding]:
     """Waves that come at another pace, or fall deeper, in one build; no judgement: two runs tell of themselves only."""
     ramps = test.ramp_up
-    period = (ramps.wave_period_ci_low, ramps.wave_period_ci_high)
-    fall = (ramps.wave_amplitude_ci_low, ramps.wave_amplitude_ci_high)
+    base, new = ramps.base, ramps.new
+    period = (ramps.wave_period_seconds, ramps.wave_period_ci_low, ramps.wave_period_ci_high)
+    fall = (ramps.wave_amplitude_users, ramps.wave_amplitude_ci_low, ramps.wave_amplitude_ci_high)
     told = [
-        *_apart("come every", "s", ramps.base.wave_period_s, ramps.new.wave_period_s, period),
-        *_apart("fall by", "users", ramps.base.wave_amplitude_users, ramps.new.wave_amplitude_users, fall),
+        *_apart(
+            period, (base.wave_period_s, new.wave_period_s), "come {} s farther apart", "come {} s closer together"
+        ),
+        *_apart(
+            fall, (base.wave_amplitude_users, new.wave_amplitude_users), "fall {} users deeper", "fall {} users less"
+        ),
     ]
     if told:
+        text = f"{title(test)}: the waves of {labels[1]}, against those of {labels[0]}, {' and '.join(told)}."
+        include = {name for name in type(ramps).model_fields if name.startswith("wave_")}
         evidence = {
-            "wave_period_s": [ramps.base.wave_period_s, ramps.new.wave_period_s],
-            "wave_amplitude_users": [ramps.base.wave_amplitude_users, ramps.new.wave_amplitude_users],
-            **ramps.model_dump(include={name for name in type(ramps).model_fields if name.startswith("wave_")}),
+            "wave_period_s": [base.wave_period_s, new.wave_period_s],
+            "wave_amplitude_users_of": [base.wave_amplitude_users, new.wave_amplitude_users],
+            **ramps.model_dump(include=include),
         }
-        yield finding(test, "waves", "info", f"{title(test)}: the waves of {labels[1]} {' and '.join(told)}.", evidence)
+        yield finding(test, "waves", "info", text, evidence)
 
 
 def _apart(
-    words: str, unit: str, base: float | None, new: float | None, ci: tuple[float | None, float | None]
+    difference: tuple[float | None, float | None, float | None],
+    medians: tuple[float | None, float | None],
+    more: str,
+    less: str,
 ) -> Iterator[str]:
-    """How one measure of the waves differs, where its interval excludes that it does not."""
-    if base is None or new is None or ci[0] is None or ci[1] is None:
+    """How one measure differs, where its interval excludes that it does not, and the medians in the table agree."""
+    value, low, high = difference
+    base, new = medians
+    if value is None or low is None or high is None or base is None or new is None or low <= 0 <= high:
         return
-    if (ci[0] > 0 and new > base) or (ci[1] < 0 and new < base):
-        apart = f"{ci[0]:+.0f} to {ci[1]:+.0f} {unit}".replace("-", "−")
-        yield f"{words} {new:.0f} {unit} against {base:.0f} (95 % interval of the difference within these runs {apart})"
+    if (new - base) / value >= AGREEING:
+        near, far = sorted((abs(low), abs(high)))
+        words = (more if value > 0 else less).format(f"{abs(value):,.0f}")
+        yield f"{words} (95 % interval within these runs {near:,.0f} to {far:,.0f})"
 
 
 def bumps_in_both(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
