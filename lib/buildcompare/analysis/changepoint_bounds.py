@@ -100,17 +100,19 @@ def corners(points: IntArray, sums: FloatArray, fixed: npt.NDArray[np.bool_] | N
     neighbours: so all such points go at once, in a few rounds.
     """
     kept = np.zeros(points.size, dtype=bool)
+    pinned = np.zeros(points.size, dtype=bool) if fixed is None else fixed[points]
     for sign in (1.0, -1.0):
-        left = np.arange(points.size)
-        at, heights = points, sign * sums[points]
+        left, held = np.arange(points.size), pinned
+        at, heights = points.astype(np.float64), sign * sums[points]
         while left.size > 2:
             slopes = np.diff(heights) / np.diff(at)
-            stay = np.ones(left.size, dtype=bool)
-            stay[1:-1] = slopes[:-1] > slopes[1:]
-            if fixed is not None:
-                stay |= fixed[at]
-            if stay.all():
+            inner = (slopes[:-1] > slopes[1:]) | held[1:-1]
+            stay = np.concatenate([_FIRST, np.flatnonzero(inner) + 1, [left.size - 1]])
+            if stay.size == left.size:
                 break
-            left, at, heights = left[stay], at[stay], heights[stay]
+            left, held, at, heights = left[stay], held[stay], at[stay], heights[stay]
         kept[left] = True
     return points[kept]
+
+
+_FIRST: IntArray = np.zeros(1, dtype=np.int64)
