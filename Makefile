@@ -66,7 +66,7 @@ data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the 
 	@$(RUN) -m buildcompare simulate $(ARGS)
 
 test: $(READY) ## run the tests with coverage; TESTS=tests/test_X.py: only these, without
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile $(if $(TESTS),$(TESTS),--cov) $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),--cov) $(ARGS)
 
 golden: $(READY) ## accept what the bundled comparisons publish now, in tests/golden; then look at `git diff`
 	@$(RUN) tests/golden.py
