@@ -6,11 +6,11 @@ each label table with one statistic.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.multitest import fdrcorrection
 
 from buildcompare.analysis.judge import Effect, Judge, Status, leans_worse
 from buildcompare.metrics import Metric
@@ -51,7 +51,7 @@ class JudgeMetrics:
         """One judgement for each of `effects`, in their order; None where there is no effect to judge."""
         families = ["gate" if metric.gate else "other" for metric, _ in effects]
         rows = [(family, effect) for family, (_, effect) in zip(families, effects, strict=True)]
-        adjusted = _adjusted(rows, "holm")
+        adjusted = _adjusted(rows, _holm)
         judged: list[Judged | None] = []
         for i, (metric, effect) in enumerate(effects):
             if effect is None:
@@ -87,7 +87,7 @@ class JudgeLabels:
 
     def __call__(self, effects: Sequence[tuple[Hashable, Effect | None]]) -> list[Judged | None]:
         """One judgement for each of `effects`, given with the table that it belongs to; slower is worse."""
-        adjusted = _adjusted(effects, "fdr_bh")
+        adjusted = _adjusted(effects, lambda p_values: list(fdrcorrection(p_values)[1]))
         judge = Judge(self.alpha)
         return [
             None
@@ -113,7 +113,7 @@ class _Adjusted(NamedTuple):
 
 
 def _adjusted(
-    effects: Sequence[tuple[Hashable, Effect | None]], method: Literal["holm", "fdr_bh"]
+    effects: Sequence[tuple[Hashable, Effect | None]], adjust: Callable[[Sequence[float]], list[float]]
 ) -> Mapping[int, _Adjusted]:
     """Adjusted p-values by position; families are the first members."""
     families: dict[Hashable, list[int]] = {}
@@ -123,6 +123,20 @@ def _adjusted(
     adjusted: dict[int, _Adjusted] = {}
     for members in families.values():
         p_values = [effect.p_value for i in members if (effect := effects[i][1]) is not None]
-        for i, p_value in zip(members, multipletests(p_values, method=method)[1], strict=True):
+        for i, p_value in zip(members, adjust(p_values), strict=True):
             adjusted[i] = _Adjusted(float(p_value), len(members))
+    return adjusted
+
+
+def _holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted by Holm's procedure.
+
+    In 3 microseconds for eight metrics: a self-check asks for tens of thousands of families, and statsmodels takes
+    20 milliseconds for each, whatever its size.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, worst = [1.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        worst = max(worst, min((len(p_values) - rank) * p_values[i], 1.0))
+        adjusted[i] = worst
     return adjusted
