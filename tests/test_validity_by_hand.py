@@ -1,0 +1,273 @@
+"""Is a test valid whose windows and curves are made by hand?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from buildcompare.analysis.load_faults import FindFalls
+from buildcompare.analysis.stop import Stop
+from buildcompare.analysis.supported_users import EstimateSupportedUsers, SupportedUsers
+from buildcompare.analysis.validity import JudgeValidity
+from buildcompare.analysis.validity_reasons import Code, Reason
+from buildcompare.compare import CompareTest
+from buildcompare.params import Run, Test
+from buildcompare.recording import Recording
+from buildcompare.simulate import (
+    Coordinator,
+    LostAgent,
+    Restart,
+    RunSettings,
+    simulate_run,
+)
+from buildcompare.wording_validity import said
+from validity_cases import CATALOGUE, HELD, bounded, codes, facts, flat, judged, unbounded
+
+
+def test_a_load_that_sags_is_not_held() -> None:
+    sags = HELD.copy()
+    sags[400:520] = 5000 - 300 * np.sin(np.linspace(0, np.pi, 120))
+    found = judged(flat(HELD), flat(sags))
+    assert codes(found) == {("target_not_held", "new")}
+    assert found.test.status == "limited"
+    sags[400:900] = 5000 - 300 * np.sin(np.linspace(0, np.pi, 500))
+    assert judged(flat(HELD), flat(sags)).test.status == "invalid"
+
+
+@pytest.mark.parametrize("target", [5000, None])
+def test_users_in_excess_of_the_load_are_not_lost_when_they_go(target: int | None) -> None:
+    excess = HELD.copy()
+    excess[165:190] *= 1.1  # two minutes
+    assert judged(flat(HELD, target=target), flat(excess, target=target)).test.status == "valid"
+    sags = excess.copy()
+    sags[400:900] = 5000 - 300 * np.sin(np.linspace(0, np.pi, 500))
+    assert codes(judged(flat(HELD, target=target), flat(sags, target=target))) == {("target_not_held", "new")}
+    excess[600:] *= 0.9
+    assert codes(judged(flat(HELD, target=target), flat(excess, target=target))) == {("users_lost", "new")}
+
+
+def test_without_a_target_the_builds_are_held_against_each_other() -> None:
+    found = judged(flat(HELD, target=None), flat(0.9 * HELD, target=None))
+    assert codes(found) == {("loads_differ", None)}
+    assert found.test.status == "invalid"
+    assert judged(flat(HELD, target=None), flat(0.97 * HELD, target=None)).test.status == "valid"
+
+
+def without(recording: Recording, *slugs: str) -> Recording:
+    return replace(recording, series=tuple(s for s in recording.series if s.metric not in slugs))
+
+
+USERS, PROXY = "number-of-connected-devices", "goroutines-in-use"
+
+
+def test_users_that_are_zero_all_through_are_no_valid_test() -> None:
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    silent = tuple(replace(s, values=0.0 * s.values) if s.metric == USERS else s for s in run.series)
+    found = judged(bounded(), facts(replace(run, series=silent), "bounded", 5000))
+    assert codes(found) == {("no_users", "new")}
+    assert found.test.status == "limited"
+    assert said(found.test.reasons[0]) == "new: its connected users are zero from beginning to end"
+    assert judged(bounded(), facts(without(run, USERS), "bounded", 5000)).runs["new"][0].status == "valid"
+
+
+def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    end = run.window[0] + 4500.0
+    series = tuple(
+        replace(s, times=s.times[s.times <= end], values=s.values[s.times <= end])
+        for s in run.series
+        if s.role == "graph"
+    )
+    found = judged(bounded(), facts(replace(run, series=series), "bounded", 5000))
+    assert codes(found) == {("silent_end", "new")}
+    assert said(found.test.reasons[0]) == "new: nothing of its load was recorded in the last 16 min before its stop"
+
+
+def test_a_window_that_begins_before_the_data_is_said_with_its_minutes() -> None:
+    """The ramp of such a run begins late by as much, which a reader would take for the build's own."""
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    start, end = run.window
+    assert judged(bounded(), facts(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == ()
+    found = judged(bounded(), facts(replace(run, window=(start - 720.0, end)), "bounded", 5000))
+    assert codes(found) == {("silent_start", "new")}
+    assert found.test.status == "limited"
+    assert said(found.test.reasons[0]) == (
+        "new: its window begins 12 min before its first number, and elapsed time counts from the window's start"
+    )
+
+
+def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -> None:
+    """Users come when the agents have started; the server is measured before."""
+    run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
+    late = run.window[0] + 720.0
+    users = tuple(
+        replace(s, times=s.times[s.times >= late], values=s.values[s.times >= late]) if s.metric == USERS else s
+        for s in run.series
+    )
+    assert ("silent_start", "new") not in codes(judged(bounded(), facts(replace(run, series=users), "bounded", 5000)))
+
+
+def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
+    run = unbounded(Restart(4000.0))
+    assert judged(run, run).test.status == "limited"
+    recording = without(simulate_run(RunSettings(injections=(Restart(4000.0),)), 2).recording, USERS)
+    (reason,) = JudgeValidity()([facts(recording, "unbounded", None)], []).runs["base"][0].reasons
+    assert reason.code == "restarted"
+    assert "on the curve that stands in for them before" in said(reason)
+    assert "users before" not in said(reason)
+
+
+def test_what_follows_a_restart_in_the_last_30_minutes_is_not_compared() -> None:
+    rule = Coordinator(max_users=20_000)
+    runs = [
+        simulate_run(RunSettings(coordinator=rule, injections=injections), 2).recording
+        for injections in ((), (Restart(5500.0),))
+    ]
+    run = Run(recording="any.parquet")
+    test = Test.model_validate({"name": "t", "type": "unbounded", "users": 20_000, "base": [run], "new": [run]})
+    result = CompareTest(CATALOGUE)(test, {"base": runs[:1], "new": runs[1:]})
+    window = result.runs.new[0].window
+    assert window is not None
+    assert window[1] == result.validity.valid_until_s == pytest.approx(5500.0, abs=10.0)
+    assert not [metric.slug for metric in result.metrics if metric.status == "regression"]
+
+
+def test_an_unbounded_test_without_a_load_has_no_steady_window() -> None:
+    recording = without(simulate_run(RunSettings(), 2).recording, USERS, PROXY)
+    own = facts(recording, "unbounded", None)
+    assert own.steady is None
+    assert {reason.code for reason in JudgeValidity()([own], []).test.reasons} == {"no_steady_window"}
+
+
+def test_windows_may_not_overlap_on_one_server() -> None:
+    first = flat(HELD, window=(1000.0, 6000.0), clock="http://a")
+    assert codes(judged(first, flat(HELD, window=(5900.0, 9900.0), clock="http://a"))) == {("windows_overlap", "new")}
+    assert judged(first, flat(HELD, window=(6000.0, 9900.0), clock="http://a")).test.status == "valid"
+    assert judged(first, flat(HELD, window=(1000.0, 6000.0), clock="http://b")).test.status == "valid"
+    assert judged(replace(first, clock=None), replace(first, clock=None)).test.status == "valid"
+    twice = JudgeValidity()([first, first], [flat(HELD, window=(9000.0, 9900.0), clock="http://a")])
+    assert [(r.code, r.side, r.run) for r in twice.test.reasons] == [("windows_overlap", "base", 1)]
+
+
+def test_counters_that_started_again_are_said() -> None:
+    found = judged(flat(HELD), flat(HELD, resets=2))
+    assert [(r.code, r.numbers["times"]) for r in found.test.reasons] == [("counters_restarted", 2)]
+
+
+@pytest.mark.parametrize(
+    ("estimate", "reported", "status"),
+    [
+        (SupportedUsers(7000.0, None, None), 7030, "valid"),
+        (SupportedUsers(7000.0, None, None), 7200, "invalid"),
+        (SupportedUsers(None, 7000.0, "still_climbing", 0.5), 7400, "limited"),
+        (SupportedUsers(None, 7000.0, "still_climbing", 0.5), 6700, "invalid"),
+        (SupportedUsers(None, None, "no_users_curve"), 6700, "valid"),
+        (SupportedUsers(None, None, "interrupted", 0.05), 6700, "valid"),
+        (SupportedUsers(None, None, "may_be_cut", 0.15), 6700, "limited"),
+    ],
+)
+def test_a_curve_is_held_against_the_reported_users(estimate: SupportedUsers, reported: int, status: str) -> None:
+    run = flat(HELD, kind="unbounded", target=None, estimate=estimate, reported=reported)
+    assert judged(flat(HELD, kind="unbounded", target=None), run).test.status == status
+
+
+def test_a_missed_scrape_and_the_coordinator_itself_lose_nobody() -> None:
+    curve = pd.Series(HELD, index=np.arange(HELD.size) * 5.0)
+    curve.iloc[500] = 0.0
+    curve.iloc[700] = np.nan
+    assert FindFalls(fastest_fall=0.0)(curve.drop(curve.index[600:640]), 5000.0) == ()
+    curve.iloc[500:506] = 0.0
+    fall = FindFalls(fastest_fall=0.0)(curve, 5000.0)[0]
+    assert (fall.kind, fall.at_s, fall.before, fall.after) == ("restart", 499 * 5.0, 5000.0, 0.0)
+    hunting = 7000 + 60 * np.sin(np.arange(800) / 5.0)
+    assert FindFalls()(pd.Series(hunting, index=np.arange(800) * 5.0), 4000.0) == ()
+    bumps = np.concatenate([200 * np.abs(np.sin(np.arange(60) / 10.0)), hunting])
+    assert FindFalls()(pd.Series(bumps, index=np.arange(bumps.size) * 5.0), 4000.0) == ()
+
+
+def test_goroutines_may_fall_but_not_to_nothing() -> None:
+    spikes = np.full(1000, 15_000.0)
+    spikes[300:400] = 22_000.0
+    spikes[500:520] = 7000.0
+    run = flat(spikes, users=False)
+    assert judged(run, run).test.status == "valid"
+    spikes[500:520] = 300.0
+    assert codes(judged(run, flat(spikes, users=False))) == {("restarted", "new")}
+
+
+def test_every_reason_has_words() -> None:
+    names = (
+        "at_s before after back_s times reached target below users held base new ceiling slope_users_per_s covered "
+        "metrics others seconds other_seconds reported curve change"
+    )
+    numbers = dict.fromkeys(names.split(" "), 120.0)
+    for code in get_args(Code):
+        words = said(Reason(code, "limited", numbers, "rps", "new", 1), several=True)
+        assert words.startswith("new run 2: ")
+        assert not words.endswith(".")
+        assert "{" not in words
+
+
+def test_words_say_the_numbers() -> None:
+    found = judged(bounded(seed=1), bounded(LostAgent(4500.0)))
+    assert said(found.test.reasons[0]) == (
+        "new: users were lost at once at 75 min: 5,000 users before, 4,545 after (9.1 % lost, one "
+        "user in 11); what lies before is fit to be judged"
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_curve_is_judged(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for size in (1, 2, 3, 40, 900):
+        values = np.abs(rng.normal(0, 3000, size)) if seed % 2 else np.minimum(np.arange(size) * 20.0, 5000)
+        values[rng.random(size) < 0.1] = rng.choice([np.nan, np.inf, 0.0])
+        index = np.cumsum(rng.choice([5.0, 5.0, 400.0], size))
+        load = pd.Series(values, index=index)
+        run = flat(HELD, load=load, stop=Stop(float(index[-1]), float(index[-1]), shutdown=False))
+        for found in (judged(run, run), judged(replace(run, kind="unbounded"), run), judged(flat(HELD), run)):
+            assert found.test.status in ("valid", "limited", "invalid")
+            assert bool(found.test.reasons) == (found.test.status != "valid")
+            assert all(said(reason) for reason in found.test.reasons)
+
+
+def test_a_curve_below_zero_is_no_load_and_no_fault() -> None:
+    rng = np.random.default_rng(9)
+    for size in (3, 12, 400):
+        for load in (np.full(size, -5.0), -np.linspace(0.0, 5000.0, size), rng.normal(0.0, 1000.0, size)):
+            curve = pd.Series(load, np.arange(size) * 5.0)
+            for fall in FindFalls()(curve, math.inf):
+                assert fall.before > 0
+            assert FindFalls()(-curve.abs(), math.inf) == ()
+
+
+@pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
+def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> None:
+    """What the coordinator takes away by itself does not lead up to a loss: half of all losses fall into a fall."""
+    elapsed = np.arange(0.0, 5000.0, step_s)
+    users = np.minimum(4.0 * elapsed, 6000.0) - 60.0 * (1.0 + np.sin(2.0 * np.pi * elapsed / 240.0))
+    for at_s in range(3000, 3480, 30):
+        curve = pd.Series(np.where(elapsed >= at_s, 0.85, 1.0) * np.maximum(users, 0.0), elapsed)
+        (fall,) = FindFalls()(curve, math.inf)
+        assert fall.at_s == pytest.approx(at_s, abs=step_s + 5.0)
+        assert fall.before > 5800
+
+
+def test_a_restart_is_not_also_a_climb() -> None:
+    """Users who come back after a restart at the start of the last 30 minutes are no slope of the equilibrium."""
+    whole = unbounded(seed=1)
+    assert whole.steady is not None
+    assert whole.load is not None
+    since = whole.load.index.to_numpy() - whole.steady[0] - 30.0
+    back = np.where(since < 0.0, 1.0, np.clip((since - 60.0) / 60.0, 0.0, 1.0))
+    load = whole.load * back
+    estimate = EstimateSupportedUsers()(load, whole.stop, may_be_cut=False)
+    assert estimate.slope_users_per_s is not None
+    assert estimate.slope_users_per_s > 0.4
+    found = judged(unbounded(seed=2), replace(whole, load=load, estimate=estimate))
+    assert codes(found) == {("restarted", "new")}

@@ -1,0 +1,81 @@
+"""What tests of validity share: facts of runs that are simulated, and of curves made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.analysis.stop import Stop
+from buildcompare.analysis.supported_users import EstimateSupportedUsers
+from buildcompare.analysis.validity import JudgeValidity
+from buildcompare.analysis.validity_reasons import Covered, RunFacts, TestVerdict
+from buildcompare.metrics import read_catalogue
+from buildcompare.params import Coordinator as Rule
+from buildcompare.params import Run, Test
+from buildcompare.recording import Recording
+from buildcompare.run_view import ViewRun
+from buildcompare.simulate import (
+    Coordinator,
+    Injection,
+    RunSettings,
+    simulate_run,
+)
+from buildcompare.validity_facts import facts_of
+
+CATALOGUE = read_catalogue("mattermost")
+Kind = Literal["bounded", "unbounded"]
+
+
+def facts(recording: Recording, kind: Kind, users: int | None, run: Run | None = None) -> RunFacts:
+    own = run or Run(recording="any.parquet")
+    test = Test.model_validate({"name": "t", "type": kind, "users": users, "base": [own], "new": [own]})
+    view = ViewRun(CATALOGUE, Rule())(recording, kind)
+    known_end = recording.duration_s if recording.stop_known else None
+    estimate = (
+        EstimateSupportedUsers()(view.users, view.stop, may_be_cut=False, known_end_s=known_end, ceiling=users)
+        if kind == "unbounded"
+        else None
+    )
+    return facts_of(view, estimate, test, own, CATALOGUE, Rule())
+
+
+def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunFacts:
+    settings = RunSettings(type="bounded", coordinator=Coordinator(max_users=users), injections=injections)
+    return facts(simulate_run(settings, seed).recording, "bounded", users)
+
+
+def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> RunFacts:
+    rule = Coordinator(max_users=ceiling)
+    settings = RunSettings(coordinator=rule, injections=injections, time_limit_s=9000.0)
+    return facts(simulate_run(settings, seed).recording, "unbounded", ceiling)
+
+
+def judged(base: RunFacts, new: RunFacts) -> TestVerdict:
+    return JudgeValidity()([base], [new])
+
+
+def codes(verdict: TestVerdict) -> set[tuple[str, str | None]]:
+    return {(reason.code, reason.side) for reason in verdict.test.reasons}
+
+
+def flat(curve: Sequence[float] | np.ndarray, **more: Any) -> RunFacts:
+    values = np.array(curve, dtype=float)
+    load = pd.Series(values, index=np.arange(values.size) * 5.0)
+    end = float(load.index[-1])
+    own: dict[str, Any] = {
+        "kind": "bounded",
+        "load": load,
+        "users": True,
+        "stop": Stop(end, end, shutdown=False),
+        "steady": (900.0, end),
+        "target": 5000,
+        "coverage": {"m": Covered(1.0)},
+        **more,
+    }
+    return RunFacts(**own)
+
+
+HELD = np.concatenate([np.linspace(0, 5000, 160), np.full(840, 5000.0)])
