@@ -9,9 +9,9 @@ from buildcompare.analysis.levels import MeasureLevel, mean_of_runs
 from buildcompare.analysis.phases import Shape
 from buildcompare.analysis.ramp_up import TimeToUsers
 from buildcompare.analysis.shift import MeasureShift, Shift
-from buildcompare.analysis.wave_difference import CompareWaves
+from buildcompare.analysis.wave_difference import CompareWaves, Difference
 from buildcompare.compare.sides import SIDES, Views
-from buildcompare.results import Bump, RampUp, RampUps, Side, Status
+from buildcompare.results import Bump, RampUp, RampUps, Side, Status, WithinRuns
 from buildcompare.run_view import RunView
 
 
@@ -50,14 +50,16 @@ def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:
     shifts = [] if proxy else [MeasureShift()(base, new) for base, new in pairs]
     found = [shift for shift in shifts if shift is not None]
     means = {side: _mean_ramp(ramps[side]) for side in SIDES}
-    waves = _waves(pairs, proxy=proxy)
+    period, amplitude = _waves(pairs)
+    amplitude = None if proxy else amplitude  # heights of a proxy are no users
     if not found:
-        return RampUps(base=means["base"], new=means["new"], **waves)
+        return RampUps(base=means["base"], new=means["new"], wave_period_s=period, wave_amplitude_users=amplitude)
     middle = sorted(found, key=lambda shift: shift.users)[(len(found) - 1) // 2]
     return RampUps(
         base=means["base"],
         new=means["new"],
-        **waves,
+        wave_period_s=period,
+        wave_amplitude_users=amplitude,
         shift_users=middle.users,
         shift_seconds=middle.seconds,
         shift_ci_low=middle.users_ci[0],
@@ -69,21 +71,20 @@ def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:
     )
 
 
-def _waves(pairs: Sequence[tuple[Shape, Shape]], *, proxy: bool) -> dict[str, float]:
-    """How the waves differ, in the pair of runs in the middle; heights of a proxy are no users."""
+def _waves(pairs: Sequence[tuple[Shape, Shape]]) -> tuple[WithinRuns | None, WithinRuns | None]:
+    """How the period and the height of the waves differ."""
     both = [(base.waves, new.waves) for base, new in pairs if base.waves.claimed and new.waves.claimed]
-    differences = [each for each in (CompareWaves()(*waves) for waves in both) if each is not None]
-    found: dict[str, float] = {}
-    for name, unit, apart in (
-        ("wave_period", "seconds", [each.period_s for each in differences]),
-        ("wave_amplitude", "users", [] if proxy else [each.amplitude for each in differences]),
-    ):
-        known = sorted((each for each in apart if each is not None), key=lambda each: each.value)
-        if known:
-            middle = known[(len(known) - 1) // 2]
-            found |= {f"{name}_{unit}": middle.value}
-            found |= {f"{name}_ci_low": middle.ci[0], f"{name}_ci_high": middle.ci[1]}
-    return found
+    found = [each for each in (CompareWaves()(*waves) for waves in both) if each is not None]
+    return _middle([each.period_s for each in found]), _middle([each.amplitude for each in found])
+
+
+def _middle(differences: Sequence[Difference | None]) -> WithinRuns | None:
+    """That of the pair of runs in the middle."""
+    known = sorted((each for each in differences if each is not None), key=lambda each: each.value)
+    if not known:
+        return None
+    middle = known[(len(known) - 1) // 2]
+    return WithinRuns(value=middle.value, ci_low=middle.ci[0], ci_high=middle.ci[1])
 
 
 def _status(shift: Shift) -> Status:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
-from buildcompare.results import Event, Finding, TestResult
+from buildcompare.results import Event, Finding, TestResult, WithinRuns
 from buildcompare.wording import change, listed, minutes
 
 TOGETHER = 3
@@ -73,41 +73,30 @@ def waves(test: TestResult, labels: Labels) -> Iterator[Finding]:
     """Waves that come at another pace, or fall deeper, in one build; no judgement: two runs tell of themselves only."""
     ramps = test.ramp_up
     base, new = ramps.base, ramps.new
-    period = (ramps.wave_period_seconds, ramps.wave_period_ci_low, ramps.wave_period_ci_high)
-    fall = (ramps.wave_amplitude_users, ramps.wave_amplitude_ci_low, ramps.wave_amplitude_ci_high)
+    period, fall = (base.wave_period_s, new.wave_period_s), (base.wave_amplitude_users, new.wave_amplitude_users)
     told = [
-        *_apart(
-            period, (base.wave_period_s, new.wave_period_s), "come {} s farther apart", "come {} s closer together"
-        ),
-        *_apart(
-            fall, (base.wave_amplitude_users, new.wave_amplitude_users), "fall {} users deeper", "fall {} users less"
-        ),
+        *_apart(ramps.wave_period_s, period, "come {} s farther apart", "come {} s closer together"),
+        *_apart(ramps.wave_amplitude_users, fall, "fall {} users deeper", "fall {} users less"),
     ]
     if told:
         text = f"{title(test)}: the waves of {labels[1]}, against those of {labels[0]}, {' and '.join(told)}."
-        include = {name for name in type(ramps).model_fields if name.startswith("wave_")}
         evidence = {
-            "wave_period_s": [base.wave_period_s, new.wave_period_s],
-            "wave_amplitude_users_of": [base.wave_amplitude_users, new.wave_amplitude_users],
-            **ramps.model_dump(include=include),
+            "medians": {"period_s": list(period), "amplitude_users": list(fall)},
+            **ramps.model_dump(include={"wave_period_s", "wave_amplitude_users"}),
         }
         yield finding(test, "waves", "info", text, evidence)
 
 
 def _apart(
-    difference: tuple[float | None, float | None, float | None],
-    medians: tuple[float | None, float | None],
-    more: str,
-    less: str,
+    difference: WithinRuns | None, medians: tuple[float | None, float | None], more: str, less: str
 ) -> Iterator[str]:
     """How one measure differs, where its interval excludes that it does not, and the medians in the table agree."""
-    value, low, high = difference
     base, new = medians
-    if value is None or low is None or high is None or base is None or new is None or low <= 0 <= high:
+    if difference is None or base is None or new is None or difference.ci_low <= 0 <= difference.ci_high:
         return
-    if (new - base) / value >= AGREEING:
-        near, far = sorted((abs(low), abs(high)))
-        words = (more if value > 0 else less).format(f"{abs(value):,.0f}")
+    if (new - base) / difference.value >= AGREEING:
+        near, far = sorted((abs(difference.ci_low), abs(difference.ci_high)))
+        words = (more if difference.value > 0 else less).format(f"{abs(difference.value):,.0f}")
         yield f"{words} (95 % interval within these runs {near:,.0f} to {far:,.0f})"
 
 

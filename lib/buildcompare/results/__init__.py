@@ -38,7 +38,7 @@ from buildcompare.results.load import AlertResult, LimitedBy, LoadAdjustedResult
 from buildcompare.results.provenance import GrafanaLink, InputProvenance, Provenance
 from buildcompare.results.rows import ErrorRateResult, Event, LabelResult, MetricResult
 from buildcompare.results.runs import Estimate, RunResult, Runs, SeriesCoverage, ServerResult, Validity
-from buildcompare.results.users import Bump, Phase, RampUp, RampUps, SupportedUsersResult
+from buildcompare.results.users import Bump, Phase, RampUp, RampUps, SupportedUsersResult, WithinRuns
 
 __all__ = [
     "AlertResult",
@@ -85,6 +85,7 @@ __all__ = [
     "Validity",
     "Verdict",
     "Window",
+    "WithinRuns",
     "dumps",
     "json_schema",
 ]

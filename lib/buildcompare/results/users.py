@@ -59,6 +59,14 @@ class RampUp(Model):
     """Seconds until this many users (the key) were connected for the first time."""
 
 
+class WithinRuns(Model):
+    """New minus base, by trimmed means, and its 95 % interval within these runs: not between runs of one build."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+
+
 class RampUps(Model):
     """The beginnings of both builds, and how far they are apart."""
 
@@ -75,14 +83,8 @@ class RampUps(Model):
     """Where the run-to-run variation of the ramp's start is from."""
     shift_status: Status = "inconclusive"
     """A regression where the new build's ramp is later; it never decides the verdict."""
-    wave_period_seconds: Number = None
-    """New minus base, trimmed means over all cycles; `*_ci_*` at 95 % within these runs, not between runs."""
-    wave_period_ci_low: Number = None
-    wave_period_ci_high: Number = None
-    wave_amplitude_users: Number = None
-    """New minus base, trimmed means over all waves."""
-    wave_amplitude_ci_low: Number = None
-    wave_amplitude_ci_high: Number = None
+    wave_period_s: WithinRuns | None = None
+    wave_amplitude_users: WithinRuns | None = None
 
 
 class SupportedUsersResult(Model):
