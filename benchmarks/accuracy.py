@@ -25,17 +25,17 @@ import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
 
-from buildcompare.analysis.judge import MeasureEffect
-from buildcompare.analysis.label_noise import label_pairs
-from buildcompare.analysis.run_to_run import RepeatedRuns, RunLevel, RunLevels, RunToRun
-from buildcompare.analysis.self_check import INJECTED, Row, SelfCheck
-from buildcompare.analysis.significance import StandardError, WithinPair
-from buildcompare.errors import InputError
-from buildcompare.metrics import Metric, read_catalogue
-from buildcompare.params import Run
-from buildcompare.project import root
-from buildcompare.run_view import ViewRun
-from buildcompare.sources.ltctl import LtctlSource
+from buildcompare.calibration.self_check import INJECTED, Row, SelfCheck
+from buildcompare.config.catalogue import Metric, read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run
+from buildcompare.config.project import root
+from buildcompare.labels.noise import label_pairs
+from buildcompare.load.view import ViewRun
+from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.stats.autocorrelation import StandardError, WithinPair
+from buildcompare.stats.effects import MeasureEffect
+from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, RunToRun
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")

@@ -22,17 +22,17 @@ import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
 
-from buildcompare.analysis.change_penalty import CalibratedPenalty, DetectChanges
-from buildcompare.analysis.changepoints import FindChanges
-from buildcompare.analysis.events import AFTER_RAMP_S, FindEvents, RunEvents
-from buildcompare.analysis.match_events import MatchEvents, PlacedEvent
-from buildcompare.analysis.steady_state import FindSteadyState
-from buildcompare.analysis.stop import FindStop
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run
-from buildcompare.recording import Recording
-from buildcompare.sources.ltctl import LtctlSource
-from buildcompare.sources.recorded import RecordedSource
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run
+from buildcompare.load.steady_state import FindSteadyState
+from buildcompare.load.stop import FindStop
+from buildcompare.metrics.events import AFTER_RAMP_S, FindEvents, RunEvents
+from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
+from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.table import RecordedSource
+from buildcompare.stats.change_penalty import CalibratedPenalty, DetectChanges
+from buildcompare.stats.changepoints import FindChanges
 
 SEED = 20261121
 REPETITIONS = 1000

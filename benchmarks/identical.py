@@ -18,16 +18,16 @@ from pathlib import Path
 import pandas as pd
 
 from buildcompare import findings
-from buildcompare.analysis.label_noise import LabelNoise
-from buildcompare.analysis.run_to_run import RepeatedRuns, RunToRun
-from buildcompare.compare import CompareTest
-from buildcompare.errors import InputError
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Test
-from buildcompare.project import root
-from buildcompare.recording import Recording
-from buildcompare.run_view import ViewRun
-from buildcompare.sources.ltctl import LtctlSource
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run, Test
+from buildcompare.config.project import root
+from buildcompare.labels.noise import LabelNoise
+from buildcompare.load.view import ViewRun
+from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.recordings.recording import Recording
+from buildcompare.stats.noise import RepeatedRuns, RunToRun
 
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 CATALOGUE = read_catalogue("mattermost")

@@ -25,20 +25,20 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from buildcompare.analysis.load_adjusted import JudgeAtLoad, LoadAdjusted
-from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
-from buildcompare.analysis.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
-from buildcompare.analysis.run_to_run import RepeatedRuns, RunToRun
-from buildcompare.compare.load import loaded_by_proxy, loaded_run
-from buildcompare.errors import InputError
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Source
-from buildcompare.project import root
-from buildcompare.recording import Recording
-from buildcompare.run_view import ViewRun
-from buildcompare.simulate import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
-from buildcompare.simulate.bundled import QUIET
-from buildcompare.sources import record
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run, Source
+from buildcompare.config.project import root
+from buildcompare.load.view import ViewRun
+from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
+from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
+from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
+from buildcompare.metrics.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
+from buildcompare.stats.noise import RepeatedRuns, RunToRun
+from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
+from loadsim.bundled import QUIET
 
 CATALOGUE = read_catalogue("mattermost")
 SLOWER = 1.1

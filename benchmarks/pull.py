@@ -62,9 +62,9 @@ class Pull:
 
 def pull(url: str, queries: list[str], threads: int | None) -> None:
     """Say that everything is imported, wait for a line, pull, and print what it took."""
-    from buildcompare.metrics import Catalogue
-    from buildcompare.params import Run, Source
-    from buildcompare.sources.prometheus import PrometheusSource
+    from buildcompare.config.catalogue import Catalogue
+    from buildcompare.config.params import Run, Source
+    from buildcompare.recordings.prometheus import PrometheusSource
 
     named = [{"name": query, "slug": f"m{i}", "query": query} for i, query in enumerate(queries)]
     catalogue = Catalogue.model_validate({"metrics": named})

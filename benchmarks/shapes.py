@@ -21,18 +21,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.load import PrepareLoad
-from buildcompare.analysis.phases import MeasureShape, Shape
-from buildcompare.analysis.shift import MeasureShift
-from buildcompare.analysis.stop import FindStop
-from buildcompare.analysis.wave_difference import CompareWaves
-from buildcompare.analysis.waves import RedNoiseTest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Source
-from buildcompare.simulate import SimulatedRun, simulate_run
-from buildcompare.simulate.drawn import drawn_settings
-from buildcompare.simulate.shape import ShapeTruth, shape_truth, shift_truth
-from buildcompare.sources import record
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run, Source
+from buildcompare.load.curve import PrepareLoad
+from buildcompare.load.phases import MeasureShape, Shape
+from buildcompare.load.shift import MeasureShift
+from buildcompare.load.stop import FindStop
+from buildcompare.load.wave_difference import CompareWaves
+from buildcompare.load.waves import RedNoiseTest
+from buildcompare.recordings.sources import record
+from loadsim import SimulatedRun, simulate_run
+from loadsim.drawn import drawn_settings
+from loadsim.shape import ShapeTruth, shape_truth, shift_truth
 
 BUMPY = ("v9.2", "v9.5", "v9.6", "v9.8", "v9.10", "v10.1", "v10.4")
 """Releases measured with the data set that made the early bump."""

@@ -16,11 +16,11 @@ import numpy as np
 from scipy import stats
 from scipy.signal import lfilter
 
-from buildcompare.analysis.families import JudgeMetrics
-from buildcompare.analysis.judge import MeasureEffect
-from buildcompare.analysis.run_to_run import Noise, RunLevel
-from buildcompare.analysis.significance import StandardError
-from buildcompare.metrics import Metric
+from buildcompare.config.catalogue import Metric
+from buildcompare.stats.autocorrelation import StandardError
+from buildcompare.stats.effects import MeasureEffect
+from buildcompare.stats.families import JudgeMetrics
+from buildcompare.stats.noise import Noise, RunLevel
 
 POINTS = 1081
 PHI = 0.9

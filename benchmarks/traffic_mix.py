@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from buildcompare.compare import CompareTest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Test
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Test
 from buildcompare.results import TestResult
-from buildcompare.simulate import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
-from buildcompare.simulate.labels import typical_seconds
+from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+from loadsim.labels import typical_seconds
 
 SETTINGS = RunSettings(
     type="bounded", coordinator=Coordinator(max_users=3000, thresholds=Thresholds(None, None, None, None))

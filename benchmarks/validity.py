@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from buildcompare.compare import SIDES, CompareTest
-from buildcompare.errors import InputError
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Source, Test
-from buildcompare.recording import Recording
+from buildcompare.comparison.test import SIDES, CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Source, Test
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
 from buildcompare.results import Side, Validity
-from buildcompare.sources import record
 
 CATALOGUE = read_catalogue("mattermost")
 

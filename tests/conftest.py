@@ -70,7 +70,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def report(name: str) -> Path:
         if name not in made:
-            from buildcompare.run.report import publish
+            from buildcompare.report.publish import publish
 
             folder = tmp_path_factory.mktemp("bundled") / name
             publish(PROJECT / f"params/{name}.yaml", output=folder)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from buildcompare import findings
-from buildcompare.metrics import read_catalogue
-from buildcompare.recording import Recording, Series
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import TestResult
 
 CATALOGUE = read_catalogue("mattermost")

@@ -8,7 +8,7 @@ from typing import Any
 
 from buildcompare.findings import title
 from buildcompare.results import Finding, Results
-from buildcompare.wording import change, minutes, percent, quantity, significant
+from buildcompare.text.numbers import change, minutes, percent, quantity, significant
 
 FIXED = ("95 % interval", "90 % interval", "30 minutes")
 """Numbers of the method, the same in every report: the levels of intervals, what supported users are taken over."""

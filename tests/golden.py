@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from buildcompare.run.report import publish
+from buildcompare.report.publish import publish
 
 GOLDEN = Path(__file__).parent / "golden"
 BUNDLED = ("v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1")

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from buildcompare.metrics import Catalogue, read_catalogue
-from buildcompare.params import Run, Source
-from buildcompare.recording import Recording, Series
-from buildcompare.sources import record
+from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.params import Run, Source
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.sources import record
 from prometheus_server import BASE_START, LENGTH_S, NEW_START, Prometheus
 
 TOKEN = "t0ken-of-nobody"

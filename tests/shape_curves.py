@@ -8,13 +8,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.load import LoadCurve, PrepareLoad
-from buildcompare.analysis.phases import MeasureShape, Shape
-from buildcompare.analysis.stop import FindStop
-from buildcompare.metrics import read_catalogue
-from buildcompare.simulate import simulate_run
-from buildcompare.simulate.drawn import drawn_settings
-from buildcompare.simulate.shape import ShapeTruth, shape_truth
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.load.curve import LoadCurve, PrepareLoad
+from buildcompare.load.phases import MeasureShape, Shape
+from buildcompare.load.stop import FindStop
+from loadsim import simulate_run
+from loadsim.drawn import drawn_settings
+from loadsim.shape import ShapeTruth, shape_truth
 
 CATALOGUE = read_catalogue("mattermost")
 USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"

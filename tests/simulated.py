@@ -7,14 +7,14 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from buildcompare.recording import Recording
-from buildcompare.simulate import (
+from buildcompare.recordings.recording import Recording
+from loadsim import (
     Coordinator,
     RunSettings,
     SimulatedRun,
     simulate_run,
 )
-from buildcompare.simulate.bundled import BundledRun, bundled_runs
+from loadsim.bundled import BundledRun, bundled_runs
 
 USERS = "number-of-connected-devices"
 UNBOUNDED = RunSettings()

@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from buildcompare.history.table import import_table
-from buildcompare.run.index import write_index
-from buildcompare.run.report import publish
+from buildcompare.report.index import write_index
+from buildcompare.report.publish import publish
 from support import published_params, small_params, write_params
 
 PAGES = ("simulated", "small", "index")

@@ -11,16 +11,17 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from buildcompare import findings, workbench
-from buildcompare.analysis.agreement import FindAgreement, Row
-from buildcompare.compare import CompareTest
+from buildcompare import api as workbench
+from buildcompare import findings
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Test, check_params
 from buildcompare.findings.suggestions import suggest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Test, check_params
-from buildcompare.recording import Recording, Series
+from buildcompare.labels.agreement import FindAgreement, Row
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import BothFlags, Finding, LabelResult, Suggestion, TestResult, Validity
-from buildcompare.simulate import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 
 LABELS = ("v1", "v2")
 SETTINGS = RunSettings(

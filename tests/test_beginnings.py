@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.analysis.bumps import Beginning, FindBumps
-from buildcompare.analysis.ramp_up import MeasureRamp
-from buildcompare.analysis.shift import DelayNoise, MeasureShift, Shift
-from buildcompare.analysis.slopes import slope_interval
+from buildcompare.load.bumps import Beginning, FindBumps
+from buildcompare.load.ramp_up import MeasureRamp
+from buildcompare.load.shift import DelayNoise, MeasureShift, Shift
+from buildcompare.stats.slopes import slope_interval
 from shape_curves import (
     BUMPY,
     names,

@@ -14,12 +14,12 @@ import yaml
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
-from buildcompare.analysis.change_penalty import CalibratedPenalty, DetectChanges
-from buildcompare.analysis.events import FindEvents
-from buildcompare.calibration import read_calibration
-from buildcompare.errors import InputError
-from buildcompare.params import check_params
-from buildcompare.workbench import analyse, read_recordings
+from buildcompare.api import analyse, read_recordings
+from buildcompare.calibration.file import read_calibration
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import check_params
+from buildcompare.metrics.events import FindEvents
+from buildcompare.stats.change_penalty import CalibratedPenalty, DetectChanges
 from support import users_curve, write_csv, write_params
 
 

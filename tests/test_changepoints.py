@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from buildcompare.analysis.change_penalty import (
+from buildcompare.stats.change_penalty import (
     CalibratedPenalty,
     DetectChanges,
     estimate_noise,
     first_noise,
 )
-from buildcompare.analysis.changepoint_bounds import calm_blocks, corners
-from buildcompare.analysis.changepoints import FindChanges, Segmentation, no_change_penalty, split_gains
+from buildcompare.stats.changepoint_bounds import calm_blocks, corners
+from buildcompare.stats.changepoints import FindChanges, Segmentation, no_change_penalty, split_gains
 
 
 def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:

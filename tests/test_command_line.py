@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
-from buildcompare.errors import ExecutionError
+from buildcompare.config.errors import ExecutionError
 from buildcompare.findings.opening import opening
 from buildcompare.report import publication
+from buildcompare.report import publish as run_report
 from buildcompare.results import Results
-from buildcompare.run import report as run_report
 from support import small_params, write_params
 
 

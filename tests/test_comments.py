@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from buildcompare import workbench
+from buildcompare import api as workbench
+from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
 from buildcompare.history.table import import_table
-from buildcompare.params import check_params
 from buildcompare.results import Results
 from evidence import without_evidence
 from support import published_params

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buildcompare import findings
-from buildcompare.analysis.labels import CompareLabels
-from buildcompare.analysis.levels import MeasureLevel, delta_percent, mean_of_runs
-from buildcompare.analysis.ramp_up import TimeToUsers
-from buildcompare.compare import CompareTest
-from buildcompare.explanations import explain
-from buildcompare.params import Run, Source, Test
-from buildcompare.recording import LabelSummary
-from buildcompare.sources import record
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.params import Run, Source, Test
+from buildcompare.labels.tables import CompareLabels
+from buildcompare.load.ramp_up import TimeToUsers
+from buildcompare.recordings.recording import LabelSummary
+from buildcompare.recordings.sources import record
+from buildcompare.stats.levels import MeasureLevel, delta_percent, mean_of_runs
+from buildcompare.text.explanations import explain
 from curves import CATALOGUE, curve, kinds, recording
 from support import users_curve
 

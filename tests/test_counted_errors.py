@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from buildcompare import workbench
-from buildcompare.errors import InputError
+from buildcompare import api as workbench
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import check_params
 from buildcompare.findings.error_rates import WORTH_PER_USER_MINUTE
 from buildcompare.history.at_hand import entry_of
 from buildcompare.history.ledger import read_ledger
-from buildcompare.params import check_params
 from buildcompare.report import junit
 from buildcompare.results import ErrorRateResult, Results
 from support import small_params, users_curve, write_csv

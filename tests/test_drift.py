@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from buildcompare.analysis.drift import Change, Levels, MeasureChange, MeasureDrift, MeasureRepeats
-from buildcompare.analysis.run_to_run import Noise
+from buildcompare.history.drift import Change, Levels, MeasureChange, MeasureDrift, MeasureRepeats
+from buildcompare.stats.noise import Noise
 
 NOISE = Noise(sd=0.018, df=math.inf, prior="borrowed")
 MEASURE = MeasureChange(NOISE)

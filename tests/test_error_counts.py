@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from buildcompare.analysis.error_counts import ErrorCounts, FindErrorChanges
+from buildcompare.history.error_counts import ErrorCounts, FindErrorChanges
 
 
 def drawn(seed: int, count: int, sd: float = 0.07) -> list[ErrorCounts]:

@@ -12,17 +12,17 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.analysis.event_measures import MetricEvent
-from buildcompare.analysis.events import AFTER_RAMP_S, FindEvents, RunEvents
-from buildcompare.analysis.match_events import MatchEvents, PlacedEvent
-from buildcompare.analysis.spikes import FindSpikes
-from buildcompare.analysis.steady_state import FindSteadyState
-from buildcompare.analysis.stop import FindStop
-from buildcompare.compare import CompareTest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Test
-from buildcompare.recording import Recording, Series
-from buildcompare.sources.recorded import RecordedSource
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run, Test
+from buildcompare.load.steady_state import FindSteadyState
+from buildcompare.load.stop import FindStop
+from buildcompare.metrics.event_measures import MetricEvent
+from buildcompare.metrics.events import AFTER_RAMP_S, FindEvents, RunEvents
+from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.table import RecordedSource
+from buildcompare.stats.spikes import FindSpikes
 
 CATALOGUE = read_catalogue("mattermost")
 WINDOW = (600.0, 5400.0)

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from buildcompare import workbench
+from buildcompare import api as workbench
+from buildcompare.config.params import check_params, read_params
 from buildcompare.history.table import import_table
-from buildcompare.params import check_params, read_params
-from buildcompare.recording_parquet import write_recording
+from buildcompare.recordings.parquet import write_recording
 from buildcompare.results import Finding, Results
-from buildcompare.simulate import RunSettings, simulate_run
 from evidence import without_evidence
 from golden import BUNDLED
+from loadsim import RunSettings, simulate_run
 from support import real_params, small_params
 
 LEAST_FINDINGS = 200

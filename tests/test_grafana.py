@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from buildcompare.errors import InputError
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Source
-from buildcompare.recording import Recording
-from buildcompare.sources import record
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run, Source
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
 
 CATALOGUE = read_catalogue("mattermost")
 TIMES = 1733911200.0 + 5.0 * np.arange(200)

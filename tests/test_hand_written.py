@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare.errors import InputError
+from buildcompare.config.errors import InputError
 from buildcompare.report import hand_written, markdown, publication
+from buildcompare.report.publish import publish
 from buildcompare.results import Results
-from buildcompare.run.report import publish
 from support import small_params, write_params
 
 BEGIN, END = "<!-- hand-written begin: comments -->", "<!-- hand-written end: comments -->"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.run_to_run import RunToRun
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
 from buildcompare.history.ledger import (
@@ -22,9 +22,9 @@ from buildcompare.history.ledger import (
 from buildcompare.history.look_back import LookBack, Step, look_back
 from buildcompare.history.table import import_table
 from buildcompare.history.text import step_lines
-from buildcompare.metrics import read_catalogue
 from buildcompare.results import Drift, HistoryResult
-from buildcompare.wording import change
+from buildcompare.stats.noise import RunToRun
+from buildcompare.text.numbers import change
 
 MARGIN = 5.0
 

@@ -10,15 +10,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
-from buildcompare import workbench
+from buildcompare import api as workbench
+from buildcompare.config.params import check_params
 from buildcompare.history.at_hand import place_in_words
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
 from buildcompare.history.table import import_table
-from buildcompare.params import check_params
+from buildcompare.report import publish as run_report
 from buildcompare.report import sections
 from buildcompare.results import Results, dumps
-from buildcompare.run import report as run_report
 from support import real_params, small_params, write_params
 
 

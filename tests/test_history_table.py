@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare.errors import InputError
+from buildcompare.config.errors import InputError
 from buildcompare.history.ledger import (
     BothUsers,
 )

@@ -18,7 +18,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from buildcompare.report import hand_written
-from buildcompare.run.report import publish
+from buildcompare.report.publish import publish
 from support import small_params, write_params
 
 EVIL = "<script>document.title='owned'</script> ](javascript:alert(1)) | `tick` \n\n# no heading $x$ & \\"
@@ -118,10 +118,10 @@ WATCHED = """
 import resource
 import sys
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-from buildcompare.errors import InputError
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Source, read_params
-from buildcompare.sources import record
+from buildcompare.config.errors import InputError
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run, Source, read_params
+from buildcompare.recordings.sources import record
 kind, path = sys.argv[1:]
 try:
     if kind == "params":

@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import workbench
+from buildcompare import api as workbench
+from buildcompare.config.params import check_params
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.table import import_table
-from buildcompare.params import check_params
+from buildcompare.report.index import index_rows, write_index
 from buildcompare.results import dumps
-from buildcompare.run.index import index_rows, write_index
 from support import small_params
 
 OPENS_WITHIN_S = 1.5

@@ -18,13 +18,13 @@ import yaml
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import workbench
-from buildcompare.errors import InputError
-from buildcompare.params import read_params
-from buildcompare.recording import LabelSummary, Recording, Series
-from buildcompare.recording_parquet import write_recording
-from buildcompare.run import report as run_report
-from buildcompare.run.calibrate import calibrate
+from buildcompare import api as workbench
+from buildcompare.calibration.learn import calibrate
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import read_params
+from buildcompare.recordings.parquet import write_recording
+from buildcompare.recordings.recording import LabelSummary, Recording, Series
+from buildcompare.report import publish as run_report
 from support import small_params, write_params
 
 TABLE = Path(__file__).parents[1] / "docs/input-faults.md"

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from buildcompare.params import check_params
+from buildcompare.api import analyse, read_recordings
+from buildcompare.config.params import check_params
 from buildcompare.results import Finding, Results
-from buildcompare.workbench import analyse, read_recordings
 from evidence import without_evidence
 from support import small_params
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from buildcompare.analysis.families import JudgeLabels, JudgeMetrics
-from buildcompare.analysis.judge import Effect, Judge, MeasureEffect
-from buildcompare.analysis.run_to_run import Noise, RunLevel
-from buildcompare.metrics import Metric
-from buildcompare.params import check_params
-from buildcompare.workbench import analyse, read_recordings
+from buildcompare.api import analyse, read_recordings
+from buildcompare.config.catalogue import Metric
+from buildcompare.config.params import check_params
+from buildcompare.stats.effects import Effect, Judge, MeasureEffect
+from buildcompare.stats.families import JudgeLabels, JudgeMetrics
+from buildcompare.stats.noise import Noise, RunLevel
 from support import small_params
 
 LOWER = Metric(name="metric", slug="metric", better="lower", margin_percent=10)

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from buildcompare.analysis.histogram import HistogramQuantile
-from buildcompare.analysis.label_levels import MeasureLabels
-from buildcompare.compare import CompareTest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Test
-from buildcompare.recording import LabelSummary, Recording, Series
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run, Test
+from buildcompare.labels.histogram import HistogramQuantile
+from buildcompare.labels.levels import MeasureLabels
+from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from support import users_curve
 
 TIMES = 60.0 * np.arange(1, 61)

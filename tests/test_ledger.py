@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from buildcompare.analysis.run_to_run import Noise
-from buildcompare.errors import InputError
+from buildcompare.config.errors import InputError
 from buildcompare.history.ledger import (
     BothUsers,
     Entry,
@@ -24,6 +23,7 @@ from buildcompare.history.ledger import (
 )
 from buildcompare.history.look_back import look_back
 from buildcompare.history.text import ledger_text
+from buildcompare.stats.noise import Noise
 
 NOISE = Noise(0.018, math.inf, "borrowed")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from buildcompare.analysis.limits import FindLimits, Limits
-from buildcompare.metrics import Alert, read_catalogue
-from buildcompare.recording import Recording, Series
-from buildcompare.recording_parquet import write_recording
-from buildcompare.run_view import ViewRun
-from buildcompare.simulate import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run
-from buildcompare.simulate.measure import ALERTS
-from buildcompare.wording_limits import limited_words
+from buildcompare.config.catalogue import Alert, read_catalogue
+from buildcompare.load.limits import FindLimits, Limits
+from buildcompare.load.view import ViewRun
+from buildcompare.recordings.parquet import write_recording
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.text.limits import limited_words
+from loadsim import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run
+from loadsim.measure import ALERTS
 
 CATALOGUE = read_catalogue("mattermost")
 HOT = ServerModel(

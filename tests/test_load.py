@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.load import PrepareLoad
-from buildcompare.analysis.phases import MeasureShape
-from buildcompare.analysis.stop import Stop
-from buildcompare.analysis.turning_points import falls
-from buildcompare.simulate import Restart, simulate_run
-from buildcompare.simulate.drawn import drawn_settings
+from buildcompare.load.curve import PrepareLoad
+from buildcompare.load.phases import MeasureShape
+from buildcompare.load.stop import Stop
+from buildcompare.load.turning_points import falls
+from loadsim import Restart, simulate_run
+from loadsim.drawn import drawn_settings
 from shape_curves import (
     path,
     prepared,

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.load_adjusted import JudgeAtLoad
-from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
-from buildcompare.analysis.run_to_run import Noise, RunToRun
-from buildcompare.figures_load import metric_at_load
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Source
-from buildcompare.recording import Recording
-from buildcompare.run_view import ViewRun
-from buildcompare.simulate import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
-from buildcompare.sources import record
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run, Source
+from buildcompare.figures.equal_load import metric_at_load
+from buildcompare.load.view import ViewRun
+from buildcompare.metrics.load_adjusted import JudgeAtLoad
+from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
+from buildcompare.stats.noise import Noise, RunToRun
+from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
 LOAD = "number-of-connected-devices"

@@ -14,24 +14,24 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
-from buildcompare.analysis.judge import Effect
-from buildcompare.analysis.load_adjusted import JudgeAtLoad, LoadAdjusted
-from buildcompare.analysis.load_curve import CompareAtLoad, LoadedRun
-from buildcompare.analysis.load_errors import ResidualErrors, Residuals
-from buildcompare.analysis.load_family import AdjustByNoise
-from buildcompare.analysis.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
-from buildcompare.analysis.load_ratio import PoolRatio
-from buildcompare.analysis.run_to_run import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, RunToRun
-from buildcompare.calibration import read_calibration
-from buildcompare.compare.load import loaded_by_proxy, loaded_run
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import check_params
-from buildcompare.recording import FloatArray
-from buildcompare.recording_parquet import write_recording
+from buildcompare.api import analyse, read_recordings
+from buildcompare.calibration.file import read_calibration
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import check_params
+from buildcompare.load.view import ViewRun
+from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
+from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
+from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
+from buildcompare.metrics.load_errors import ResidualErrors, Residuals
+from buildcompare.metrics.load_family import AdjustByNoise
+from buildcompare.metrics.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
+from buildcompare.metrics.load_ratio import PoolRatio
+from buildcompare.recordings.parquet import write_recording
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.run_view import ViewRun
-from buildcompare.simulate import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
-from buildcompare.workbench import analyse, read_recordings
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, RunToRun
+from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
 from support import write_params
 
 CATALOGUE = read_catalogue("mattermost")

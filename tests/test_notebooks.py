@@ -13,13 +13,13 @@ import nbformat
 import papermill
 import pytest
 
-from buildcompare import workbench
-from buildcompare.errors import InputError
-from buildcompare.params import read_params
+from buildcompare import api as workbench
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import read_params
 from buildcompare.report import executed
+from buildcompare.report.publish import publish
 from buildcompare.report.sections import RESULTS_MIME
 from buildcompare.results import Results
-from buildcompare.run.report import publish
 from support import small_params, write_params
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from buildcompare import explanations, findings, verdict, workbench
+from buildcompare import api as workbench
+from buildcompare import findings
+from buildcompare.comparison import verdict
+from buildcompare.config.params import check_params
 from buildcompare.findings.judged import judged
 from buildcompare.findings.opening import opening
-from buildcompare.params import check_params
 from buildcompare.report import markdown, sections
 from buildcompare.results import (
     LoadAdjustedResult,
@@ -21,7 +23,8 @@ from buildcompare.results import (
     TrafficMixResult,
     Validity,
 )
-from buildcompare.simulate import RunSettings, simulate_run
+from buildcompare.text import explanations
+from loadsim import RunSettings, simulate_run
 from test_unchanged import quiet, with_metric
 
 

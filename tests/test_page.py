@@ -12,10 +12,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from buildcompare import figures, workbench
-from buildcompare.params import check_params
+from buildcompare import api as workbench
+from buildcompare.config.params import check_params
+from buildcompare.figures import base as figures
 from buildcompare.report import sections
-from buildcompare.wording import change, interval
+from buildcompare.text.numbers import change, interval
 from support import small_params
 
 

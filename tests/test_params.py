@@ -10,9 +10,9 @@ import pytest
 from papermill import inspect_notebook
 
 import golden
-from buildcompare.errors import InputError
-from buildcompare.params import Comparison, Run, Test, read_params
-from buildcompare.workbench import read_recordings
+from buildcompare.api import read_recordings
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Comparison, Run, Test, read_params
 from support import write_csv
 
 # The example of the design, every key of it.

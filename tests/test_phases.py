@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.phases import MeasureShape
-from buildcompare.analysis.plateau import MeasurePlateau
-from buildcompare.analysis.shift import MeasureShift
-from buildcompare.analysis.stop import FindStop
+from buildcompare.load.phases import MeasureShape
+from buildcompare.load.plateau import MeasurePlateau
+from buildcompare.load.shift import MeasureShift
+from buildcompare.load.stop import FindStop
 from shape_curves import (
     hunting,
     names,

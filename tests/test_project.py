@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import golden
-from buildcompare.project import commit
-from buildcompare.sources import cache
+from buildcompare.config.project import commit
+from buildcompare.recordings import cache
 
 pytest_plugins = ["pytester"]
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import prometheus_server as world
-from buildcompare.errors import InputError
-from buildcompare.metrics import Catalogue
-from buildcompare.recording import Recording
-from buildcompare.sources import prometheus_answer, record
-from buildcompare.sources.prometheus_answer import AnswerReader, BrokenAnswerError, read_answer, read_answer_plainly
-from buildcompare.sources.prometheus_ranges import MAX_PIECES, MAX_POINTS, Grid, grid
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.recordings import prometheus_answer
+from buildcompare.recordings.prometheus_answer import AnswerReader, BrokenAnswerError, read_answer, read_answer_plainly
+from buildcompare.recordings.prometheus_ranges import MAX_PIECES, MAX_POINTS, Grid, grid
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
 from prometheus_server import (  # noqa: F401  # fixtures
     BASE_START,
     LENGTH_S,

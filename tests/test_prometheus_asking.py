@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import prometheus_server as world
-from buildcompare.errors import InputError
-from buildcompare.metrics import Catalogue, read_catalogue
-from buildcompare.params import Source, check_params
-from buildcompare.sources import record
-from buildcompare.sources.prometheus_client import LONG_QUERY, PrometheusClient
+from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Source, check_params
+from buildcompare.recordings.prometheus_client import LONG_QUERY, PrometheusClient
+from buildcompare.recordings.sources import record
 from prometheus_server import (  # noqa: F401  # fixtures
     BASE_START,
     LONG_START,

@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import prometheus_server as world
-from buildcompare.errors import BuildcompareError, InputError, SourceError
-from buildcompare.recording import Recording
-from buildcompare.sources import prometheus_client, prometheus_session, record
+from buildcompare.config.errors import BuildcompareError, InputError, SourceError
+from buildcompare.recordings import prometheus_client, prometheus_session
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
 from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy, servers  # noqa: F401  # fixtures
 from pulling import TOKEN, bits, catalogue, run, source
 

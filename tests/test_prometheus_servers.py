@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from buildcompare.sources import record
+from buildcompare.recordings.sources import record
 from prometheus_server import BASE_START, LENGTH_S, Servers, servers  # noqa: F401  # fixtures
 from pulling import catalogue, run, source
 

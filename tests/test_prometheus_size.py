@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import prometheus_server as world
-from buildcompare.analysis.label_levels import MeasureLabels
-from buildcompare.metrics import Catalogue, read_catalogue
-from buildcompare.params import Run
-from buildcompare.recording import Recording, Series
-from buildcompare.sources import record
+from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.params import Run
+from buildcompare.labels.levels import MeasureLabels
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.sources import record
 from pulling import at, bits, raw, same, source
 
 STEP_S, LENGTH_S, LABEL_S = 5, 5_400, 60

@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import workbench
-from buildcompare.errors import BuildcompareError, InputError, SourceError
-from buildcompare.params import Comparison, read_params
+from buildcompare import api as workbench
+from buildcompare.config.errors import BuildcompareError, InputError, SourceError
+from buildcompare.config.params import Comparison, read_params
 from buildcompare.report import sections
 from buildcompare.results import dumps, json_schema
 from prometheus_server import (  # noqa: F401  # fixtures

@@ -18,8 +18,8 @@ import pypdf
 import pytest
 
 from buildcompare.report.publication import MADE
+from buildcompare.report.publish import publish
 from buildcompare.results import json_schema
-from buildcompare.run.report import publish
 from support import real_params, write_params
 
 SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}

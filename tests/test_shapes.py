@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.phases import MeasureShape, Shape
-from buildcompare.analysis.shift import MeasureShift
-from buildcompare.analysis.stop import FindStop
-from buildcompare.analysis.waves import FindWaves
-from buildcompare.params import Run, Source
-from buildcompare.simulate.shape import shift_truth
-from buildcompare.sources import record
+from buildcompare.config.params import Run, Source
+from buildcompare.load.phases import MeasureShape, Shape
+from buildcompare.load.shift import MeasureShift
+from buildcompare.load.stop import FindStop
+from buildcompare.load.waves import FindWaves
+from buildcompare.recordings.sources import record
+from loadsim.shape import shift_truth
 from shape_curves import (
     CATALOGUE,
     GOROUTINES,

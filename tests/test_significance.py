@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.analysis.families import JudgeLabels
-from buildcompare.analysis.judge import (
+from buildcompare.api import analyse, read_recordings
+from buildcompare.calibration.self_check import SelfCheck
+from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run, check_params
+from buildcompare.labels.noise import LabelNoise
+from buildcompare.load.view import ViewRun
+from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.stats.autocorrelation import StandardError, WithinPair
+from buildcompare.stats.effects import (
     MeasureEffect,
 )
-from buildcompare.analysis.label_noise import LabelNoise
-from buildcompare.analysis.run_to_run import LabelValue, Noise, RepeatedRuns, RunLevel, RunLevels, RunToRun
-from buildcompare.analysis.self_check import SelfCheck
-from buildcompare.analysis.significance import StandardError, WithinPair
-from buildcompare.errors import InputError
-from buildcompare.metrics import Metric, RunSd, read_catalogue
-from buildcompare.params import Run, check_params
-from buildcompare.run_view import ViewRun
-from buildcompare.sources.ltctl import LtctlSource
-from buildcompare.workbench import analyse, read_recordings
+from buildcompare.stats.families import JudgeLabels
+from buildcompare.stats.noise import LabelValue, Noise, RepeatedRuns, RunLevel, RunLevels, RunToRun
 from support import real_params
 
 SAMPLES = 1080

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from buildcompare.simulate import (
+from loadsim import (
     Coordinator,
     NoiseModel,
     ServerModel,
     Thresholds,
 )
-from buildcompare.simulate.coordinator import FeedbackLoop, Trend
+from loadsim.coordinator import FeedbackLoop, Trend
 from simulated import BOUNDED, STEPS_OF_A_FALL, UNBOUNDED, early, peaks, run, values
 
 # ---- The rule -------------------------------------------------------------------------------------------------------

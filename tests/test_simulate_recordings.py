@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from buildcompare.analysis.stop import FindStop
-from buildcompare.analysis.supported_users import EstimateSupportedUsers
-from buildcompare.params import read_params
-from buildcompare.recording import Recording
-from buildcompare.recording_parquet import read_recording
-from buildcompare.simulate import (
+from buildcompare.config.params import read_params
+from buildcompare.load.stop import FindStop
+from buildcompare.load.supported_users import EstimateSupportedUsers
+from buildcompare.recordings.parquet import read_recording
+from buildcompare.recordings.recording import Recording
+from loadsim import (
     Gap,
     LabelEffect,
     LabelSet,
@@ -27,9 +27,9 @@ from buildcompare.simulate import (
     Truncation,
     simulate_run,
 )
-from buildcompare.simulate.bundled import bundled_runs, write_bundled
-from buildcompare.simulate.labels import histogram_p99
-from buildcompare.simulate.noise import ar1
+from loadsim.bundled import bundled_runs, write_bundled
+from loadsim.labels import histogram_p99
+from loadsim.noise import ar1
 from simulated import BOUNDED, UNBOUNDED, USERS, bundled, early, peaks, run, values
 
 # ---- What is recorded -----------------------------------------------------------------------------------------------

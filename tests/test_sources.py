@@ -13,12 +13,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from buildcompare.errors import InputError
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Run, Source
-from buildcompare.recording import LabelSummary, Note, Recording, Series
-from buildcompare.recording_parquet import read_recording, write_recording
-from buildcompare.sources import record
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run, Source
+from buildcompare.recordings.parquet import read_recording, write_recording
+from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
+from buildcompare.recordings.sources import record
 from support import test_folders
 
 LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")

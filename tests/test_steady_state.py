@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildcompare.analysis.steady_state import FindSteadyState
-from buildcompare.analysis.stop import FindStop, Stop
+from buildcompare.load.steady_state import FindSteadyState
+from buildcompare.load.stop import FindStop, Stop
 from curves import curve
 from support import users_curve
 

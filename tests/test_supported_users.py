@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.stop import FindStop
-from buildcompare.analysis.supported_users import EstimateSupportedUsers
-from buildcompare.compare import CompareTest
-from buildcompare.params import Run, Source, Test
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.params import Run, Source, Test
+from buildcompare.load.stop import FindStop
+from buildcompare.load.supported_users import EstimateSupportedUsers
+from buildcompare.recordings.sources import record
 from buildcompare.results import TestResult
-from buildcompare.sources import record
 from curves import CATALOGUE, curve, kinds, recording
 from support import test_folders, users_curve
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from buildcompare import wording
-from buildcompare.figures_users import DARK, SHADES
+from buildcompare.figures.svg import THEMED, compact
+from buildcompare.figures.users import DARK, SHADES
 from buildcompare.report import commonmark
 from buildcompare.report.junit import _text
-from buildcompare.svg import THEMED, compact
+from buildcompare.text import numbers as wording
 
 GITHUB = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 GITHUB.validateLink = lambda url: True  # type: ignore[method-assign]

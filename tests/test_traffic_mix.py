@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from buildcompare import findings
-from buildcompare.analysis.judge import Effect
-from buildcompare.analysis.run_to_run import Noise
-from buildcompare.analysis.traffic_mix import SplitAverage, TellMix, Traffic, at_unchanged_mix
-from buildcompare.compare import CompareTest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Test
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Test
+from buildcompare.labels.traffic_mix import SplitAverage, TellMix, Traffic, at_unchanged_mix
 from buildcompare.results import TestResult
-from buildcompare.simulate import Coordinator, RunSettings, Thresholds, simulate_run
-from buildcompare.simulate import Traffic as SimulatedTraffic
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.noise import Noise
+from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
+from loadsim import Traffic as SimulatedTraffic
 
 BASE = {"fast": Traffic(3000.0, 0.001), "slow": Traffic(1000.0, 0.009)}
 SETTINGS = RunSettings(

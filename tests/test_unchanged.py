@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import pytest
 
-from buildcompare import findings, workbench
-from buildcompare.compare import CompareTest
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Test, check_params
+from buildcompare import api as workbench
+from buildcompare import findings
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Test, check_params
 from buildcompare.report import markdown
 from buildcompare.results import Bump, Finding, LoadAdjustedResult, MetricResult, RampUp, TestResult, Validity
-from buildcompare.simulate import Coordinator, RunSettings, Thresholds, simulate_run
+from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
 
 LABELS = ("v1", "v2")
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from buildcompare.analysis.supported_users import EstimateSupportedUsers
-from buildcompare.analysis.validity_reasons import RunFacts, TestVerdict
-from buildcompare.params import Run, Source
-from buildcompare.run_view import ViewRun
-from buildcompare.simulate import (
+from buildcompare.config.params import Run, Source
+from buildcompare.load.supported_users import EstimateSupportedUsers
+from buildcompare.load.view import ViewRun
+from buildcompare.recordings.sources import record
+from buildcompare.text.validity import said
+from buildcompare.validity.reasons import RunFacts, TestVerdict
+from loadsim import (
     Coordinator,
     Gap,
     LostAgent,
@@ -23,8 +25,6 @@ from buildcompare.simulate import (
     Truncation,
     simulate_run,
 )
-from buildcompare.sources import record
-from buildcompare.wording_validity import said
 from validity_cases import CATALOGUE, bounded, codes, facts, judged, unbounded
 
 

@@ -10,22 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.analysis.load_faults import FindFalls
-from buildcompare.analysis.stop import Stop
-from buildcompare.analysis.supported_users import EstimateSupportedUsers, SupportedUsers
-from buildcompare.analysis.validity import JudgeValidity
-from buildcompare.analysis.validity_reasons import Code, Reason
-from buildcompare.compare import CompareTest
-from buildcompare.params import Run, Test
-from buildcompare.recording import Recording
-from buildcompare.simulate import (
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.params import Run, Test
+from buildcompare.load.stop import Stop
+from buildcompare.load.supported_users import EstimateSupportedUsers, SupportedUsers
+from buildcompare.recordings.recording import Recording
+from buildcompare.text.validity import said
+from buildcompare.validity.falls import FindFalls
+from buildcompare.validity.reasons import Code, Reason
+from buildcompare.validity.rules import JudgeValidity
+from loadsim import (
     Coordinator,
     LostAgent,
     Restart,
     RunSettings,
     simulate_run,
 )
-from buildcompare.wording_validity import said
 from validity_cases import CATALOGUE, HELD, bounded, codes, facts, flat, judged, unbounded
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from buildcompare.analysis.wave_difference import CompareWaves
-from buildcompare.analysis.waves import Waves
-from buildcompare.compare import CompareTest
-from buildcompare.params import Test
-from buildcompare.recording import Recording
+from buildcompare.comparison.test import CompareTest
+from buildcompare.config.params import Test
+from buildcompare.load.wave_difference import CompareWaves
+from buildcompare.load.waves import Waves
+from buildcompare.recordings.recording import Recording
 from buildcompare.results import TestResult
 from curves import CATALOGUE, kinds, recording
 from shape_curves import (

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.analysis.load import PrepareLoad
-from buildcompare.analysis.phases import MeasureShape
-from buildcompare.analysis.stop import Stop
-from buildcompare.analysis.waves import RedNoiseTest
+from buildcompare.load.curve import PrepareLoad
+from buildcompare.load.phases import MeasureShape
+from buildcompare.load.stop import Stop
+from buildcompare.load.waves import RedNoiseTest
 from shape_curves import (
     BUMPY,
     hunting,

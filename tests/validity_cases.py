@@ -8,22 +8,22 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from buildcompare.analysis.stop import Stop
-from buildcompare.analysis.supported_users import EstimateSupportedUsers
-from buildcompare.analysis.validity import JudgeValidity
-from buildcompare.analysis.validity_reasons import Covered, RunFacts, TestVerdict
-from buildcompare.metrics import read_catalogue
-from buildcompare.params import Coordinator as Rule
-from buildcompare.params import Run, Test
-from buildcompare.recording import Recording
-from buildcompare.run_view import ViewRun
-from buildcompare.simulate import (
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Coordinator as Rule
+from buildcompare.config.params import Run, Test
+from buildcompare.load.stop import Stop
+from buildcompare.load.supported_users import EstimateSupportedUsers
+from buildcompare.load.view import ViewRun
+from buildcompare.recordings.recording import Recording
+from buildcompare.validity.facts import facts_of
+from buildcompare.validity.reasons import Covered, RunFacts, TestVerdict
+from buildcompare.validity.rules import JudgeValidity
+from loadsim import (
     Coordinator,
     Injection,
     RunSettings,
     simulate_run,
 )
-from buildcompare.validity_facts import facts_of
 
 CATALOGUE = read_catalogue("mattermost")
 Kind = Literal["bounded", "unbounded"]

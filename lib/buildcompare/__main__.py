@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from buildcompare.errors import BuildcompareError, InputError
+from buildcompare.config.errors import BuildcompareError, InputError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 REGRESSION, UNDECIDED, BAD_INPUT, FAILED = 1, 2, 3, 4
@@ -64,8 +64,8 @@ def report(
 @app.command()
 def pull(params: ParamsFile, refresh: RefreshOption = False) -> None:
     """Pull the recordings of a comparison from their server, and keep them for reports."""
-    from buildcompare import workbench
-    from buildcompare.params import read_params
+    from buildcompare import api as workbench
+    from buildcompare.config.params import read_params
 
     with _said_faults() as outcome:
         recordings = workbench.read_recordings(read_params(params), refresh=refresh)
@@ -82,7 +82,7 @@ def calibrate(
     refresh: RefreshOption = False,
 ) -> None:
     """Learn from repeated runs how far two runs of one build lie apart."""
-    from buildcompare.run.calibrate import calibrate as learn  # late: it takes seconds to import
+    from buildcompare.calibration.learn import calibrate as learn  # late: it takes seconds to import
 
     with _said_faults() as outcome:
         made = learn(file, output, refresh=refresh)
@@ -123,8 +123,8 @@ def simulate(
     ] = None,
 ) -> None:
     """Make the bundled simulated recordings again."""
-    from buildcompare.project import root
-    from buildcompare.simulate.bundled import write_bundled
+    from buildcompare.config.project import root
+    from loadsim.bundled import write_bundled
 
     for file in write_bundled(output or root() / "data/recordings"):
         print(file)
@@ -161,8 +161,8 @@ def index(
     ),
 ) -> None:
     """Put every release on one page: index.html in the folder of the reports."""
+    from buildcompare.report.index import write_index
     from buildcompare.report.publication import reports
-    from buildcompare.run.index import write_index
 
     with _said_faults() as outcome:
         file, rows = write_index(output or reports(), ledger or [], metrics)
@@ -203,7 +203,7 @@ def _report(
 ) -> int:
     """Publish one report and say how it went; its exit code."""
     from buildcompare.findings.opening import opening  # late: these take seconds to import
-    from buildcompare.run.report import publish
+    from buildcompare.report.publish import publish
 
     with _said_faults() as outcome:
         published = publish(params, output=output, refresh=refresh, progress=sys.stderr.isatty(), ledger_as=ledger_as)

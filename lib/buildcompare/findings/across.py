@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from buildcompare.analysis.agreement import Agreement, FindAgreement, Row
-from buildcompare.analysis.judge import ALPHA
 from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.labels.agreement import Agreement, FindAgreement, Row
 from buildcompare.results import Finding, LabelResult, TestResult
-from buildcompare.wording import change, listed, significant
+from buildcompare.stats.effects import ALPHA
+from buildcompare.text.numbers import change, listed, significant
 
 MOST_NAMED = 5
 RARE = 0.01

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.compare.counted_errors import UNIT as PER_USER_MINUTE
 from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.metrics.counted_errors import UNIT as PER_USER_MINUTE
 from buildcompare.results import ErrorRateResult, Finding, TestResult
-from buildcompare.wording import change, listed, quantity, significant
+from buildcompare.text.numbers import change, listed, quantity, significant
 
 WORTH_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from buildcompare.results import Finding, TestResult
-from buildcompare.wording import db_name
+from buildcompare.text.numbers import db_name
 
 Labels = tuple[str, str]
 """The names of the base and of the new build."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from buildcompare.errors import plural
+from buildcompare.config.errors import plural
 from buildcompare.results import DatabaseOrder, Drift, Finding, HistoryResult, SetupDifference, Suggestion
-from buildcompare.wording import change, db_name, interval, listed, percent, significant
+from buildcompare.text.numbers import change, db_name, interval, listed, percent, significant
 
 USUAL_Z = 2.0
 """A drift within two standard deviations of what comparisons usually lie apart is told, and warns of nothing."""

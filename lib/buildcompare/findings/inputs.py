@@ -9,11 +9,11 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 
-from buildcompare.errors import plural
+from buildcompare.config.catalogue import Catalogue, Metric, slugify
+from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
-from buildcompare.metrics import Catalogue, Metric, slugify
 from buildcompare.results import Finding, InputProvenance, MetricResult, RunResult, Side, TestResult
-from buildcompare.wording import change, listed, quantity, significant
+from buildcompare.text.numbers import change, listed, quantity, significant
 
 LONGEST_AVERAGE_S = 5.0
 """An average of all requests above this is more likely milliseconds: in 68 published tests it is 0.3 s at most."""

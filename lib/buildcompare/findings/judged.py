@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from buildcompare.explanations import by_chance_percent
 from buildcompare.results import MetricResult, SupportedUsersResult
-from buildcompare.wording import change, interval, percent, status_words
+from buildcompare.text.explanations import by_chance_percent
+from buildcompare.text.numbers import change, interval, percent, status_words
 
 
 def judged(delta: float, row: MetricResult | SupportedUsersResult) -> str:

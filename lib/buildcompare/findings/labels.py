@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.analysis.families import JudgeLabels
-from buildcompare.errors import plural
+from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, LabelResult, Side, TestResult
-from buildcompare.wording import change, listed
+from buildcompare.stats.families import JudgeLabels
+from buildcompare.text.numbers import change, listed
 
 
 def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.explanations import at_load_words, by_chance_percent
+from buildcompare.comparison.verdict import LEANING, lost
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.findings.traffic_mix import at_unchanged_mix
 from buildcompare.results import Finding, MetricResult, TestResult
-from buildcompare.verdict import LEANING, lost
-from buildcompare.wording import change, interval, listed, percent, quantity, significant
+from buildcompare.text.explanations import at_load_words, by_chance_percent
+from buildcompare.text.numbers import change, interval, listed, percent, quantity, significant
 
 Row = tuple[TestResult, MetricResult]
 

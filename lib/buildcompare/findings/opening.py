@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from buildcompare.comparison.verdict import Cause, Kind, causes
 from buildcompare.findings.finding import title
 from buildcompare.findings.metrics import blind_spots_in_words
 from buildcompare.results import MetricResult, Results, TestResult
-from buildcompare.verdict import Cause, Kind, causes
-from buildcompare.wording import VERDICT_WORDS, change, counted, listed, percent
+from buildcompare.text.numbers import VERDICT_WORDS, change, counted, listed, percent
 
 MOST_NAMED = 2
 """Metrics in a title: it is read at a glance, and the findings below name all of them."""

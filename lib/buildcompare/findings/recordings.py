@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.errors import plural
+from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, RunResult, TestResult
-from buildcompare.wording import NO_ESTIMATE_WORDS, listed, minutes
+from buildcompare.text.numbers import NO_ESTIMATE_WORDS, listed, minutes
 
 USUAL_LIMITS = {"may_be_cut", "still_climbing", "ceiling_reached"}
 """Limits that say something of the supported users only, and stand beside them anyway."""

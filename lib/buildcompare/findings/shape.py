@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.errors import plural
+from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Event, Finding, TestResult, WithinRuns
-from buildcompare.wording import change, listed, minutes
+from buildcompare.text.numbers import change, listed, minutes
 
 TOGETHER = 3
 """Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from buildcompare.errors import plural
+from buildcompare.comparison.verdict import LEANING
+from buildcompare.config.errors import plural
 from buildcompare.findings.across import slower_in_several
 from buildcompare.findings.finding import title
 from buildcompare.findings.recordings import USUAL_LIMITS
 from buildcompare.results import MetricResult, Suggestion, SupportedUsersResult, TestResult
-from buildcompare.verdict import LEANING
-from buildcompare.wording import change, percent
+from buildcompare.text.numbers import change, percent
 
 MOST = 3
 

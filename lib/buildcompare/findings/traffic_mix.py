@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, MetricResult, MixMover, TestResult, TrafficMixResult
-from buildcompare.wording import change, interval, listed, percent, status_words
+from buildcompare.text.numbers import change, interval, listed, percent, status_words
 
 MOST_NAMED = 3
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.errors import plural
+from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, MetricResult, TestResult
-from buildcompare.wording import SET_BY_TEST, change, listed
+from buildcompare.text.numbers import SET_BY_TEST, change, listed
 
 Row = tuple[TestResult, MetricResult]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from buildcompare.explanations import by_chance_percent
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, TestResult
-from buildcompare.wording import NO_ESTIMATE_WORDS, change, percent
+from buildcompare.text.explanations import by_chance_percent
+from buildcompare.text.numbers import NO_ESTIMATE_WORDS, change, percent
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; beyond twice that, say so."""

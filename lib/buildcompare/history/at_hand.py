@@ -8,17 +8,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from buildcompare.analysis.levels import mean_of_runs
-from buildcompare.analysis.run_to_run import Noise, RunToRun
-from buildcompare.compare.sides import SIDES
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Comparison, Test
 from buildcompare.history.ledger import BothCounts as LedgerCounts
 from buildcompare.history.ledger import BothRuns as LedgerRuns
 from buildcompare.history.ledger import BothUsers as LedgerUsers
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, version_in
 from buildcompare.history.look_back import look_back
-from buildcompare.metrics import Catalogue
-from buildcompare.params import Comparison, Test
+from buildcompare.load.sides import SIDES
 from buildcompare.results import Drift, HistoryResult, Results, SetupDifference, TestResult
+from buildcompare.stats.levels import mean_of_runs
+from buildcompare.stats.noise import Noise, RunToRun
 
 REPORT = "report"
 """The source of an entry that a report wrote."""

@@ -18,9 +18,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from buildcompare.errors import InputError
-from buildcompare.faults import checked
-from buildcompare.params import FileName
+from buildcompare.config.errors import InputError
+from buildcompare.config.faults import checked
+from buildcompare.config.params import FileName
 
 if sys.platform != "win32":
     import fcntl

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from buildcompare.analysis import drift as analysis
-from buildcompare.analysis.error_counts import ErrorChange, ErrorCounts, FindErrorChanges
-from buildcompare.analysis.run_to_run import Noise
+from buildcompare.history import drift as analysis
+from buildcompare.history.error_counts import ErrorChange, ErrorCounts, FindErrorChanges
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
 from buildcompare.history.setup import setup_differences
 from buildcompare.results import (
@@ -21,6 +20,7 @@ from buildcompare.results import (
     SetupDifference,
     Side,
 )
+from buildcompare.stats.noise import Noise
 
 SIDES: tuple[Side, Side] = ("base", "new")
 Key = tuple[str, str, str]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from buildcompare.history.ledger import Entry, TestKey
 from buildcompare.history.table import SETUP_COLUMNS
 from buildcompare.results import SetupDifference
-from buildcompare.wording import db_name
+from buildcompare.text.numbers import db_name
 
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[`*_~\[\]\\]")

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from buildcompare.errors import InputError
-from buildcompare.faults import checked
+from buildcompare.config.errors import InputError
+from buildcompare.config.faults import checked
+from buildcompare.config.params import SLUG
 from buildcompare.history.ledger import Entry, alone, record, version_in
-from buildcompare.params import SLUG
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
 SETUP_COLUMNS = {

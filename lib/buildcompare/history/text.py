@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from buildcompare.analysis.drift import Change
-from buildcompare.analysis.error_counts import ErrorChange
-from buildcompare.analysis.run_to_run import RunToRun
-from buildcompare.errors import InputError, plural
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError, plural
 from buildcompare.findings import history as findings_history
 from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.drift import Change
+from buildcompare.history.error_counts import ErrorChange
 from buildcompare.history.ledger import Entry, LedgerTest, read_ledger
 from buildcompare.history.look_back import LookBack, Step, changes_within, look_back
-from buildcompare.metrics import read_catalogue
 from buildcompare.results import HistoryResult
-from buildcompare.wording import change, db_name, interval, percent
+from buildcompare.stats.noise import RunToRun
+from buildcompare.text.numbers import change, db_name, interval, percent
 
 
 def ledger_text(folder: Path, metrics: str) -> str:

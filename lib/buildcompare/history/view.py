@@ -14,17 +14,17 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 from pandas.io.formats.style_render import CSSDict
 
-from buildcompare.analysis.drift import Change, MeasureChange
-from buildcompare.analysis.run_to_run import RunToRun
-from buildcompare.errors import InputError
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import resolve, root
 from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.drift import Change, MeasureChange
 from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
 from buildcompare.history.look_back import SIDES, LookBack, changes_within, look_back
 from buildcompare.history.text import step_lines, study_lines, variance_lines
-from buildcompare.metrics import read_catalogue
-from buildcompare.project import resolve, root
 from buildcompare.results import Drift, Side
-from buildcompare.wording import MISSING, VERDICT_WORDS, change, db_name, interval
+from buildcompare.stats.noise import RunToRun
+from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval
 
 USUAL = "data/history/mattermost"
 """What the notebook opens when nobody said which ledger."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from buildcompare.errors import ExecutionError
-from buildcompare.figures import FIGURE_MIME
+from buildcompare.config.errors import ExecutionError
+from buildcompare.figures.base import FIGURE_MIME
 from buildcompare.report.sections import RESULTS_MIME
 from buildcompare.results import Results
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from buildcompare.errors import InputError
+from buildcompare.config.errors import InputError
 
 BLOCKS = ("comments", "action-items")
 NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"

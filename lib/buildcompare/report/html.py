@@ -14,7 +14,7 @@ from markupsafe import Markup
 from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
 
-from buildcompare.figures import FIGURE_MIME
+from buildcompare.figures.base import FIGURE_MIME
 from buildcompare.report import executed
 from buildcompare.report.commonmark import cell_to_html
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME

@@ -12,8 +12,8 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare import wording
 from buildcompare.results import Verdict
+from buildcompare.text import numbers as wording
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from buildcompare.report import executed
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
-from buildcompare.wording import STATUS_WORDS, change, quantity
+from buildcompare.text.numbers import STATUS_WORDS, change, quantity
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -15,7 +15,7 @@ from buildcompare.findings.opening import opening
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
-from buildcompare.wording import db_name
+from buildcompare.text.numbers import db_name
 
 GRAPHS = PurePosixPath("graphs")
 _TYPES = ("bounded", "unbounded")

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from buildcompare.errors import InputError
-from buildcompare.project import OUTPUT_VARIABLE, root
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import OUTPUT_VARIABLE, root
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"

@@ -16,13 +16,18 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare import explanations, figures, figures_load, figures_users, findings, wording
-from buildcompare.analysis.judge import MOST_RUNS
+from buildcompare import findings
+from buildcompare.api import Workbench
+from buildcompare.figures import base as figures
+from buildcompare.figures import equal_load as figures_load
+from buildcompare.figures import users as figures_users
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, MetricResult, Results, TestResult, dumps
-from buildcompare.workbench import Workbench
+from buildcompare.stats.effects import MOST_RUNS
+from buildcompare.text import explanations
+from buildcompare.text import numbers as wording
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""

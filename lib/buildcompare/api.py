@@ -1,0 +1,267 @@
+"""What a notebook calls: parameters in, recordings and results out.
+
+The batch runs the same notebook, so these are the only ways in for both.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from buildcompare import findings
+from buildcompare.calibration.file import METHOD, Calibration, ClearedCalibration, cleared, read_calibration
+from buildcompare.comparison import verdict
+from buildcompare.comparison.test import SIDES, CompareTest
+from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.params import Comparison, Run, Source, Test, check_params, read_params
+from buildcompare.config.project import COMMAND_VARIABLE, commit, resolve
+from buildcompare.findings import history as findings_history
+from buildcompare.findings import inputs as findings_inputs
+from buildcompare.findings.suggestions import suggest
+from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
+from buildcompare.history.ledger import read_ledger
+from buildcompare.labels.noise import LabelNoise
+from buildcompare.metrics.load_adjusted import LoadAdjusted
+from buildcompare.recordings import cache
+from buildcompare.recordings.progress import pull_progress
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
+from buildcompare.results import (
+    GrafanaLink,
+    InputProvenance,
+    Label,
+    Provenance,
+    Results,
+    SetupRow,
+    Side,
+    TestResult,
+)
+from buildcompare.stats.noise import RunToRun
+
+BUNDLED = "params/v10.4.0-rc1.yaml"
+"""What a notebook opens when nobody said what to compare."""
+
+TestRecordings = Mapping[Side, Sequence[Recording]]
+
+
+@dataclass(frozen=True)
+class TestView:
+    """One test with what it was measured on and what came out: what a figure needs."""
+
+    __test__ = False  # not a test class of pytest's
+
+    result: TestResult
+    recordings: TestRecordings
+    catalogue: Catalogue
+    labels: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """A comparison that was read and analysed."""
+
+    params: Comparison
+    catalogue: Catalogue
+    recordings: Mapping[str, TestRecordings]
+    results: Results
+    compare: CompareTest
+
+    def at_equal_load(self, name: str) -> dict[str, LoadAdjusted]:
+        """The curves of each metric of the test `name` over the load, for its figures."""
+        test = next(test for test in self.params.tests if test.name == name)
+        return self.compare.at_equal_load(test, self.recordings[name])
+
+    def tests(self) -> list[TestView]:
+        """Every test with its recordings, in the order of the params."""
+        labels = (self.params.base.label, self.params.new.label)
+        return [TestView(test, self.recordings[test.name], self.catalogue, labels) for test in self.results.tests]
+
+
+def parameters(variables: Mapping[str, Any]) -> Comparison:
+    """The checked parameters, from the variables of a notebook's parameters cell.
+
+    papermill fills them in. Opened by hand, where the cell still has its defaults, the file that the
+    environment variable ``PARAMS`` names is read instead, or else the bundled comparison.
+    """
+    given = {name: variables[name] for name in Comparison.model_fields if name in variables}
+    defaults: tuple[Any, ...] = ("", None, [], {}, "mattermost", "Action Items")
+    if all(value in defaults for value in given.values()):
+        return read_params(resolve(os.environ.get("PARAMS") or BUNDLED))
+    comparison = check_params({key: value for key, value in given.items() if value is not None and value != ""})
+    if comparison.name is None:
+        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        raise InputError(file=None, key="name", expected=expected, found="none")
+    return comparison
+
+
+def catalogue_of(params: Comparison) -> Catalogue:
+    """The catalogue that `params` names, with their margins."""
+    try:
+        catalogue = read_catalogue(params.metrics)
+    except InputError as error:
+        raise params.fault_at(("metrics",), error) from None
+    return catalogue.with_margins(params.margins)
+
+
+def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
+    """Read every run of every test; what must be pulled from a server is pulled once and kept.
+
+    Parameters
+    ----------
+    refresh
+        Pull again what was pulled before.
+    """
+    catalogue = catalogue_of(params)
+    recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
+    with pull_progress(params) as step:
+        for i, test in enumerate(params.tests):
+            for side in SIDES:
+                for number, run in enumerate(test.runs(side), start=1):
+                    place = (params.name or "", test.name, side, number)
+                    try:
+                        with step(f"{test.name}, {side}, run {number}"):
+                            found = read_run(run, params.source, catalogue, place, refresh=refresh)
+                    except (InputError, SourceError) as error:
+                        if not run.is_pulled and isinstance(error, InputError):
+                            location = ("tests", i, side, number - 1, *run.place_of(error))
+                            raise params.fault_at(location, error) from None
+                        key = f"tests[{i}].{side}[{number - 1}] ({test.name}, {side}, run {number})"
+                        raise error.within(key) from None
+                    recordings[test.name][side].append(found)
+    return recordings
+
+
+def read_run(
+    run: Run, source: Source, catalogue: Catalogue, place: tuple[str, str, str, int], *, refresh: bool = False
+) -> Recording:
+    """Read one run; what is pulled for it is kept under `place`: comparison, test, build, number from 1."""
+    slot = cache.Slot(*place)
+    if not run.is_pulled:
+        return record(run, source, catalogue)
+    request = cache.request_of(run, source, catalogue)
+    kept = cache.cached(slot, request)
+    if kept is not None and not refresh:
+        return kept
+    return cache.keep(slot, record(run, source, catalogue), request)
+
+
+def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Workbench:
+    """Compare the builds in every test and draw the findings."""
+    catalogue = catalogue_of(params)
+    calibration = _calibration(params, recordings)
+    groups = calibration.calibration.repeated_runs() if calibration else []
+    run_to_run = RunToRun(groups)
+    compare = CompareTest(catalogue, params.coordinator, run_to_run, LabelNoise(groups))
+    tests = [compare(test, recordings[test.name]) for test in params.tests]
+    labels = (params.base.label, params.new.label)
+    inputs = [row for test in params.tests for row in _inputs(test, recordings[test.name])]
+    simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
+    held = _held(params, tests, SupportedUsersNoise.of(catalogue, run_to_run), simulated=simulated)
+    past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
+    about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
+    results = Results(
+        comparison=params.name or "",
+        base=Label(label=labels[0]),
+        new=Label(label=labels[1]),
+        simulated=simulated,
+        verdict=verdict.of_comparison(tests),
+        verdict_rule=verdict.RULE,
+        setup=[SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        setup_differences=list(held.setup_differences) if held else [],
+        drift=list(held.drift) if held else [],
+        history=held.history if held else None,
+        comments=params.comments,
+        action_items=params.action_items,
+        action_items_title=params.action_items_title,
+        grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
+        tests=tests,
+        self_check=_self_check(calibration),
+        suggestions=suggest(tests, about_past),
+        findings=findings.gravest_first(
+            [*findings.find(tests, labels), *findings_inputs.find(tests, labels, inputs, catalogue), *past]
+        ),
+        provenance=Provenance(
+            params_sha256=_hash(params),
+            catalogue=params.metrics,
+            inputs=inputs,
+            run=_this_run(params),
+        ),
+    )
+    return Workbench(params, catalogue, recordings, results, compare)
+
+
+def _held(
+    params: Comparison, tests: list[TestResult], noise: SupportedUsersNoise, *, simulated: bool
+) -> HeldAgainst | None:
+    """The comparison beside the ledger that the params name; None where they name none."""
+    if params.history is None:
+        return None
+    return hold_against(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
+
+
+def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> ClearedCalibration | None:
+    if params.calibration is None:
+        return None
+    own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
+    return cleared(calibration_of(params, params.calibration), own)
+
+
+def calibration_of(params: Comparison, file: str) -> Calibration:
+    """The calibration that `params` name."""
+    try:
+        return read_calibration(file, params.metrics)
+    except InputError as error:
+        raise params.fault_at(("calibration",), error) from None
+
+
+def _self_check(calibration: ClearedCalibration | None) -> dict[str, Any] | None:
+    """What the calibration found when the pipeline was run on its identical pairs."""
+    if calibration is None:
+        return None
+    kept = calibration.calibration
+    same_method = kept.method == METHOD
+    return {
+        "calibration": [group.name for group in kept.groups],
+        "left_out": list(calibration.left_out),
+        "same_method": same_method,
+        **((kept.self_check or {}) if same_method else {}),
+    }
+
+
+def _this_run(params: Comparison) -> dict[str, Any]:
+    """What differs between two runs of the same inputs."""
+    packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
+    return {
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "command": os.environ.get(COMMAND_VARIABLE) or f"python -m buildcompare report params/{params.name}.yaml",
+        "git_commit": commit(),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+    }
+
+
+def _hash(params: Comparison) -> str:
+    """A hash of what was asked for: the same from a file, from papermill and from a hand-filled cell."""
+    text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _inputs(test: Test, recordings: TestRecordings) -> list[InputProvenance]:
+    return [
+        InputProvenance(test=test.name, build=side, run=i + 1, kind=str(r.provenance.get("kind", "")), **file)
+        for side in SIDES
+        for i, r in enumerate(recordings[side])
+        for file in _files(r)
+    ]
+
+
+def _files(recording: Recording) -> list[dict[str, Any]]:
+    files = recording.provenance.get("files", [])
+    return list(files) if isinstance(files, list) else []

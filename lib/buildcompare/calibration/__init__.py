@@ -1,0 +1,1 @@
+"""What repeated runs of one build teach."""

@@ -1,0 +1,299 @@
+"""What repeated runs of one build taught: read, written, and cleared of the runs that it shall judge.
+
+A calibration file holds the levels of every run that it was made from, not only what was derived from them, so that
+any of it can be left out and anybody can look at it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from buildcompare.calibration.self_check import SelfCheckResult
+from buildcompare.config.errors import InputError
+from buildcompare.config.faults import Traced, checked
+from buildcompare.config.params import FileName, Run, Source
+from buildcompare.config.project import resolve
+from buildcompare.config.yaml import read_yaml
+from buildcompare.recordings.recording import Recording
+from buildcompare.stats.noise import LabelValue, NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels
+
+METHOD = 4
+"""Raised with every change of how runs are measured or judged: a self-check of another method is not shown."""
+DIGITS = 7
+"""Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand."""
+MAX_BYTES = 100_000_000
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class GroupSpec(_Strict):
+    """Runs of one build on one setup."""
+
+    name: FileName
+    type: Literal["bounded", "unbounded"]
+    runs: list[Run] = Field(min_length=2)
+
+
+class CalibrationSpec(_Strict, Traced):
+    """The file that `calibrate` reads: which runs are repetitions of each other."""
+
+    metrics: str = Field(default="mattermost", min_length=1)
+    source: Source
+    groups: list[GroupSpec] = Field(min_length=1)
+
+    @field_validator("groups")
+    @classmethod
+    def _distinct(cls, groups: list[GroupSpec]) -> list[GroupSpec]:
+        names = [group.name for group in groups]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"a different `name` for each group, not {twice[0]!r} twice")
+        return groups
+
+
+def _list(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Pair = Annotated[tuple[float, float | None], BeforeValidator(_list)]
+"""A label's value with its calls; null: unknown."""
+Level = Annotated[tuple[float, float | None, float | None], BeforeValidator(_list)]
+AtLoad = Annotated[
+    tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]],
+    BeforeValidator(_list),
+]
+
+
+class KeptRun(_Strict):
+    """One run: what it was read from, and its levels."""
+
+    inputs: list[str]
+    """Paths, as the user wrote them, or the window of a pulled run."""
+    ids: list[str]
+    """SHA-256 of each input, by which a run is known again."""
+    metrics: dict[str, Level]
+    """By slug (see run_to_run.series_key): level, its standard error (log scale) and the seconds it covers."""
+    labels: dict[str, dict[str, dict[str, Pair]]]
+    """By group, statistic and label."""
+    no_change: dict[str, float] = Field(default_factory=dict)
+    """By metric: the no-change penalty of the run (see analysis.events.FindEvents.no_change)."""
+
+
+class KeptGroup(_Strict):
+    """Runs of one build on one setup."""
+
+    name: str
+    type: Literal["bounded", "unbounded"]
+    runs: list[KeptRun]
+    at_load: dict[str, AtLoad] = Field(default_factory=dict)
+    """By metric, what these runs differ by at equal load: variance of log values, the part of it that is from within
+    the runs, degrees of freedom. Left out where it was not measured: bounded runs, and files before method 4."""
+
+
+class Calibration(_Strict):
+    """A calibration file."""
+
+    schema_version: Literal[1] = 1
+    method: int
+    metrics: str
+    """The catalogue that the metrics' slugs are of."""
+    groups: list[KeptGroup]
+    self_check: dict[str, Any] | None = None
+
+    def repeated_runs(self) -> list[RepeatedRuns]:
+        """The groups as the analyses take them."""
+        return [
+            RepeatedRuns(
+                group.name,
+                group.type,
+                [_levels(run) for run in group.runs],
+                {slug: NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()},
+            )
+            for group in self.groups
+        ]
+
+
+@dataclass(frozen=True)
+class ClearedCalibration:
+    """A calibration without the groups that hold a run which it is to judge."""
+
+    calibration: Calibration
+    left_out: tuple[str, ...]
+
+
+def read_spec(file: str | Path) -> CalibrationSpec:
+    """Read the file that names the groups of repeated runs.
+
+    Raises
+    ------
+    InputError
+        With file, key, what was expected and what was found.
+    """
+    document = read_yaml(Path(file))
+    return checked(CalibrationSpec, document.data, file=file, document=document)
+
+
+def read_calibration(file: str, catalogue_name: str) -> Calibration:
+    """Read a calibration for a comparison that uses the catalogue `catalogue_name`.
+
+    Raises
+    ------
+    InputError
+        Where the file is missing, is none, or was made with another catalogue.
+    """
+    path = resolve(file)
+    expected = "a file that `python -m buildcompare calibrate` made"
+    if not path.is_file():
+        raise InputError(file=file, key="calibration", expected=expected, found="no such file")
+    if path.stat().st_size > MAX_BYTES:
+        found = f"{path.stat().st_size:,} bytes"
+        raise InputError(file=file, key="calibration", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
+    try:
+        calibration = Calibration.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError, OSError) as error:
+        fault = error.errors()[0] if isinstance(error, ValidationError) else None
+        key = ".".join(str(part) for part in fault["loc"]) if fault else "calibration"
+        found = fault["msg"].casefold() if fault else "something else"
+        raise InputError(file=file, key=key or "calibration", expected=expected, found=found) from None
+    if calibration.metrics != catalogue_name:
+        raise InputError(
+            file=file,
+            key="metrics",
+            expected=f"a calibration for the catalogue {catalogue_name}",
+            found=f"one for {calibration.metrics}",
+        )
+    return calibration
+
+
+def cleared(calibration: Calibration, recordings: Iterable[Recording]) -> ClearedCalibration:
+    """Leave out each group that holds one of `recordings`: no run may be judged by itself."""
+    own = {each for recording in recordings for each in ids_of(recording)}
+    left_out = [group.name for group in calibration.groups if any(own & {*run.ids} for run in group.runs)]
+    kept = [group for group in calibration.groups if group.name not in left_out]
+    return ClearedCalibration(calibration.model_copy(update={"groups": kept}), tuple(left_out))
+
+
+def samples_sha256(recording: Recording) -> str:
+    """Hash of a run's samples and of when they were taken."""
+    samples = hashlib.sha256()
+    for series in recording.graphs():
+        samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
+        samples.update(series.times.tobytes())
+        samples.update(series.values.tobytes())
+    return samples.hexdigest()
+
+
+def ids_of(recording: Recording) -> list[str]:
+    """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
+    files = recording.provenance.get("files", [])
+    hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
+    request = recording.provenance.get("request")
+    return [samples_sha256(recording), *hashes, *([str(request)] if request else [])]
+
+
+def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:
+    """A run as the file keeps it."""
+    files = recording.provenance.get("files", [])
+    labels: dict[str, dict[str, dict[str, Pair]]] = {}
+    for (group, stat, label), value in levels.labels.items():
+        labels.setdefault(group, {}).setdefault(stat, {})[label] = (_short(value.value) or 0.0, _short(value.calls))
+    return KeptRun(
+        inputs=[str(file["path"]) for file in files] if isinstance(files, list) else [],
+        ids=ids_of(recording),
+        metrics={
+            key: (_short(each.level) or 0.0, _short(each.se_log), _short(each.seconds))
+            for key, each in levels.metrics.items()
+        },
+        labels=labels,
+        no_change={slug: _short(each) or 0.0 for slug, each in levels.no_change.items()},
+    )
+
+
+def kept_at_load(found: Mapping[str, NoiseAtEqualLoad]) -> dict[str, tuple[float, float, float]]:
+    """What runs differ by at equal load, as the file keeps it."""
+    return {slug: (_short(each.variance) or 0.0, _short(each.within) or 0.0, each.df) for slug, each in found.items()}
+
+
+def as_json(result: SelfCheckResult | None) -> dict[str, Any] | None:
+    """The self-check as it is kept and published."""
+    if result is None:
+        return None
+    sides = {"metrics": result.metrics, "labels": result.labels}
+    return {
+        "groups": result.groups,
+        "pairs": result.pairs,
+        "pairs_called": result.pairs_called,
+        **{
+            name: {
+                "rows": rates.rows,
+                "called": rates.called,
+                "covering": rates.covering,
+                "found": {f"{percent:g}": count for percent, count in rates.found.items()},
+            }
+            for name, rates in sides.items()
+        },
+    }
+
+
+def write_calibration(calibration: Calibration, file: Path) -> None:
+    """Write the file, whole or not at all."""
+    text = json.dumps(calibration.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    half = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        half.write_text(text.replace('{"inputs"', '\n{"inputs"') + "\n", encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def check_writable(file: Path) -> None:
+    """Make the folder of `file`, before the long work whose result shall stand there.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be made, or something that is no file stands in the way.
+    """
+    if file.is_dir():
+        raise InputError(file=file, key="--output", expected="the name of a file", found="a folder")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> InputError:
+    return InputError(file=file, key="--output", expected="a file that can be written", found=str(error.strerror))
+
+
+def _levels(run: KeptRun) -> RunLevels:
+    return RunLevels(
+        {
+            key: RunLevel(level, *(math.nan if each is None else each for each in rest))
+            for key, (level, *rest) in run.metrics.items()
+        },
+        {
+            (group, stat, label): LabelValue(value, calls)
+            for group, stats in run.labels.items()
+            for stat, labels in stats.items()
+            for label, (value, calls) in labels.items()
+        },
+        run.no_change,
+    )
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,1 @@
+"""One test of a comparison, from recordings to a result."""

@@ -1,0 +1,1 @@
+"""Params files, catalogues of metrics, and the errors of a user's input."""

@@ -1,0 +1,267 @@
+"""The catalogue: what each metric is called, how it is asked for, its unit, and which way is better.
+
+A series that no catalogue knows is kept under its own name, without a direction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import resolve
+from buildcompare.config.yaml import read_yaml
+
+Better = Literal["lower", "higher", "context"]
+Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
+
+
+_COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
+"""Name and selector of a counter, where a query takes its rate."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSd(_Strict):
+    """Standard deviation of one run around the level of its setup, in percent."""
+
+    bounded: float | None = Field(default=None, gt=0)
+    unbounded: float | None = Field(default=None, gt=0)
+    equal_load: float | None = Field(default=None, gt=0)
+    """Of unbounded runs compared at the same number of users."""
+
+
+class Metric(_Strict):
+    """One quantity of the server under test."""
+
+    name: str
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    aliases: tuple[str, ...] = ()
+    unit: str = ""
+    better: Better = "context"
+    gate: bool = False
+    load: bool = False
+    """Whether this is the load itself: the curve of connected users."""
+    margin_percent: float = Field(default=10.0, gt=0)
+    run_sd_percent: RunSd = RunSd()
+    biased_when_digitised: bool = False
+    """Whether its line is so noisy that in a plot it hides the other build's, and is then read off wrongly."""
+    proxy_for: str | None = None
+    proxy_per_unit: float | None = Field(default=None, gt=0)
+    """How much of a proxy one unit of the load adds, such as goroutines per user."""
+    query: str | None = None
+    known: bool = True
+    """False for a series that the catalogue does not list."""
+
+
+class Alert(_Strict):
+    """A query that the load-test coordinator watches: above the threshold it takes users away."""
+
+    name: str
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    unit: str = ""
+    threshold: float
+    query: str
+
+
+class ErrorRate(_Strict):
+    """How often something failed, relative to how often it was tried."""
+
+    name: str
+    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    unit: str = "percent"
+    query: str
+
+
+class LabelTable(_Strict):
+    """A table of one value per label: API handlers, database methods."""
+
+    group: str
+    title: str
+    label: str
+    unit: str = "seconds"
+    top_bucket: float | None = Field(default=None, gt=0)
+    """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
+    average: str | None = None
+    """Slug of the metric that averages over all calls of this table: what a changed traffic mix moves."""
+    queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
+    """One query per statistic, each with one series per value of `label`; `buckets` have one per bound (`le`) too.
+    `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One query of a catalogue, with its variables filled in, and what its series are."""
+
+    metric: str
+    """The slug, or a label table's group."""
+    name: str
+    unit: str
+    role: Role
+    query: str
+    stat: str = ""
+    label: str = ""
+    """The label whose value names a series of a label table."""
+
+
+class Catalogue(_Strict):
+    """The metrics of one kind of server, in the order in which reports show them."""
+
+    prior_source: str | None = None
+    variables: dict[str, str] = {}
+    metrics: tuple[Metric, ...] = Field(min_length=1)
+    label_tables: tuple[LabelTable, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    error_rates: tuple[ErrorRate, ...] = ()
+
+    @model_validator(mode="after")
+    def _answerable(self) -> Catalogue:
+        questions = self.questions(label_step_s=60.0)  # an unknown variable is an error when the file is read
+        seen: set[tuple[str, str, str]] = set()
+        for question in questions:
+            key = (question.role, question.metric, question.stat)
+            if key in seen:
+                raise ValueError(f"a different slug for each {question.role}, not {question.metric!r} twice")
+            seen.add(key)
+        slugs = [metric.slug for metric in self.metrics]
+        for table in self.label_tables:
+            if table.average is not None and table.average not in slugs:
+                raise ValueError(f"the slug of a metric as the average of {table.group!r}, not {table.average!r}")
+        return self
+
+    def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
+        """Everything that a server is asked about one run.
+
+        Parameters
+        ----------
+        label_step_s
+            What each point of a label table's series covers.
+        run_s
+            Length of the run: with it, averages and percentiles are asked for over the whole of it too, and how
+            often counters started again, to be evaluated at its end.
+        """
+        asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
+        for table in self.label_tables:
+            for stat, query in table.queries.items():
+                unit = "calls/s" if stat in ("calls", "buckets") else table.unit
+                windows: list[tuple[Role, float]] = [("bucket" if stat == "buckets" else "label", label_step_s)]
+                if run_s is not None and stat in ("avg", "p99"):
+                    windows.append(("summary", run_s))
+                for role, length_s in windows:
+                    text = self._filled(query, _duration(length_s))
+                    asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
+        asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
+        asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
+        if run_s is not None:
+            asked += [Question(name, name, "resets", "resets", query) for name, query in self._resets(run_s).items()]
+        return tuple(asked)
+
+    def _resets(self, run_s: float) -> dict[str, str]:
+        """By counter of a graph, how often it started again: of each instance the series that did so most often."""
+        found: dict[str, str] = {}
+        for metric in self.metrics:
+            for name, selector in _COUNTER.findall(self._filled(metric.query or "")):
+                if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
+                    counted = f"resets({name}{selector}[{_duration(run_s)}])"
+                    found.setdefault(name, f"sum(max({counted}) by (instance))")
+        return found
+
+    def _filled(self, query: str, window: str | None = None) -> str:
+        """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""
+
+        def selector(found: re.Match[str]) -> str:
+            if found[1] not in self.variables:
+                known = ", ".join(self.variables) or "none"
+                raise ValueError(f"a variable that `variables` has ({known}), not {found[0]!r} in {query!r}")
+            return "{" + self.variables[found[1]] + "}"
+
+        def step(_: re.Match[str]) -> str:
+            if window is None:
+                raise ValueError(f"{{window}} only in queries of label tables, not in {query!r}")
+            return window
+
+        return re.sub(r"\{window\}", step, re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query))
+
+    def find(self, name: str) -> Metric:
+        """The metric that `name` (a slug, a name or an alias) means; an unknown one is made up from it."""
+        wanted = slugify(name)
+        for metric in self.metrics:
+            if wanted == metric.slug or wanted in {slugify(n) for n in (metric.name, *metric.aliases)}:
+                return metric
+        return Metric(name=name, slug=wanted, known=False)
+
+    def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
+        """The catalogue with other margins (percent, by slug).
+
+        Raises
+        ------
+        InputError
+            Where a slug is none of this catalogue's.
+        """
+        known = [metric.slug for metric in self.metrics]
+        for slug in margins:
+            if slug not in known:
+                expected = f"a metric of the catalogue ({', '.join(known)})"
+                raise InputError(file=None, key="margins", expected=expected, found=repr(slug))
+        metrics = tuple(
+            m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics
+        )
+        return self.model_copy(update={"metrics": metrics})
+
+    @property
+    def load(self) -> Metric | None:
+        """The curve of connected users, where the catalogue names one."""
+        return next((metric for metric in self.metrics if metric.load), None)
+
+    def proxies(self) -> tuple[Metric, ...]:
+        """Metrics that follow the load closely enough to stand in for its shape."""
+        load = self.load
+        return tuple(m for m in self.metrics if load is not None and m.proxy_for == load.slug)
+
+    def position(self, slug: str) -> int:
+        """Where reports show this metric: the catalogue's order, unknown ones after it."""
+        slugs = [metric.slug for metric in self.metrics]
+        return slugs.index(slug) if slug in slugs else len(slugs)
+
+    def label_table(self, group: str) -> LabelTable:
+        """The description of a label table; an unknown group is named after itself."""
+        known = next((table for table in self.label_tables if table.group == group), None)
+        return known or LabelTable(group=group, title=group, label="label")
+
+
+def _duration(seconds: float) -> str:
+    """As PromQL writes it."""
+    return f"{seconds:.0f}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
+
+
+def slugify(name: str) -> str:
+    """``Avg API times`` -> ``avg-api-times``."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")
+    return slug[:80] or "unnamed"
+
+
+def read_catalogue(name: str) -> Catalogue:
+    """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`.
+
+    Raises
+    ------
+    InputError
+        Where the file is missing or does not describe a catalogue.
+    """
+    file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
+    data: Any = read_yaml(file).data
+    try:
+        return Catalogue.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "top level"
+        expected, _, found = first["msg"].removeprefix("Value error, ").partition(", not ")
+        found = found or repr(first.get("input"))[:80]
+        raise InputError(file=file, key=key, expected=expected, found=found) from None

@@ -1,0 +1,379 @@
+"""What to compare: the strict model of a params file, checked before anything is started.
+
+The top-level fields of :class:`Comparison` are the variables of the notebooks' parameters cell.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from buildcompare.config.errors import InputError
+from buildcompare.config.faults import Traced, checked
+from buildcompare.config.yaml import Document, read_yaml
+
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names that become file or folder names: no separators, no leading dot."""
+
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
+"""Names of environment variables; capitals only, so that hardly a secret can be taken for one."""
+_OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
+
+
+def _unlike(expected: str, found: str) -> PydanticCustomError:
+    """A fault between several values, which says both what it wanted and what it saw."""
+    return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
+
+
+def _slug(value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise ValueError("letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them")
+    return value
+
+
+def _http_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"\s", value):
+        raise ValueError("an http or https address")
+    return value
+
+
+def _server_url(value: str) -> str:
+    """An address that can be shown and stored: papermill writes parameters into notebooks."""
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018  # reading it checks it
+    except ValueError:
+        raise _unlike("an http or https address", "none") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        found = "credentials in it" if "@" in parts.netloc else "a query or fragment"
+        raise _unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
+    return _http_url(value).rstrip("/")
+
+
+def _variable(value: str) -> str:
+    if not VARIABLE.fullmatch(value):
+        raise _unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
+    return value
+
+
+def _header(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", name):
+        raise ValueError("the name of an HTTP header")
+    if name.casefold() in _OWN_HEADERS:
+        raise _unlike("no header that other settings decide (see `auth` and `gzip`)", repr(name))
+    return name
+
+
+def _header_value(value: str) -> str:
+    if not value.isascii() or not value.isprintable() or value != value.strip():
+        raise ValueError("printable ASCII")
+    return value
+
+
+def _milliseconds(value: float) -> float:
+    if abs(value * 1000 - round(value * 1000)) > 1e-6:
+        raise ValueError("whole milliseconds")
+    return value
+
+
+def _text_or_integer(value: Any) -> Any:
+    """A whole number is written the same by everyone; 10.10 and `yes` are not."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _instant(value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        raise ValueError('a time with its zone, such as "2024-12-11T10:00:00Z"')
+    return value
+
+
+def _list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+FileName = Annotated[str, AfterValidator(_slug)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+ServerUrl = Annotated[str, AfterValidator(_server_url)]
+Variable = Annotated[str, AfterValidator(_variable)]
+HeaderName = Annotated[str, AfterValidator(_header)]
+HeaderValue = Annotated[str, AfterValidator(_header_value)]
+Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_milliseconds)]
+Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
+SetupValue = Annotated[str, BeforeValidator(_text_or_integer)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Build(_Strict):
+    """One build of the server, by the name that people call it."""
+
+    label: str = Field(min_length=1, max_length=200)
+
+
+class Run(_Strict):
+    """One run of one test on one build, and where its measurements are.
+
+    Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
+    dashboard) and `start` with `end` (pulled from the source). With a file, `start` and `end` cut it.
+    """
+
+    report: str | None = None
+    recording: str | None = None
+    snapshot: str | None = None
+    labels: str | None = None
+    start: Instant | None = Field(default=None, strict=False)
+    end: Instant | None = Field(default=None, strict=False)
+    url: ServerUrl | None = None
+    supported_users: int | None = Field(default=None, gt=0)
+    errors: int | None = Field(default=None, ge=0)
+    """What the load-test tool counted over the whole run."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Run:
+        files = [name for name in ("report", "recording", "snapshot") if getattr(self, name) is not None]
+        if len(files) > 1:
+            raise _unlike("one of `report`, `recording` and `snapshot`", " and ".join(files))
+        if (self.start is None) != (self.end is None):
+            raise _unlike("`start` and `end` together", "one of them")
+        if self.start is not None and self.end is not None and self.end <= self.start:
+            raise _unlike(f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
+        if not files and self.start is None:
+            raise _unlike("`report`, `recording`, `snapshot`, or `start` and `end`", "none of them")
+        if self.labels is not None and self.recording is None:
+            raise _unlike("`labels` only beside `recording`", "`labels` without it")
+        return self
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether the run is no file but a window of a server's data."""
+        return self.file is None
+
+    @property
+    def file(self) -> str | None:
+        """The file that the run is read from, as the user wrote it."""
+        return self.report or self.recording or self.snapshot
+
+    def place_of(self, error: InputError) -> tuple[str, ...]:
+        """The key that names the file which `error` is about; none where the run names no file."""
+        if self.labels is not None and error.file in (self.labels, repr(self.labels)):
+            return ("labels",)
+        return tuple(name for name in ("report", "recording", "snapshot") if getattr(self, name) is not None)
+
+    @property
+    def window(self) -> tuple[dt.datetime, dt.datetime] | None:
+        """The stated window, or None where the file's own window counts."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
+
+
+Runs = Annotated[list[Run], BeforeValidator(_list), Field(min_length=1)]
+
+
+class Test(_Strict):
+    """One test of the comparison: the same load on both builds."""
+
+    __test__ = False  # not a test class of pytest's
+
+    name: FileName
+    type: Literal["bounded", "unbounded"]
+    db_engine: str | None = Field(default=None, min_length=1, max_length=60)
+    users: int | None = Field(default=None, gt=0)
+    base: Runs
+    new: Runs
+
+    def runs(self, side: Literal["base", "new"]) -> list[Run]:
+        """The runs of one build."""
+        return self.base if side == "base" else self.new
+
+
+class Auth(_Strict):
+    """How to log in to a server: names of environment variables or of a file, never a secret itself."""
+
+    bearer_token_env: Variable | None = None
+    bearer_token_file: str | None = Field(default=None, min_length=1)
+    username_env: Variable | None = None
+    password_env: Variable | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Auth:
+        if (self.username_env is None) != (self.password_env is None):
+            raise _unlike("`username_env` and `password_env` together", "one of them")
+        ways = (self.bearer_token_env, self.bearer_token_file, self.username_env)
+        given = sum(way is not None for way in ways)
+        if given != 1:
+            raise _unlike(
+                "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`",
+                "none of them" if given == 0 else "several",
+            )
+        return self
+
+
+class Tls(_Strict):
+    """Files (PEM) for TLS: whose certificates to trust, and who we are."""
+
+    ca: str | None = Field(default=None, min_length=1)
+    cert: str | None = Field(default=None, min_length=1)
+    key: str | None = Field(default=None, min_length=1)
+    verify: bool = True
+    """False is said in every recording that was pulled so."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Tls:
+        if self.key is not None and self.cert is None:
+            raise _unlike("`cert` beside `key`", "`key` without it")
+        if self.ca is not None and not self.verify:
+            raise _unlike("`verify: true` beside `ca`", "`verify: false`")
+        return self
+
+
+class Source(_Strict):
+    """Where runs come from that are given by their times, or which kind of file the others are.
+
+    The settings after `url` are those of a server that recordings are pulled from.
+    """
+
+    kind: Literal["prometheus", "ltctl", "recorded", "grafana"]
+    url: ServerUrl | None = None
+    step_s: Step = 5.0
+    label_step_s: Step = 60.0
+    """Step of the label tables, and the window that each of their points covers."""
+    threads: int = Field(default=8, ge=1, le=32)
+    timeout_s: float = Field(default=120.0, gt=0, le=3600)
+    """How long one query may take."""
+    gzip: bool = False
+    """Slower on a fast network, three times fewer bytes on a slow one."""
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    headers_env: dict[HeaderName, Variable] = Field(default_factory=dict)
+    """Headers whose values stand in environment variables."""
+    auth: Auth | None = None
+    tls: Tls | None = None
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Source:
+        if self.kind == "prometheus" and self.url is None:
+            raise _unlike("`url` where kind is prometheus", "no `url`")
+        if self.kind != "prometheus":
+            given = sorted(self.model_fields_set - {"kind"})
+            if given and getattr(self, given[-1]) is not None:
+                raise _unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
+        twice = {name.casefold() for name in self.headers} & {name.casefold() for name in self.headers_env}
+        if twice:
+            raise _unlike("each header once", f"{min(twice)!r} in `headers` and `headers_env`")
+        return self
+
+
+class Coordinator(_Strict):
+    """How the load-test coordinator adds and removes users (defaults: mattermost-load-test-ng's)."""
+
+    users_inc: int = Field(default=8, gt=0)
+    users_dec: int = Field(default=8, gt=0)
+    rest_s: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+
+    @property
+    def fastest_fall(self) -> float:
+        """The fastest that the coordinator itself can take users away, in users per second."""
+        return self.users_dec / self.rest_s
+
+
+class Comparison(_Strict, Traced):
+    """One release: a base and a new build, and the tests that both went through."""
+
+    name: FileName | None = None
+    base: Build
+    new: Build
+    metrics: str = Field(default="mattermost", min_length=1)
+    source: Source
+    tests: list[Test] = Field(min_length=1)
+    setup: dict[str, SetupValue] = Field(default_factory=dict)
+    grafana: dict[str, HttpUrl] = Field(default_factory=dict)
+    coordinator: Coordinator = Field(default_factory=Coordinator)
+    comments: list[str] = Field(default_factory=list)
+    action_items: list[str] = Field(default_factory=list)
+    action_items_title: str = Field(default="Action Items", min_length=1, max_length=100)
+    margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    """Percent, by the slug of a metric: instead of the catalogue's margins."""
+    calibration: str | None = None
+    history: str | None = None
+
+    @field_validator("setup", "grafana", "comments", "action_items", "margins", mode="before")
+    @classmethod
+    def _left_empty(cls, value: Any, info: Any) -> Any:
+        """A key whose value was left empty (`comments:`) means none."""
+        return value if value is not None else ({} if info.field_name in ("setup", "grafana", "margins") else [])
+
+    @field_validator("coordinator", mode="before")
+    @classmethod
+    def _usual_coordinator(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @field_validator("tests", mode="after")
+    @classmethod
+    def _distinct(cls, tests: list[Test]) -> list[Test]:
+        seen: set[str] = set()
+        for test in tests:
+            if test.name.casefold() in seen:  # they become file names, and some file systems fold case
+                raise _unlike("a different `name` for each test", f"{test.name!r} twice")
+            seen.add(test.name.casefold())
+        return tests
+
+    @model_validator(mode="after")
+    def _pullable(self) -> Comparison:
+        for test in self.tests:
+            for side in ("base", "new"):
+                for run in test.runs(side):
+                    key = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}.get(self.source.kind)
+                    if run.is_pulled and key is not None:
+                        raise _unlike(
+                            f"`{key}` in each run where source.kind is {self.source.kind}",
+                            f"none in `{side}` of test {test.name!r}",
+                        )
+        return self
+
+
+def read_params(file: str | Path) -> Comparison:
+    """Read and check a params file; without a `name` it takes the file's stem.
+
+    Raises
+    ------
+    InputError
+        With file, key, what was expected and what was found.
+    """
+    path = Path(file)
+    document = read_yaml(path)
+    comparison = check_params(document.data, file=path, document=document)
+    if comparison.name is None:
+        comparison = comparison.model_copy(update={"name": _stem(path)})
+    return comparison
+
+
+def check_params(data: Any, *, file: str | Path | None = None, document: Document | None = None) -> Comparison:
+    """Check plain data, such as what papermill injected, against the model."""
+    return checked(Comparison, data, file=file, document=document)
+
+
+def _stem(path: Path) -> str:
+    try:
+        return _slug(path.stem)
+    except ValueError as error:
+        raise InputError(file=path, key="file name", expected=str(error), found=repr(path.stem)) from None

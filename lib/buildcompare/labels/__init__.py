@@ -1,0 +1,1 @@
+"""Label tables: levels, noise, traffic mix."""

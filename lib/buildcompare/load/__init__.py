@@ -1,0 +1,1 @@
+"""The curve of connected users: windows, ramp, waves, supported users."""

@@ -1,0 +1,148 @@
+"""One run as the analyses see it: its load, where that stopped, its steady window, and its levels there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.config.params import Coordinator
+from buildcompare.labels.levels import LabelLevels, MeasureLabels
+from buildcompare.load.curve import PrepareLoad
+from buildcompare.load.phases import MeasureShape, Shape
+from buildcompare.load.steady_state import FindSteadyState, SteadyState
+from buildcompare.load.stop import FindStop, Stop
+from buildcompare.metrics.events import FindEvents, search_window
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.stats.levels import Level, MeasureLevel
+from buildcompare.stats.noise import LabelValue, RunLevel, RunLevels, series_key
+
+TIMES = "seconds"
+"""Unit of metrics that are compared by their geometric mean."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the analyses of a run share."""
+
+    recording: Recording
+    load: pd.Series | None
+    load_slug: str | None
+    users: pd.Series | None
+    stop: Stop | None
+    steady: SteadyState
+    shape: Shape | None
+
+    def level(self, series: Series) -> Level | None:
+        """The level of the series that this run has in place of `series`; None where it has none."""
+        found = self.recording.find(series.metric, series.labels)
+        if found is None or self.steady.window is None:
+            return None
+        return MeasureLevel(geometric=found.unit == TIMES)(self.recording.curve(found), self.steady.window)
+
+    def labels(self, *, steady: bool = True) -> LabelLevels:
+        """The label table of this run, of its steady window where it can be had or else of the whole run."""
+        return MeasureLabels()(self.recording, self.steady.window if steady else None)
+
+
+@dataclass(frozen=True)
+class ViewRun:
+    """See a run through the catalogue's load curve, or through a proxy that follows it."""
+
+    catalogue: Catalogue
+    coordinator: Coordinator = field(default_factory=Coordinator)
+
+    def __call__(self, recording: Recording, kind: Literal["bounded", "unbounded"]) -> RunView:
+        """The view of a run of a test of type `kind`."""
+        users = _filled(recording, self.catalogue.load)
+        slug, load = (self.catalogue.load.slug, users) if self.catalogue.load and users is not None else (None, None)
+        for proxy in self.catalogue.proxies():
+            if load is None and (load := _filled(recording, proxy)) is not None:
+                slug = proxy.slug
+        fall = self.coordinator.fastest_fall if users is not None else None
+        stop = FindStop(fastest_fall=fall)(load) if load is not None else None
+        shape = self._shape(load, stop, slug, bounded=kind == "bounded") if load is not None and stop else None
+        return RunView(
+            recording, load, slug, users, stop, _steady(kind, recording, load, stop, proxy=users is None), shape
+        )
+
+    def _shape(self, load: pd.Series, stop: Stop, slug: str | None, *, bounded: bool) -> Shape | None:
+        proxy = next((metric for metric in self.catalogue.proxies() if metric.slug == slug), None)
+        return MeasureShape(prepare=PrepareLoad(step=self.coordinator.users_inc))(
+            load,
+            stop,
+            bounded=bounded,
+            proxy=proxy is not None,
+            per_user=proxy.proxy_per_unit if proxy else None,
+            ideal_slope=self.coordinator.users_inc / self.coordinator.rest_s if proxy is None else None,
+        )
+
+    def levels(self, view: RunView, kind: Literal["bounded", "unbounded"]) -> RunLevels:
+        """All that a calibration learns from a run: levels of known metrics in the steady window, and labels.
+
+        Where a run has no curve of users, the curve that stands in for it gives the level of the load too: only
+        ratios between runs of one setup are learned from it.
+        """
+        metrics: dict[str, RunLevel] = {}
+        for series in view.recording.graphs():
+            level = view.level(series)
+            if self.catalogue.find(series.name).known and level is not None and level.value is not None:
+                metrics[series_key(series.metric, series.labels)] = run_level(level)
+        load = self.catalogue.load
+        if load is not None and load.slug not in metrics and view.load_slug in metrics:
+            metrics[load.slug] = metrics[str(view.load_slug)]
+        table = view.labels()
+        labels = {
+            (row.group, row.stat, row.label): LabelValue(row.value, table.calls.get((row.group, row.label)))
+            for row in table.summaries
+            if math.isfinite(row.value) and not self._at_the_end(row.group, row.stat, row.value)
+        }
+        return RunLevels(metrics, labels, self._no_change(view, kind))
+
+    def _no_change(self, view: RunView, kind: Literal["bounded", "unbounded"]) -> dict[str, float]:
+        """What repeated runs teach about events: how large a change their noise alone looks like."""
+        if view.steady.window is None:
+            return {}
+        window = search_window(view.steady.window, kind)
+        found: dict[str, float] = {}
+        for metric in self.catalogue.metrics:
+            series = view.recording.total(metric.slug)
+            if series is not None and window[1] > window[0]:
+                found[metric.slug] = FindEvents().no_change(view.recording.curve(series), window)
+        return {slug: each for slug, each in found.items() if each > 0}
+
+    def _at_the_end(self, group: str, stat: str, value: float) -> bool:
+        """Whether a percentile sits at the end of the histogram, where it no longer moves."""
+        top = self.catalogue.label_table(group).top_bucket
+        return stat.startswith("p") and top is not None and value >= top
+
+
+def run_level(level: Level) -> RunLevel:
+    """A level as a calibration and a judgement take it."""
+    return RunLevel(level.value or 0.0, level.se_log, level.seconds)
+
+
+def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
+    """The curve of `metric`, if it has numbers above zero in it."""
+    series = recording.total(metric.slug) if metric else None
+    curve = recording.curve(series) if series else None
+    if curve is None or not np.any(curve[np.isfinite(curve.to_numpy())] > 0):
+        return None
+    return curve
+
+
+def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None, *, proxy: bool) -> SteadyState:
+    find = FindSteadyState()
+    if kind == "unbounded" and (load is None or stop is None):
+        return SteadyState(None, "none", "neither users nor what follows them was recorded, so the load is not known")
+    if load is None or stop is None:
+        curves = [recording.curve(series) for series in recording.graphs()]
+        filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]
+        return find.without_load(filled[0]) if filled else SteadyState(None, "none", "no samples")
+    if kind == "bounded":
+        return find.bounded(load, stop, proxy=proxy)
+    return find.unbounded(stop, float(load.index[0]))

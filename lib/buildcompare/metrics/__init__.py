@@ -1,0 +1,1 @@
+"""Metrics of a test: levels, equal load, events, error rates."""

@@ -1,0 +1,141 @@
+"""How did every metric change over the steady windows of a test?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.config.params import Test
+from buildcompare.labels.compare_traffic_mix import with_traffic_mix
+from buildcompare.labels.traffic_mix import Split
+from buildcompare.load.sides import SIDES, Views
+from buildcompare.load.view import run_level
+from buildcompare.metrics.load_adjusted import LoadAdjusted
+from buildcompare.recordings.recording import Series
+from buildcompare.results import BothNumbers, BothWindows, LoadAdjustedResult, MetricResult, Side
+from buildcompare.stats.effects import Effect, MeasureEffect
+from buildcompare.stats.families import Judged, JudgeMetrics
+from buildcompare.stats.levels import Level, delta_percent, mean_of_runs
+from buildcompare.stats.noise import RunToRun
+from buildcompare.text.numbers import NO_NOISE, SET_BY_TEST
+
+FEW_RUNS = "no calibration, and the runs of this comparison alone are too few to learn from how far runs lie apart"
+NOT_POSITIVE = "a level that is not above zero has no ratio to judge"
+DIGITISED = "the {} was read off a plot, where a line this noisy is hidden by the other one and biased by some percent"
+SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class CompareMetrics:
+    """Levels, change and status of each metric that a run recorded."""
+
+    catalogue: Catalogue
+    run_to_run: RunToRun
+
+    def __call__(
+        self,
+        test: Test,
+        views: Views,
+        loaded: Mapping[str, LoadAdjusted] | None = None,
+        splits: Mapping[str, tuple[str, Split]] | None = None,
+    ) -> list[MetricResult]:
+        """Every series of `test` in the catalogue's order, judged in its family."""
+        keys: dict[SeriesKey, Series] = {}
+        for side in SIDES:
+            for view in views[side]:
+                for series in view.recording.graphs():
+                    keys.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
+        ordered = [series for _, series in sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))]
+        measured = [self._measured(test, series, views) for series in ordered]
+        judged = JudgeMetrics()([(each.metric, each.effect) for each in measured])
+        rows = [_metric_result(m, j, views, loaded or {}) for m, j in zip(measured, judged, strict=True)]
+        return with_traffic_mix(rows, [(each.metric, each.effect) for each in measured], splits or {})
+
+    def _measured(self, test: Test, series: Series, views: Views) -> _Measured:
+        metric = self.catalogue.find(series.name)
+        levels = {side: [view.level(series) for view in views[side]] for side in SIDES}
+        values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
+        if delta_percent(values["base"], values["new"]) is None:
+            return _Measured(metric, series, levels, None, _why_no_delta(series, views, values))
+        if metric.load and test.type == "bounded":
+            return _Measured(metric, series, levels, None, SET_BY_TEST)
+        digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
+        if metric.biased_when_digitised and digitised:
+            which = "recording of both builds" if len(digitised) == 2 else f"{digitised[0]} recording"
+            return _Measured(metric, series, levels, None, DIGITISED.format(which))
+        noise = self.run_to_run(metric, test.type)
+        if noise is None:
+            few = max(len(views[side]) for side in SIDES) > 1
+            return _Measured(metric, series, levels, None, FEW_RUNS if few else NO_NOISE)
+        known = {
+            side: [run_level(level) for level in levels[side] if level and level.value is not None] for side in SIDES
+        }
+        effect = MeasureEffect()(known["base"], known["new"], noise)
+        return _Measured(metric, series, levels, effect, None if effect else NOT_POSITIVE)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One metric of both builds: the levels of its runs, and the effect or the reason why there is none."""
+
+    metric: Metric
+    series: Series
+    levels: Mapping[Side, Sequence[Level | None]]
+    effect: Effect | None
+    reason: str | None
+
+
+def _metric_result(
+    measured: _Measured, judged: Judged | None, views: Views, loaded: Mapping[str, LoadAdjusted]
+) -> MetricResult:
+    metric, series, levels = measured.metric, measured.series, measured.levels
+    values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}
+    delta = delta_percent(values["base"], values["new"])
+    windows = {side: next((v.steady.window for v in views[side] if v.steady.window), None) for side in SIDES}
+    effective = [level.n_effective for side in SIDES for level in levels[side] if level]
+    low, high = judged.effect.interval() if judged else (None, None)
+    at_load = loaded.get(series.metric)
+    return MetricResult(
+        name=metric.name if metric.known else series.name,
+        slug=series.metric,
+        labels=dict(series.labels),
+        unit=series.unit,
+        better=metric.better,
+        gate=metric.gate,
+        margin_percent=metric.margin_percent,
+        base=values["base"],
+        new=values["new"],
+        mean=BothNumbers(**{s: mean_of_runs([level.mean for level in levels[s] if level]) for s in SIDES}),
+        delta_percent=delta,
+        ci_low=low,
+        ci_high=high,
+        p_value=judged.p_value if judged else None,
+        p_adjusted=judged.p_adjusted if judged else None,
+        family=judged.family if judged else None,
+        leans_worse=judged.leans_worse if judged else None,
+        status=judged.status if judged else "inconclusive" if delta is not None else "not_comparable",
+        reason=measured.reason,
+        n_effective=min(effective) if effective else None,
+        detectable_percent=judged.effect.detectable_percent(metric.margin_percent, judged.size) if judged else None,
+        runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent, judged.size) if judged else None,
+        prior=judged.effect.prior if judged else "none",
+        load_adjusted=LoadAdjustedResult.model_validate(at_load.row()) if at_load else None,
+        window=BothWindows(**windows),
+        missing_samples=BothNumbers(
+            **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}
+        ),
+    )
+
+
+def _why_no_delta(series: Series, views: Views, values: Mapping[Side, float | None]) -> str:
+    sides = [side for side in SIDES if all(v.recording.find(series.metric, series.labels) is None for v in views[side])]
+    if sides:
+        return f"not recorded in the {sides[0]} build"
+    for side in SIDES:
+        if all(view.steady.window is None for view in views[side]):
+            return f"no steady window in the {side} build: {views[side][0].steady.reason}"
+    empty = [side for side in SIDES if values[side] is None]
+    if empty:
+        return "no number in the steady window of " + ("either build" if len(empty) == 2 else f"the {empty[0]} build")
+    return "the base level is zero"

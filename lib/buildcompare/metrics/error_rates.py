@@ -1,0 +1,52 @@
+"""How often did requests fail in each build, relative to how many there were?"""
+
+from __future__ import annotations
+
+from buildcompare.load.sides import SIDES, Views
+from buildcompare.load.view import RunView
+from buildcompare.results import ErrorRateResult, Side
+from buildcompare.stats.levels import MeasureLevel, delta_percent, mean_of_runs
+
+NO_NOISE = "how far error rates of two runs of one build lie apart is not known here"
+NONE_FAILED = "none failed in either build"
+
+
+def compare_error_rates(views: Views) -> list[ErrorRateResult]:
+    """Each error rate that a run recorded, over the steady windows.
+
+    No calibration holds error rates, so none of them is called: they are shown, and a jump is told.
+    """
+    known = {s.metric: (s.name, s.unit) for side in SIDES for v in views[side] for s in v.recording.series
+             if s.role == "error"}  # fmt: skip
+    rows = []
+    for slug, (name, unit) in known.items():
+        value = {side: mean_of_runs([_rate(view, slug) for view in views[side]]) for side in SIDES}
+        base, new = value["base"], value["new"]
+        both = base is not None and new is not None
+        rows.append(
+            ErrorRateResult(
+                name=name,
+                slug=slug,
+                unit=unit,
+                base=base,
+                new=new,
+                delta=new - base if base is not None and new is not None else None,
+                delta_percent=delta_percent(base, new),
+                status="inconclusive" if both else "not_comparable",
+                reason=(NONE_FAILED if base == new == 0 else NO_NOISE) if both else _missing(views, slug),
+            )
+        )
+    return rows
+
+
+def _rate(view: RunView, slug: str) -> float | None:
+    """The mean rate over the steady window of one run; an empty answer is no rate of zero."""
+    series = next((s for s in view.recording.series if s.role == "error" and s.metric == slug), None)
+    if series is None or view.steady.window is None:
+        return None
+    return MeasureLevel()(view.recording.curve(series), view.steady.window).mean
+
+
+def _missing(views: Views, slug: str) -> str:
+    sides: list[Side] = [side for side in SIDES if all(_rate(view, slug) is None for view in views[side])]
+    return "not recorded in the steady window of " + ("either build" if len(sides) == 2 else f"the {sides[0]} build")

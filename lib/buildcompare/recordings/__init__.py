@@ -1,0 +1,1 @@
+"""Recordings of runs: their sources, their Parquet, the cache of what was pulled."""

@@ -1,0 +1,166 @@
+"""Recordings from saved snapshots of Grafana dashboards, of all three generations.
+
+- up to 6: ``panels[].snapshotData[]: {target, datapoints: [[value, ms], ...]}``
+- 7 to 10: ``panels[].snapshotData[]: {name, fields: [{name, type, labels, config, values}]}``
+- 11 on: ``panels[].targets[].snapshot[]: {schema: {fields}, data: {values, entities, nanos}}``
+
+Times are milliseconds, NaN became null. A panel's title names the metric; a panel of several series keeps each under
+its labels, or under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run
+from buildcompare.recordings.files import InputFile, parse_json, read_input
+from buildcompare.recordings.recording import FloatArray, Recording, Series
+
+EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
+_ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """One curve of a panel."""
+
+    name: str
+    times: FloatArray
+    values: FloatArray
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GrafanaSource:
+    """Reads ``run.snapshot``."""
+
+    catalogue: Catalogue
+
+    def record(self, run: Run) -> Recording:
+        """Every curve of every panel, NaN included."""
+        file = read_input(run.snapshot or "", expected=EXPECTED)
+        dashboard = _dashboard(file)
+        series: list[Series] = []
+        for key, panel in _panels(dashboard.get("panels"), "panels"):
+            series += [_distinct(one, series) for one in self._series(file, key, panel)]
+        filled = [one.times for one in series if one.times.size]
+        if not filled:
+            raise _fault(file, "panels", "at least one panel with data", "none")
+        return Recording(
+            series=tuple(series),
+            window=(float(min(t[0] for t in filled)), float(max(t[-1] for t in filled))),
+            stop_known=False,
+            provenance={"kind": "grafana", "dashboard": str(dashboard.get("title", "")), "files": [file.provenance]},
+        )
+
+    def _series(self, file: InputFile, key: str, panel: dict[str, Any]) -> Iterator[Series]:
+        try:
+            curves = list(_curves(panel))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise _fault(file, key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
+        title = panel.get("title") or ""
+        for curve in curves:
+            metric = self.catalogue.find(str(title or curve.name or "unnamed"))
+            labels = {} if len(curves) == 1 else (curve.labels or {"series": curve.name})
+            order = np.argsort(curve.times, kind="stable")
+            if np.any(np.diff(curve.times[order]) <= 0):
+                raise _fault(file, key, "one value at each time", f"a second one in {curve.name!r}")
+            yield Series(
+                metric=metric.slug,
+                name=str(title or curve.name),
+                unit=metric.unit,
+                times=curve.times[order],
+                values=curve.values[order],
+                labels=labels,
+            )
+
+
+def _dashboard(file: InputFile) -> dict[str, Any]:
+    contents = parse_json(file)
+    dashboard = contents.get("dashboard", contents) if isinstance(contents, dict) else None
+    if isinstance(dashboard, dict) and isinstance(dashboard.get("snapshotData"), dict):
+        dashboard = dashboard["snapshotData"]
+    if not isinstance(dashboard, dict) or not isinstance(dashboard.get("panels", dashboard.get("rows")), list):
+        raise _fault(file, "dashboard.panels", EXPECTED, "no panels")
+    if "panels" not in dashboard:
+        dashboard = {**dashboard, "panels": dashboard["rows"]}
+    return dashboard
+
+
+def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every panel, those inside rows too."""
+    for i, panel in enumerate(panels if isinstance(panels, list) else []):
+        if isinstance(panel, dict):
+            yield f"{key}[{i}]", panel
+            yield from _panels(panel.get("panels"), f"{key}[{i}].panels")
+
+
+def _curves(panel: dict[str, Any]) -> Iterator[_Curve]:
+    for target in panel.get("targets") or []:
+        for frame in target.get("snapshot") or []:
+            if (frame["schema"].get("meta") or {}).get("dataTopic") != "annotations":
+                yield from _columns(frame["schema"].get("name"), frame["schema"]["fields"], _cells(frame["data"]))
+    for frame in panel.get("snapshotData") or []:
+        if "datapoints" in frame:
+            points = frame["datapoints"] or []
+            times = np.array([time for _, time in points], dtype=np.float64) / 1e3
+            yield _Curve(str(frame.get("target", "")), times, _numbers([value for value, _ in points]))
+        elif (frame.get("meta") or {}).get("dataTopic") != "annotations":
+            fields = frame["fields"]
+            yield from _columns(frame.get("name"), fields, [_plain(column.get("values")) for column in fields])
+
+
+def _plain(values: Any) -> Any:
+    """A column's values; Grafana 7 wrapped them."""
+    return values.get("buffer", values.get("values")) if isinstance(values, dict) else values
+
+
+def _cells(data: dict[str, Any]) -> list[Any]:
+    """The columns of a frame with the values that JSON cannot hold put back."""
+    columns = [list(column) for column in data["values"]]
+    for column, entities in zip(columns, data.get("entities") or [], strict=False):
+        for kind, places in (entities or {}).items():
+            for place in places:
+                column[place] = _ENTITIES[kind]
+    for column, nanos in zip(columns, data.get("nanos") or [], strict=False):
+        for place, nano in enumerate(nanos or []):
+            column[place] += nano / 1e6
+    return columns
+
+
+def _columns(name: Any, fields: list[dict[str, Any]], cells: list[Any]) -> Iterator[_Curve]:
+    """One curve for each column of numbers."""
+    clock = next((i for i, column in enumerate(fields) if column.get("type") == "time"), None)
+    if clock is None:
+        return
+    times = np.array(cells[clock] or [], dtype=np.float64) / 1e3
+    for i, column in enumerate(fields):
+        if column.get("type") == "number":
+            config = column.get("config") or {}
+            shown = config.get("displayNameFromDS") or config.get("displayName") or name or column.get("name")
+            labels = {str(key): str(value) for key, value in (column.get("labels") or {}).items()}
+            yield _Curve(str(shown or ""), times, _numbers(cells[i] or []), labels)
+
+
+def _numbers(values: Any) -> FloatArray:
+    return np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
+
+
+def _distinct(series: Series, others: list[Series]) -> Series:
+    """`series`, with a further label where another panel of the same title has one like it: both are kept."""
+    alike = sum(other.metric == series.metric and _without_panel(other) == dict(series.labels) for other in others)
+    return replace(series, labels={**series.labels, "panel": str(alike + 1)}) if alike else series
+
+
+def _without_panel(series: Series) -> dict[str, str]:
+    return {name: value for name, value in series.labels.items() if name != "panel"}
+
+
+def _fault(file: InputFile, key: str | None, expected: str, found: str) -> InputError:
+    return InputError(file=file.path, key=key, expected=expected, found=found)

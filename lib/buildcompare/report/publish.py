@@ -1,0 +1,101 @@
+"""One comparison from its params file to its published folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from buildcompare import api as workbench
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import read_params
+from buildcompare.config.project import resolve, root
+from buildcompare.history.at_hand import entry_of, place_in_words, to_be
+from buildcompare.history.ledger import alone, check_name, read_ledger, record
+from buildcompare.report import hand_written, publication
+from buildcompare.report.execute import execute
+from buildcompare.report.html import HtmlReportExporter
+from buildcompare.report.junit import JUnitExporter
+from buildcompare.report.markdown import MarkdownReportExporter
+from buildcompare.results import Results
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A report that was published."""
+
+    folder: Path
+    results: Results
+    recorded: str | None = None
+    """Where in the ledger it was recorded, in words."""
+
+
+def publish(
+    params_file: Path,
+    *,
+    output: Path | None = None,
+    refresh: bool = False,
+    progress: bool = False,
+    ledger_as: Literal["monthly", "study"] | None = None,
+) -> Published:
+    """Check the params, run the notebook, and publish everything made from it, or nothing.
+
+    Parameters
+    ----------
+    output
+        The report's folder; by default ``reports/<the params file's stem>``.
+    refresh
+        Pull again what was pulled from a server before.
+    ledger_as
+        Record the results in the ledger that the params name (``history``), as what; by default they are not.
+    """
+    params = read_params(params_file)
+    if ledger_as is not None and params.history is None:
+        expected = "the folder of a ledger, such as data/history/mattermost, to record in"
+        raise InputError(file=params_file, key="history", expected=expected, found="none")
+    if params.history is not None:
+        ledger = read_ledger(resolve(params.history))
+        if ledger_as is not None:
+            check_name(ledger, to_be(params, study=ledger_as == "study"))
+    workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
+    if params.calibration is not None:
+        workbench.calibration_of(params, params.calibration)
+    folder = (output or publication.reports() / params_file.stem).absolute()
+    hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
+    recorded = None
+    with publication.staged(folder) as staging:
+        notebook = execute(params, staging / publication.NOTEBOOK, command=_command(params_file), progress=progress)
+        html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
+        publication.write_text(staging / publication.HTML, html)
+        readme, resources = _exporter(MarkdownReportExporter).from_notebook_node(notebook)
+        kept = hand_written.put(readme, hand_written.read(folder / publication.README))
+        publication.write_text(staging / publication.README, kept)
+        for name, contents in resources["outputs"].items():
+            (staging / name).parent.mkdir(exist_ok=True)
+            (staging / name).write_bytes(contents)
+        junit, _ = _exporter(JUnitExporter).from_notebook_node(notebook)
+        publication.write_text(staging / publication.JUNIT, junit)
+        results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
+        if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
+            with alone(resolve(params.history)):
+                ledger = read_ledger(resolve(params.history))
+                (file,) = record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
+                recorded = place_in_words(read_ledger(ledger.folder), file.stem)
+    return Published(folder, results, recorded)
+
+
+def _command(params_file: Path) -> str:
+    """The command that makes the report again, without this machine's folders."""
+    inside = params_file.resolve().is_relative_to(root())
+    shown = params_file.resolve().relative_to(root()) if inside else params_file.name
+    return f"python -m buildcompare report {shlex.quote(str(shown))}"
+
+
+def _exporter(kind: Callable[[], E]) -> E:
+    """An exporter; nbconvert's constructors carry no types."""
+    return kind()

@@ -1,0 +1,1 @@
+"""Statistics that know no load test: noise, effects, changepoints, autocorrelation."""

@@ -1,0 +1,99 @@
+"""At what level was a metric over a window, and how far apart are two levels?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.recordings.recording import FloatArray
+from buildcompare.stats.autocorrelation import StandardError
+
+
+@dataclass(frozen=True)
+class Level:
+    """Where a metric stood over a window of one run.
+
+    Attributes
+    ----------
+    value
+        In the metric's unit: the mean, or for times the geometric mean; None where the window holds no number.
+    mean
+        The arithmetic mean of the same samples.
+    samples, missing
+        How many samples went in, and how many were NaN, infinite or absent (and, for times, not above zero).
+    se_log
+        Standard error of the logarithm of `value` within this run, autocorrelation accounted for; NaN where unknown.
+    n_effective
+        How many independent samples would know it as well; NaN where that is unknown.
+    seconds
+        What the samples cover: the window without its gaps.
+    """
+
+    value: float | None
+    mean: float | None
+    samples: int
+    missing: int
+    se_log: float = math.nan
+    n_effective: float = math.nan
+    seconds: float = math.nan
+
+
+@dataclass(frozen=True)
+class MeasureLevel:
+    """The level over a window; samples that are no number are left out and counted.
+
+    Parameters
+    ----------
+    geometric
+        Take the geometric mean, as for times: they are skewed, and in a wavy load a few peaks of ten times the usual
+        would decide the arithmetic one. A time is never zero; one that is was too short to be measured.
+    """
+
+    geometric: bool = False
+
+    def __call__(self, curve: pd.Series, window: tuple[float, float]) -> Level:
+        """Measure `curve` (over elapsed seconds) after ``window[0]`` up to ``window[1]``."""
+        inside = curve[(curve.index > window[0]) & (curve.index <= window[1])]
+        values = inside.to_numpy(dtype=np.float64)
+        usable = np.isfinite(values) & ((values > 0) | (not self.geometric))
+        finite = values[usable]
+        step = float(np.median(np.diff(curve.index.to_numpy()))) if len(curve) > 1 else math.nan
+        expected = round((window[1] - window[0]) / step) if step > 0 else values.size
+        missing = max(expected, values.size) - int(finite.size)
+        if not finite.size:
+            return Level(None, None, 0, missing)
+        mean = float(finite.mean())
+        scaled = np.log(finite) if self.geometric else finite
+        worth = StandardError()(_on_grid(inside.index.to_numpy()[usable], scaled, step) if step > 0 else scaled)
+        value = math.exp(float(scaled.mean())) if self.geometric else mean
+        se = float(worth.se[0]) if self.geometric else float(worth.se[0]) / mean if mean > 0 else math.nan
+        covered = (window[1] - window[0]) * finite.size / (finite.size + missing)
+        return Level(value, mean, int(finite.size), missing, se, float(worth.n_effective[0]), covered)
+
+
+def _on_grid(elapsed: FloatArray, values: FloatArray, step: float) -> FloatArray:
+    """The samples at equal distances, NaN where one is missing."""
+    places = np.rint((elapsed - elapsed[0]) / step).astype(np.int64)
+    if places[-1] >= 4 * places.size + 100:  # hardly any samples: their grid says nothing, and may be endless
+        return np.full(1, np.nan)
+    grid = np.full(places[-1] + 1, np.nan)
+    grid[places] = values
+    return grid
+
+
+def mean_of_runs(values: Sequence[float | None]) -> float | None:
+    """The level of a build: the mean over those of its runs that have one."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def delta_percent(base: float | None, new: float | None) -> float | None:
+    """Change of `new` against `base` in percent, from unrounded values; None where it has no meaning."""
+    if base is None or new is None or base == 0:
+        return None
+    delta = (new / base - 1.0) * 100.0
+    return delta if math.isfinite(delta) else None

@@ -1,0 +1,1 @@
+"""Every number, code and reason in words."""

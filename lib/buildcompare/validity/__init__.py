@@ -1,0 +1,1 @@
+"""Rules that say whether a run may be judged."""

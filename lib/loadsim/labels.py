@@ -1,0 +1,93 @@
+"""How long did each API handler and each database method take over the whole run?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from buildcompare.recordings.recording import FloatArray, LabelSummary
+from loadsim.settings import RunSettings
+
+# Typical average in milliseconds and standard deviation between runs of the log average: orders of magnitude as
+# in the label tables of Mattermost performance-reports, v10.4; rare labels vary more. Names are Mattermost's.
+_API = """
+login 120 .03, createPost 32 .03, getPostsForChannel 9 .02, getPostThread 8 .03, getPost 4 .05, patchPost 35 .08,
+viewChannel 12 .02, getChannelMembers 6 .04, getChannelStats 18 .03, getChannelsForTeamForUser 14 .03,
+getChannelUnread 3 .02, createChannel 160 .15, createDirectChannel 115 .1, addChannelMember 130 .1, getTeam 2 .05,
+getTeamsUnreadForUser 4 .03, getUser 2 .02, getUsersByIds 3 .02, getUserStatusesByIds 2 .02, autocompleteUsers 31 .06,
+searchPostsInTeam 240 .15, getThreadsForUser 11 .04, getPreferences 3 .03, saveReaction 9 .05, uploadFileStream 60 .1
+"""
+_STORE = """
+AuditStore.Save 2 .03, ChannelStore.Get 1.9 .03, ChannelStore.GetAllChannelMembersForUser 3 .03,
+ChannelStore.GetByName 3 .05, ChannelStore.GetChannels 2.3 .03, ChannelStore.GetChannelUnread 2 .02,
+ChannelStore.GetMember 1.4 .02, ChannelStore.GetMemberCount 15 .06, ChannelStore.GetMembers 3.1 .05,
+ChannelStore.IncrementMentionCount 1.2 .05, ChannelStore.SaveMember 21 .08, ChannelStore.UpdateLastViewedAt 3.2 .02,
+EmojiStore.GetByName 2 .08, FileInfoStore.GetForPost 2.2 .03, FileInfoStore.Save 3.4 .06, GroupStore.GetGroups 2.1 .08,
+JobStore.GetAllByStatus 2 .1, PostStore.Get 4.1 .03, PostStore.GetEtag 1.8 .02, PostStore.GetPosts 3.3 .03,
+PostStore.GetPostsSince 7.2 .06, PostStore.GetSingle 1.7 .03, PostStore.Save 7.4 .02,
+PostStore.SearchPostsForUser 220 .15, PostStore.Update 9 .06,
+PreferenceStore.GetAll 3 .04, PreferenceStore.Save 5.1 .04, ReactionStore.Save 4.2 .05,
+RoleStore.GetByNames 1.6 .05, SessionStore.Get 2.7 .04, SessionStore.Save 5 .04, StatusStore.GetByIds 1.8 .02,
+StatusStore.SaveOrUpdate 2.2 .02, TeamStore.GetMember 1.3 .05, TeamStore.GetTotalMemberCount 29 .1,
+ThreadStore.GetThreadForUser 5.2 .06, ThreadStore.GetThreadsForUser 3.4 .05, UserStore.Get 1.3 .03,
+UserStore.GetProfileByIds 2.4 .02, UserStore.GetUnreadCount 3.1 .05
+"""
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the server's histograms (the Prometheus client's defaults)."""
+LOG_SD = {"api": 0.75, "store": 0.85}
+"""Spread of one label's times: standard deviation of their log."""
+_ADDED_SD = 0.05
+
+
+def label_summaries(settings: RunSettings, slowed: FloatArray, rng: np.random.Generator) -> tuple[LabelSummary, ...]:
+    """Average and p99 of each label over the run, in seconds.
+
+    `slowed` is the request-weighted factor of the whole run on API and on store times, shape (2,).
+    """
+    scale = settings.noise.level_scale
+    rows = [
+        (group, name, average_ms / 1000.0 * float(slow), sd)
+        for group, table, slow in (("api", _API, slowed[0]), ("store", _STORE, slowed[1]))
+        for name, average_ms, sd in _rows(table)
+        if f"{group}/{name}" not in settings.labels.without
+    ]
+    rows += [(group, name, average_s, _ADDED_SD) for group, name, average_s in settings.labels.added]
+    summaries = []
+    for group, name, typical, sd in sorted(rows):
+        average = typical * float(np.exp(rng.normal() * sd * scale))
+        spread = LOG_SD[group] * float(np.exp(rng.normal() * 0.5 * sd * scale))
+        summaries.append(LabelSummary(group, name, "avg", average))
+        summaries.append(LabelSummary(group, name, "p99", histogram_p99(average, spread)))
+    return tuple(summaries)
+
+
+def typical_seconds(settings: RunSettings) -> dict[str, dict[str, float]]:
+    """By group, the typical average of each label that the build has, in seconds."""
+    found: dict[str, dict[str, float]] = {}
+    for group, table in (("api", _API), ("store", _STORE)):
+        named = {name: average_ms / 1000.0 for name, average_ms, _ in _rows(table)}
+        found[group] = {name: s for name, s in named.items() if f"{group}/{name}" not in settings.labels.without}
+    for group, name, seconds in settings.labels.added:
+        found[group][name] = seconds
+    return found
+
+
+def histogram_p99(average_s: float, log_sd: float) -> float:
+    """Return ``histogram_quantile(0.99, ...)`` of log-normal times, in seconds: linear within a bucket, capped."""
+    centre = math.log(average_s) - log_sd**2 / 2
+    low, below = 0.0, 0.0
+    for high in BUCKETS_S:
+        share = 0.5 * (1.0 + math.erf((math.log(high) - centre) / (log_sd * math.sqrt(2.0))))
+        if share >= 0.99:
+            return low + (high - low) * (0.99 - below) / (share - below)
+        low, below = high, share
+    return BUCKETS_S[-1]
+
+
+def _rows(table: str) -> list[tuple[str, float, float]]:
+    rows = []
+    for entry in table.replace("\n", " ").split(","):
+        name, average_ms, sd = entry.split()
+        rows.append((name, float(average_ms), float(sd)))
+    return rows
