@@ -113,7 +113,7 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
     for _, _, noise in kinds:
         if noise not in noises:
             noises[noise] = [calibration(first_seed + 500_000 + 1000 * i, noise) for i in range(CALIBRATIONS)]
-    tallies = {(name, how): Tally() for name, _, _ in kinds for how in ("borrowed", "calibrated")}
+    tallies = {(name, how): Tally() for name, _, _ in kinds for how in ("catalogue", "calibration")}
     cpu: dict[str, list[tuple[float, float]]] = {}
     for name, runs, noise in kinds:
         for pair in range(pairs):
@@ -122,12 +122,12 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
             curves = CompareAtLoad()(*sides)
             took = time.process_time() - start
             calibrated = noises[noise][pair % CALIBRATIONS]
-            for how, known in (("borrowed", RunToRun()), ("calibrated", calibrated)):
+            for how, known in (("catalogue", RunToRun()), ("calibration", calibrated)):
                 tally = tallies[name, how]
                 tally.add(JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known))(curves, (runs, runs)))
                 tally.seconds += took
             cpu.setdefault(name, []).append((curves["cpu-utilization"].log_ratio, curves["cpu-utilization"].se_log))
-    for how in ("borrowed", "calibrated"):
+    for how in ("catalogue", "calibration"):
         print(f"\nNoise between runs: {how}\n{HEAD}  CPU ms")
         for name, _, _ in kinds:
             print(tallies[name, how].line(name))
@@ -162,14 +162,14 @@ def real() -> None:
     groups = [RepeatedRuns(name, "unbounded", [], MeasureNoiseAtLoad()(each)) for name, each in runs.items()]
     useful = [group for group in groups if group.name not in SMALL]
     for name, kept in (("identical pairs", useful), ("identical pairs, with the smallest machines", groups)):
-        for how in ("borrowed", "calibrated"):
+        for how in ("catalogue", "calibration"):
             tally = Tally()
             for group in kept:
-                known = RunToRun([each for each in kept if each is not group] if how == "calibrated" else [])
+                known = RunToRun([each for each in kept if each is not group] if how == "calibration" else [])
                 for first, second in itertools.combinations(runs[group.name], 2):
                     tally.add(_judged([first], [second], known))
             print(tally.line(f"{tally.pairs} {name}, {how}"))
-    for how, known in (("borrowed", RunToRun()), ("calibrated", RunToRun(useful))):
+    for how, known in (("catalogue", RunToRun()), ("calibration", RunToRun(useful))):
         tally = Tally()
         for sides in _comparisons(folder):
             judged = _judged(*sides, known)

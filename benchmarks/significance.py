@@ -61,7 +61,7 @@ def _series(rng: np.random.Generator, count: int) -> np.ndarray:
 def _judged(base: np.ndarray, new: np.ndarray) -> int:
     """Judge each row of `base` against the row of `new`, as a comparison does; how many were called."""
     metric = Metric(name="metric", slug="metric", better="lower")
-    noise = Noise(0.02, 14.0, "calibrated")
+    noise = Noise(0.02, 14.0, "calibration")
     worth = [StandardError()(table) for table in (base, new)]
     effects = [
         (metric, MeasureEffect()([RunLevel(b, b_se / b)], [RunLevel(n, n_se / n)], noise))

@@ -20,7 +20,7 @@ from buildcompare.findings.suggestions import suggest
 from buildcompare.labels.agreement import FindAgreement, Row
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
-from buildcompare.results import BothFlags, Finding, LabelResult, Suggestion, TestResult, Validity
+from buildcompare.results import Finding, LabelResult, Pair, Suggestion, TestResult, Validity
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 
 LABELS = ("v1", "v2")
@@ -75,7 +75,7 @@ def label_row(group: str, label: str, delta: float, p_value: float, marked: bool
         window="steady",
         status=status,
         only_in=None,
-        at_least=BothFlags(),
+        at_least=Pair(False, False),
         reason=None,
     )
 
@@ -191,7 +191,7 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     slow = {("api", "getPost"): (60.0, 0.001, True)}
     tests = [result("postgresql_bounded", rows=slow), result("mysql_bounded", rows=slow), result("mariadb_bounded")]
     gate = next(metric for metric in tests[0].metrics if metric.gate)
-    leaning = gate.model_copy(update={"leans_worse": 0.05, "status": "inconclusive", "runs_to_settle": 3})
+    leaning = gate.model_copy(update={"p_worse_one_sided": 0.05, "status": "inconclusive", "required_runs": 3})
     tests[0] = tests[0].model_copy(update={"metrics": [leaning]})
     assert [each.kind for each in suggest(tests)] == ["settle", "look_at_label"]
     assert f"Settle {gate.name} in Bounded Postgres" in suggest(tests)[0].text

@@ -180,11 +180,11 @@ def test_a_delay_is_significant_though_the_ramps_bend() -> None:
 
 
 def test_run_to_run_variation_decides_what_is_significant() -> None:
-    assert shifted(400.0).prior == "simulated"
+    assert shifted(400.0).noise_source == "simulated"
     calm, wild, guessed = (
         shifted(400.0, DelayNoise(sd, df)) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1))
     )
-    assert calm.prior == "runs"
+    assert calm.noise_source == "runs"
     assert calm.significant
     assert not wild.significant
     assert not guessed.significant  # two runs say little about variation

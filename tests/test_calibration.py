@@ -93,7 +93,7 @@ def test_a_comparison_is_judged_by_it(learned: tuple[Path, list[dict[str, Any]]]
     file, groups = learned
     results = comparison(groups[5]["runs"][0], groups[5]["runs"][1], file)
     metric = next(row for row in results.tests[0].metrics if row.slug == "avg-api-times")
-    assert metric.prior == "calibrated"
+    assert metric.noise_source == "calibration"
     assert metric.ci_low < metric.delta_percent < metric.ci_high
     assert metric.ci_high - metric.ci_low == pytest.approx(4 * 100 * 0.02 * 2**0.5, rel=0.6)
     assert {row.status for row in results.tests[0].labels} & {"equivalent", "inconclusive"}

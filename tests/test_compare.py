@@ -115,7 +115,7 @@ def test_missing_metrics_nan_and_gaps_are_said() -> None:
     metrics = {metric.slug: metric for metric in result.metrics}
     assert metrics["rps"].reason == "no number in the steady window of the new build"
     assert metrics["my-own"].reason == "not recorded in the new build"
-    assert metrics["my-own"].better == "context"
+    assert metrics["my-own"].better == "neutral"
     assert {metric.status for metric in result.metrics} == {"inconclusive", "not_comparable"}
     assert "avg-api-times" in result.runs.base[0].missing
     coverage = {c.slug: c for c in result.runs.new[0].coverage}

@@ -12,7 +12,7 @@ from scipy import stats
 from buildcompare.history.drift import Change, Levels, MeasureChange, MeasureDrift, MeasureRepeats
 from buildcompare.stats.noise import Noise
 
-NOISE = Noise(sd=0.018, df=math.inf, prior="borrowed")
+NOISE = Noise(sd=0.018, df=math.inf, noise_source="catalogue")
 MEASURE = MeasureChange(NOISE)
 
 

@@ -28,7 +28,7 @@ LOWER = Metric(name="metric", slug="metric", better="lower", margin_percent=10)
 
 
 def effect(log_ratio: float, sd: float = 0.02, df: float = math.inf) -> Effect:
-    return Effect(log_ratio, sd, df, sd / math.sqrt(2), "calibrated")
+    return Effect(log_ratio, sd, df, sd / math.sqrt(2), "calibration")
 
 
 @pytest.mark.parametrize("df", [3.0, 14.0, math.inf])
@@ -48,7 +48,7 @@ def test_intervals_and_p_values_are_those_of_the_t_distribution(df: float) -> No
         (0.20, 0.02, "lower", "regression"),
         (-0.20, 0.02, "lower", "improvement"),
         (0.20, 0.02, "higher", "improvement"),
-        (-0.20, 0.02, "context", "regression"),
+        (-0.20, 0.02, "neutral", "regression"),
         (0.05, 0.005, "lower", "equivalent"),  # surely changed, surely not by the margin
         (0.20, 0.15, "lower", "inconclusive"),
         (0.08, 0.02, "lower", "inconclusive"),  # not beyond the margin, and may be
@@ -92,7 +92,7 @@ def test_families_are_judged_apart() -> None:
 
 def test_the_runs_that_settle_it_would_settle_it() -> None:
     found = effect(0.0, 0.10 * math.sqrt(2))
-    runs = found.runs_to_settle(10.0)
+    runs = found.required_runs(10.0)
     assert runs is not None
     rng = np.random.default_rng(9)
     means = rng.normal(0, 0.10, (20_000, 2, runs)).mean(axis=2)
@@ -101,13 +101,13 @@ def test_the_runs_that_settle_it_would_settle_it() -> None:
 
 
 def test_what_would_be_seen_is_seen() -> None:
-    noise = Noise(0.03, 14.0, "calibrated")
+    noise = Noise(0.03, 14.0, "calibration")
     rng = np.random.default_rng(21)
     family, sd = [LOWER] * 7, 0.03 * math.sqrt(2)
-    size = effect(0.0, sd, 14.0).detectable_percent(10.0, len(family))
+    size = effect(0.0, sd, 14.0).min_detectable_percent(10.0, len(family))
     found = 0
     for _ in range(800):
-        known = Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibrated")  # an estimate too
+        known = Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibration")  # an estimate too
         factors = [1 + size / 100, *[1.0] * (len(family) - 1)]
         pairs = [([RunLevel(1.0)], [RunLevel(factor * math.exp(rng.normal(0, sd)))]) for factor in factors]
         judged = JudgeMetrics()([(LOWER, MeasureEffect()(a, b, known)) for a, b in pairs])
@@ -190,7 +190,7 @@ def test_metrics_with_a_prior_are_judged(tmp_path: Path) -> None:
     """The counterpart of the test above: it could have failed."""
     params = check_params(small_params(tmp_path))
     rows = {row.slug: row for row in analyse(params, read_recordings(params)).results.tests[0].metrics}
-    assert rows["avg-api-times"].prior == "borrowed"
+    assert rows["avg-api-times"].noise_source == "catalogue"
     assert rows["avg-api-times"].delta_percent == pytest.approx(10, abs=0.5)
     assert rows["rps"].status == "equivalent"
 

@@ -25,7 +25,7 @@ from buildcompare.history.look_back import look_back
 from buildcompare.history.text import ledger_text
 from buildcompare.stats.noise import Noise
 
-NOISE = Noise(0.018, math.inf, "borrowed")
+NOISE = Noise(0.018, math.inf, "catalogue")
 
 
 def entry(name: str = "v1.1", **more: Any) -> Entry:

@@ -24,7 +24,7 @@ from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Threshold
 CATALOGUE = read_catalogue("mattermost")
 LOAD = "number-of-connected-devices"
 STILL = NoiseModel(capacity_sd=0.0, level_scale=0.0)
-NOISE = Noise(0.01, math.inf, "borrowed")
+NOISE = Noise(0.01, math.inf, "catalogue")
 
 
 def made(

@@ -93,7 +93,7 @@ def test_without_a_calibration_the_prior_counts() -> None:
     assert noise(CPU) == RunToRun()(CPU, "unbounded")
     heap = noise(CATALOGUE.find("heap-in-use"))
     assert heap is not None
-    assert (heap.prior, heap.at_load, heap.sd) == ("borrowed", True, pytest.approx(math.log1p(0.015)))
+    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.015)))
     assert noise(CATALOGUE.find("unheard-of")) is None
 
 
@@ -102,7 +102,7 @@ def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> Non
     assert noise is not None
     assert noise.sd == pytest.approx(math.sqrt(4e-5), rel=0.1)
     assert noise.df == 204.0
-    assert (noise.prior, noise.at_load) == ("calibrated", True)
+    assert (noise.noise_source, noise.at_load) == ("calibration", True)
     few = NoiseAtLoad(known(5e-5, 2.0))(CPU)
     assert few is not None
     assert noise.sd < few.sd < math.log1p(0.019)
@@ -128,14 +128,14 @@ def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
     noise = NoiseAtLoad(levels)(CPU)
     assert noise == levels(CPU, "unbounded")
     assert noise is not None
-    assert (noise.prior, noise.at_load) == ("calibrated", False)
+    assert (noise.noise_source, noise.at_load) == ("calibration", False)
 
 
 # ---- The family -----------------------------------------------------------------------------------------------------
 
 
 def effect(z: float, sd: float) -> Effect:
-    return Effect(z * sd, sd, math.inf, sd / math.sqrt(2.0), "calibrated")
+    return Effect(z * sd, sd, math.inf, sd / math.sqrt(2.0), "calibration")
 
 
 def test_one_metric_keeps_its_p_value() -> None:
@@ -174,7 +174,7 @@ def test_intervals_hold_for_the_family() -> None:
     assert wide is not None
     assert (beside.family, wide[0] < narrow[0], wide[1] > narrow[1]) == (2, True, True)
     row = LoadAdjustedResult.model_validate(beside.row())
-    assert (row.prior, row.noise_of, row.constant) == ("calibrated", "equal_load", True)
+    assert (row.noise_source, row.noise_of, row.constant) == ("calibration", "equal_load", True)
 
 
 # ---- The ratio and its error ----------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
     assert levels is not None
     assert noise.sd < 0.5 * levels.sd
     found = at_load(*runs["g2"], file)
-    assert (found.prior, found.noise_of) == ("calibrated", "equal_load")
+    assert (found.noise_source, found.noise_of) == ("calibration", "equal_load")
 
 
 def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
@@ -282,9 +282,9 @@ def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
     only = tmp_path / "one.json"
     only.write_text(json.dumps(document | {"groups": document["groups"][:1]}))
     own = at_load(runs["g0"][0], runs["g0"][1], only)
-    assert (own.prior, own.noise_of) == ("borrowed", "levels")
+    assert (own.noise_source, own.noise_of) == ("catalogue", "levels")
     other = at_load(*runs["g2"], only)
-    assert (other.prior, other.noise_of) == ("calibrated", "equal_load")
+    assert (other.noise_source, other.noise_of) == ("calibration", "equal_load")
 
 
 def test_a_file_from_before_equal_load_was_measured_is_read(
@@ -297,7 +297,7 @@ def test_a_file_from_before_equal_load_was_measured_is_read(
     old = tmp_path / "old.json"
     old.write_text(json.dumps(document | {"method": 3}))
     found = at_load(*runs["g2"], old)
-    assert (found.prior, found.noise_of) == ("calibrated", "levels")
+    assert (found.noise_source, found.noise_of) == ("calibration", "levels")
 
 
 # ---- How often it is right ------------------------------------------------------------------------------------------

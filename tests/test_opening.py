@@ -55,7 +55,8 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
         {
             "base": 7000.0, "new": 7000.0 * (1 + delta / 100), "delta_percent": delta, "ci_low": delta - 4.0,
             "ci_high": delta + 4.0, "p_value": 0.5, "band_percent": 5.0, "status": "inconclusive",
-            "detectable_percent": 7.3, "reported": nobody, "estimated": nobody, "at_least": nobody, "reason": nobody,
+            "min_detectable_percent": 7.3,
+            "reported": nobody, "estimated": nobody, "at_least": nobody, "reason": nobody,
         }
     )  # fmt: skip
     return row.model_copy(update=changes)
@@ -118,12 +119,12 @@ def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
     sizes = {"avg-api-times": 35.2, "p99-api-times": 21.0}
     test = quiet()
     for slug, size in sizes.items():
-        test = with_metric(test, slug, detectable_percent=size, p_value=0.5)
+        test = with_metric(test, slug, min_detectable_percent=size, p_value=0.5)
     said = opening(results(test))
     assert said.title == "Pass"
     assert "could go unseen: Avg API times 35 %, P99 API times 21 %." in said.sentence
     assert "Not judged" not in said.sentence
-    other = with_metric(quiet("mysql_bounded"), "avg-api-times", detectable_percent=40.0)
+    other = with_metric(quiet("mysql_bounded"), "avg-api-times", min_detectable_percent=40.0)
     (found,) = (each for each in findings.find([test], ("v1", "v2")) if each.kind == "blind_spots")
     assert found.text.removesuffix(".") in said.sentence, "what it rests on stands in the evidence"
     assert found not in findings.above_the_fold([found])[0], "once is enough"
@@ -131,7 +132,7 @@ def test_beside_a_pass_stands_what_could_have_gone_unseen() -> None:
 
 
 def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
-    test = with_metric(quiet(), "avg-api-times", detectable_percent=None, p_value=None)
+    test = with_metric(quiet(), "avg-api-times", min_detectable_percent=None, p_value=None)
     sentence = opening(results(test)).sentence
     assert "Not judged: Avg API times." in sentence
     assert "Avg API times" not in sentence.split("Not judged")[0]
@@ -140,7 +141,7 @@ def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"leans_worse": 0.04, "delta_percent": 25.0}, "May have got worse, not surely by more than chance"),
+        ({"p_worse_one_sided": 0.04, "delta_percent": 25.0}, "May have got worse, not surely by more than chance"),
         ({"base": None, "p_value": None, "delta_percent": None}, "is there in one build only"),
     ],
 )
@@ -153,7 +154,7 @@ def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:
 
 
 def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
-    row = users(-7.0, ci_low=-14.0, leans_worse=0.06)
+    row = users(-7.0, ci_low=-14.0, p_worse_one_sided=0.06)
     found = results(quiet().model_copy(update={"supported_users": row}))
     assert found.verdict == "inconclusive"
     assert opening(found).title == "Cannot tell: supported users −7.0 %"
@@ -220,11 +221,11 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
 @pytest.mark.parametrize(
     ("changes", "samples", "runs"),
     [
-        ({"status": "inconclusive", "runs_to_settle": 7, "n_effective": 0.3}, "below 1", "7"),
-        ({"status": "inconclusive", "runs_to_settle": None, "n_effective": 41.6}, "42", "over 99"),
-        ({"status": "regression", "runs_to_settle": 7, "n_effective": None}, "–", "–"),
-        ({"status": "equivalent", "runs_to_settle": 7, "n_effective": 1.0}, "1", "–"),
-        ({"status": "inconclusive", "runs_to_settle": None, "p_value": None, "n_effective": 5.0}, "5", "–"),
+        ({"status": "inconclusive", "required_runs": 7, "n_effective": 0.3}, "below 1", "7"),
+        ({"status": "inconclusive", "required_runs": None, "n_effective": 41.6}, "42", "over 99"),
+        ({"status": "regression", "required_runs": 7, "n_effective": None}, "–", "–"),
+        ({"status": "equivalent", "required_runs": 7, "n_effective": 1.0}, "1", "–"),
+        ({"status": "inconclusive", "required_runs": None, "p_value": None, "n_effective": 5.0}, "5", "–"),
     ],
 )
 def test_only_what_is_open_has_runs_to_settle_and_no_window_is_worth_nothing(

@@ -99,7 +99,7 @@ def test_noise_is_what_the_runs_were_made_with() -> None:
     rng = np.random.default_rng(6)
     found = RunToRun(groups_of(np.exp(rng.normal(0, 0.04, (200, 3)) + rng.normal(0, 1, (200, 1)))))(LOWER, "bounded")
     assert found is not None
-    assert found.prior == "calibrated"
+    assert found.noise_source == "calibration"
     assert found.sd == pytest.approx(0.04, rel=0.08)
     assert 250 < found.df <= 400
 
@@ -128,7 +128,7 @@ def test_without_runs_the_prior_is_borrowed_and_without_a_prior_there_is_none() 
     with_prior = Metric(name="m", slug="metric", run_sd_percent=RunSd(bounded=2.0))
     borrowed = RunToRun()(with_prior, "bounded")
     assert borrowed is not None
-    assert (borrowed.prior, borrowed.df) == ("borrowed", math.inf)
+    assert (borrowed.noise_source, borrowed.df) == ("catalogue", math.inf)
     assert borrowed.sd == pytest.approx(math.log(1.02))
     assert RunToRun()(with_prior, "unbounded") is None
     assert RunToRun()(LOWER, "bounded") is None
@@ -143,7 +143,7 @@ def test_few_runs_lean_on_the_catalogue() -> None:
 
 
 def test_runs_that_scatter_widen_a_borrowed_prior() -> None:
-    noise = Noise(0.02, math.inf, "borrowed")
+    noise = Noise(0.02, math.inf, "catalogue")
     wide = MeasureEffect()([RunLevel(v) for v in (100, 60, 160)], [RunLevel(v) for v in (130, 75, 220)], noise)
     assert wide is not None
     assert wide.run_sd > 0.2
@@ -174,7 +174,7 @@ def test_a_calibrated_comparison_has_its_size_and_finds_what_it_should(run_sd: f
 
 
 def test_repeated_runs_of_the_builds_narrow_the_interval() -> None:
-    noise = Noise(0.05, 20.0, "calibrated")
+    noise = Noise(0.05, 20.0, "calibration")
     one = MeasureEffect()([RunLevel(1.0)], [RunLevel(1.0)], noise)
     four = MeasureEffect()([RunLevel(1.0)] * 4, [RunLevel(1.0), RunLevel(1.1), RunLevel(0.9), RunLevel(1.0)], noise)
     assert one is not None
@@ -184,7 +184,7 @@ def test_repeated_runs_of_the_builds_narrow_the_interval() -> None:
 
 
 def test_a_shorter_window_is_less_certain() -> None:
-    noise = Noise(0.02, 20.0, "calibrated", within=0.01, seconds=1800.0)
+    noise = Noise(0.02, 20.0, "calibration", within=0.01, seconds=1800.0)
     sds = []
     for seconds in (1800.0, 450.0):
         effect = MeasureEffect()([RunLevel(1.0, 0.0, seconds)], [RunLevel(1.0, 0.0, seconds)], noise)
@@ -311,7 +311,7 @@ def test_the_stack_of_v9_2_is_called_by_borrowed_priors(real: Path) -> None:
     for name, percent in (("mysql_bounded", 22), ("postgresql_bounded", 20)):
         row = tests[name]["stack-in-use"]
         assert row.status == "regression"
-        assert row.prior == "borrowed"
+        assert row.noise_source == "catalogue"
         assert row.delta_percent == pytest.approx(percent, abs=2)
 
 

@@ -91,7 +91,7 @@ def test_a_small_report_in_detail(tmp_path: Path) -> None:
     assert np.isnan(rps.values[1])
     assert rps.values[2] == np.inf
     assert users.times.size == 0
-    assert CATALOGUE.find("Something new").better == "context"
+    assert CATALOGUE.find("Something new").better == "neutral"
     assert recording.stop_known
     assert recording.duration_s == 60.0
     assert recording.coverage(rps).finite == 1

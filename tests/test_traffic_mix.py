@@ -83,7 +83,7 @@ def test_intervals_hold_what_repeated_draws_show() -> None:
     mixed = {"fast": Traffic(1500.0, 0.001), "slow": Traffic(1000.0, 0.009)}
     truth = SplitAverage()(BASE, mixed)
     assert truth is not None
-    noise = dict.fromkeys(BASE, Noise(0.05, math.inf, "calibrated"))
+    noise = dict.fromkeys(BASE, Noise(0.05, math.inf, "calibration"))
     for _ in range(600):
         drawn = [
             {name: replace(each, seconds=each.seconds * math.exp(0.05 * rng.normal())) for name, each in side.items()}
@@ -105,7 +105,7 @@ def test_the_four_answers() -> None:
     assert split is not None
     tell, same = TellMix(), SplitAverage()(BASE, BASE)
     assert same is not None
-    effect = Effect(split.log_mix, 0.05, math.inf, 0.035, "borrowed")
+    effect = Effect(split.log_mix, 0.05, math.inf, 0.035, "catalogue")
     assert tell(split, effect, 10.0) == "mix"
     assert tell(split, replace(effect, log_ratio=effect.log_ratio + 0.3), 10.0) == "both"
     assert tell(same, replace(effect, log_ratio=0.3), 10.0) == "speed"
@@ -120,7 +120,7 @@ def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None
     assert row.status == "regression"
     assert row.traffic_mix is not None
     assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("mix", True)
-    assert row.counted_status != "regression"
+    assert row.effective_status != "regression"
     assert result.verdict == "pass"
     found = findings.find([result], ("v1", "v2"))
     about = [each for each in found if each.metric == "avg-api-times"]
@@ -141,7 +141,7 @@ def test_slower_calls_behind_a_faster_mix_count() -> None:
     assert row.traffic_mix is not None
     assert row.traffic_mix.kind == "both"
     assert row.traffic_mix.mix_percent < -10
-    assert row.counted_status == "regression"
+    assert row.effective_status == "regression"
     assert result.verdict == "regression"
     about = [each for each in findings.find([result], ("v1", "v2")) if each.metric == "avg-api-times"]
     assert {each.kind: each.severity for each in about} == {"metric": "critical", "traffic_mix": "info"}
@@ -152,7 +152,7 @@ def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix is not None
     assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("speed", False)
-    assert row.counted_status == row.status == "regression"
+    assert row.effective_status == row.status == "regression"
     assert not [each for each in findings.find([result], ("v1", "v2")) if each.kind == "traffic_mix"]
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from buildcompare.config.errors import BuildcompareError, InputError
+from buildcompare.results.codes import Verdict
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 REGRESSION, UNDECIDED, BAD_INPUT, FAILED = 1, 2, 3, 4
@@ -213,9 +214,9 @@ def _report(
     print(f"{params}: {opening(published.results).title}. The report is {published.folder / 'report.html'}")
     if published.recorded:
         print(published.recorded)
-    if fail_on is not None and verdict == "regression":
+    if fail_on is not None and verdict == Verdict.REGRESSION:
         return REGRESSION
-    if fail_on is FailOn.INCONCLUSIVE and verdict in ("inconclusive", "invalid"):
+    if fail_on is FailOn.INCONCLUSIVE and verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
         return UNDECIDED
     return 0
 

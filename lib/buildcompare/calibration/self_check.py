@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.labels.noise import LabelNoise, label_pairs
+from buildcompare.results.codes import NoiseSource, Status
 from buildcompare.stats.effects import Effect, MeasureEffect
 from buildcompare.stats.families import Judged, JudgeLabels, JudgeMetrics
 from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunToRun, slug_of
 
 INJECTED = (5.0, 10.0, 20.0, 50.0)
 """Percent by which one run of a pair is scaled."""
-_CALLED = ("regression", "improvement")
+_CALLED = (Status.REGRESSION, Status.IMPROVEMENT)
 FindMetric = Callable[[str], Metric]
 
 
@@ -118,7 +119,7 @@ class SelfCheck:
                 sd = others.predicted(table, label, (a, b), group.type)
                 if sd is None:
                     continue
-                noise = Noise(sd * tails.scale, tails.df, "calibrated")
+                noise = Noise(sd * tails.scale, tails.df, NoiseSource.CALIBRATION)
                 ratio = b.value / a.value
                 effects = {p: _effect(ratio * (1.0 + p / 100.0), noise) for p in (0.0, *INJECTED)}
                 row, *found = JudgeLabels()([(table, effect) for effect in effects.values()])
@@ -146,12 +147,12 @@ class _Pair:
 
 
 def _effect(ratio: float, noise: Noise) -> Effect:
-    return Effect(math.log(ratio), math.sqrt(2.0) * noise.sd, noise.df, noise.sd, noise.prior)
+    return Effect(math.log(ratio), math.sqrt(2.0) * noise.sd, noise.df, noise.sd, noise.noise_source)
 
 
 def _calibrated(noise: Noise | None) -> Noise | None:
-    """A borrowed prior was learned elsewhere, and has no place in a check of this calibration."""
-    return noise if noise is not None and noise.prior == "calibrated" else None
+    """A borrowed noise_source was learned elsewhere, and has no place in a check of this calibration."""
+    return noise if noise is not None and noise.noise_source == NoiseSource.CALIBRATION else None
 
 
 def _rose(judged: Judged | None) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from buildcompare.results import MetricResult, Status, SupportedUsersResult, TestResult, Validity, Verdict
+from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, Validity
+from buildcompare.results.codes import Status, ValidityStatus, Verdict
 
 RULE = (
     "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
@@ -33,7 +34,7 @@ class Cause:
     def delta_percent(self) -> float | None:
         """The change of the row, as a verdict counts it."""
         return (
-            self.row.counted_delta_percent
+            self.row.effective_delta_percent
             if isinstance(self.row, MetricResult)
             else (self.row.delta_percent if self.row else None)
         )
@@ -43,26 +44,26 @@ def of_test(
     metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None, validity: Validity
 ) -> Verdict:
     """The verdict of one test."""
-    if validity.status == "invalid":
-        return "invalid"
+    if validity.status == ValidityStatus.INVALID:
+        return Verdict.INVALID
     found = causes(metrics, supported_users)
     if any(cause.kind == "regression" for cause in found):
-        return "regression"
-    return "inconclusive" if found else "pass"
+        return Verdict.REGRESSION
+    return Verdict.INCONCLUSIVE if found else Verdict.PASS
 
 
 def causes(metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None) -> tuple[Cause, ...]:
     """Everything that keeps a valid test from passing."""
     felt = [metric for metric in metrics if metric.gate]
     rows: list[tuple[MetricResult | SupportedUsersResult, Status, float | None]]
-    rows = [(metric, metric.counted_status, metric.counted_leaning) for metric in felt]
+    rows = [(metric, metric.effective_status, metric.effective_p_worse) for metric in felt]
     if supported_users is not None:
-        rows.insert(0, (supported_users, supported_users.status, supported_users.leans_worse))
+        rows.insert(0, (supported_users, supported_users.status, supported_users.p_worse_one_sided))
     found = [Cause("regression", row) for row, status, _ in rows if status == "regression"]
     found += [
         Cause("leaning", row)
         for row, status, leaning in rows
-        if status != "regression" and leaning is not None and leaning < LEANING
+        if status != Status.REGRESSION and leaning is not None and leaning < LEANING
     ]
     if supported_users is not None and not _excludes_a_loss(supported_users):
         found.append(Cause("loss_not_excluded", supported_users))
@@ -86,5 +87,5 @@ def _excludes_a_loss(users: SupportedUsersResult) -> bool:
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:
     """The verdict of the whole comparison: the worst of its tests."""
     verdicts = {test.verdict for test in tests}
-    worst: tuple[Verdict, ...] = ("invalid", "regression", "inconclusive")
-    return next((verdict for verdict in worst if verdict in verdicts), "pass")
+    worst: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE)
+    return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
 from buildcompare.config.yaml import read_yaml
+from buildcompare.results.codes import Better
 
-Better = Literal["lower", "higher", "context"]
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
 
 
@@ -45,7 +45,7 @@ class Metric(_Strict):
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     aliases: tuple[str, ...] = ()
     unit: str = ""
-    better: Better = "context"
+    better: Better = Better.NEUTRAL
     gate: bool = False
     load: bool = False
     """Whether this is the load itself: the curve of connected users."""

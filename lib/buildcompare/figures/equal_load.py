@@ -22,6 +22,7 @@ from buildcompare.figures.base import (
     styled,
 )
 from buildcompare.metrics.load_adjusted import LoadAdjusted
+from buildcompare.results.codes import Status
 from buildcompare.text.numbers import change, quantity, unit_scale
 
 _SIDES = ("base", "new")
@@ -30,7 +31,10 @@ _SIDES = ("base", "new")
 def at_equal_load(test: TestView, curves: Mapping[str, LoadAdjusted]) -> Iterator[Figure]:
     """A figure for each metric of `test` that users feel, or that was called at equal load or at the builds' own."""
     for row in test.result.metrics:
-        called = {row.status, row.load_adjusted.status if row.load_adjusted else None} & {"regression", "improvement"}
+        called = {row.status, row.load_adjusted.status if row.load_adjusted else None} & {
+            Status.REGRESSION,
+            Status.IMPROVEMENT,
+        }
         if row.slug in curves and not row.labels and (row.gate or called):
             metric = test.catalogue.find(row.slug)
             yield metric_at_load(f"{test.result.name}_at_load_{row.slug}", test.labels, metric, curves[row.slug])

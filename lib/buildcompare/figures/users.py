@@ -24,6 +24,7 @@ from buildcompare.figures.base import (
     styled,
 )
 from buildcompare.results import MetricResult, RampUp
+from buildcompare.results.codes import Status
 from buildcompare.text.numbers import change, minutes
 
 WIDE, BARS = (9.0, 4.4), 0.6
@@ -87,7 +88,7 @@ def _wave_onset(axes: Axes, ramp: RampUp, side: Side) -> None:
 def _shift(axes: Axes, test: TestView, slug: str) -> None:
     """The gap between the builds, drawn where their ramps ran side by side."""
     ramp = test.result.ramp_up
-    if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == "inconclusive":
+    if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return
     at = sum(ramp.shift_window) / 2
     heights = []
@@ -146,7 +147,7 @@ def _alt(test: TestView, metric: MetricResult) -> str:
                 words += f", waves from {minutes(ramp.wave_onset_s)} with a period of {ramp.wave_period_s:.0f} s"
             words += "."
     shift = test.result.ramp_up
-    if shift.shift_users is not None and shift.shift_status != "inconclusive":
+    if shift.shift_users is not None and shift.shift_status != Status.INCONCLUSIVE:
         side_word = "behind" if shift.shift_users < 0 else "ahead"
         words += f" {test.labels[1]} runs {abs(shift.shift_users):,.0f} users {side_word} on the common ramp."
     return words

@@ -18,18 +18,24 @@ from buildcompare.findings.traffic_mix import traffic_mix
 from buildcompare.findings.unchanged import unchanged
 from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
 from buildcompare.results import Finding, TestResult
+from buildcompare.results.codes import FindingKind, Severity
 
 __all__ = ["above_the_fold", "find", "gravest_first", "headlines", "title"]
-_SEVERITIES = ("critical", "warning", "info")
-_FIRST = ("supported_users",)
+_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+_FIRST = (FindingKind.SUPPORTED_USERS,)
 """Kinds of findings that come before everything but critical ones: what everybody asks is never folded away."""
-_HISTORY = ("setup_differences", "level_drift", "previous_new", "between_databases")
+_HISTORY = (
+    FindingKind.SETUP_DIFFERENCES,
+    FindingKind.LEVEL_DRIFT,
+    FindingKind.PREVIOUS_NEW,
+    FindingKind.BETWEEN_DATABASES,
+)
 """Kinds that look back at earlier comparisons: setup differences first, and after this comparison's own warnings."""
-_INFOS = (("unchanged",), _HISTORY, ("metric", "beginning"))
+_INFOS = ((FindingKind.UNCHANGED,), _HISTORY, (FindingKind.METRIC, FindingKind.BEGINNING))
 """Among the infos: how much is unchanged, what the past says of the supported users, what else was called, the rest."""
-_HEADLINES = (*_FIRST, "unchanged", "between_databases")
+_HEADLINES = (*_FIRST, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES)
 """What a report in Markdown says too where it is quiet, as people do in theirs."""
-_LAST = ("blind_spots", "labels_in_one_build", "recording_note")
+_LAST = (FindingKind.BLIND_SPOTS, FindingKind.LABELS_IN_ONE_BUILD, FindingKind.RECORDING_NOTE)
 """Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are. Blind spots stand in
 the sentence beside a pass too."""
 TOP = 10
@@ -85,20 +91,20 @@ def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fin
 
     Which ones these are is decided by their order: the supported users are among them, however much warns.
     """
-    chosen = [each for each in findings if each.severity != "info" or each.kind not in _LAST][:TOP]
+    chosen = [each for each in findings if each.severity != Severity.INFO or each.kind not in _LAST][:TOP]
     first = sorted(chosen, key=lambda each: _SEVERITIES.index(each.severity))
     return first, [each for each in findings if each not in first]
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
     """What somebody has to know who reads nothing else: all that warns, and what everybody asks."""
-    return [each for each in findings if each.severity != "info" or each.kind in _HEADLINES]
+    return [each for each in findings if each.severity != Severity.INFO or each.kind in _HEADLINES]
 
 
 def _order(found: Finding) -> tuple[int, int]:
     grave = _SEVERITIES.index(found.severity)
     rank = 1 if found.kind in _FIRST and grave else 2 + grave if grave else 0
-    if found.severity != "info":
+    if found.severity != Severity.INFO:
         return rank, int(found.kind in _HISTORY)
     place = next((i for i, kinds in enumerate(_INFOS) if found.kind in kinds), len(_INFOS))
     return rank, len(_INFOS) + 1 if found.kind in _LAST else place

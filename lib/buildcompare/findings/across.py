@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.labels.agreement import Agreement, FindAgreement, Row
 from buildcompare.results import Finding, LabelResult, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.stats.effects import ALPHA
 from buildcompare.text.numbers import change, listed, significant
 
@@ -44,7 +45,9 @@ def labels_in_several_tests(tests: Sequence[TestResult], labels: Labels) -> Iter
         "not_named": max(len(agreed) - MOST_NAMED, 0),
     }
     where = by_name[first.rows[0].test]
-    found = finding(where, "labels_in_several_tests", "warning" if rare else "info", text, evidence)
+    found = finding(
+        where, FindingKind.LABELS_IN_SEVERAL_TESTS, Severity.WARNING if rare else Severity.INFO, text, evidence
+    )
     yield found.model_copy(update={"id": "labels_in_several_tests", "test": None})
 
 
@@ -54,7 +57,7 @@ def slower_in_several(tests: Sequence[TestResult]) -> tuple[Agreement, ...]:
     for test in tests:
         for row in test.labels:
             if row.delta_percent is not None and row.p_value is not None:
-                marked = row.status in ("regression", "improvement")
+                marked = row.status in (Status.REGRESSION, Status.IMPROVEMENT)
                 found = Row(test.name, row.delta_percent, row.p_value / 2.0, marked)
                 rows.setdefault((row.group, row.label, row.stat), []).append(found)
     return FindAgreement()(rows)
@@ -68,7 +71,7 @@ def methods_with_handlers(test: TestResult, labels: Labels) -> Iterator[Finding]
     slower = [
         row
         for row in test.labels
-        if row.status == "regression" and row.stat == "avg" and (row.p_adjusted or 0.0) < ALPHA
+        if row.status == Status.REGRESSION and row.stat == "avg" and (row.p_adjusted or 0.0) < ALPHA
     ]
     handlers, methods = _of(slower, API), _of(slower, STORE)
     if not handlers or not methods:
@@ -82,7 +85,7 @@ def methods_with_handlers(test: TestResult, labels: Labels) -> Iterator[Finding]
         for name, rows in (("handlers", handlers), ("methods", methods))
     }
     left_out = [max(len(rows) - MOST_NAMED, 0) for rows in (handlers, methods)]
-    yield finding(test, "methods_with_handlers", "info", text, {**evidence, "not_named": left_out})
+    yield finding(test, FindingKind.METHODS_WITH_HANDLERS, Severity.INFO, text, {**evidence, "not_named": left_out})
 
 
 def _of(rows: Sequence[LabelResult], group: str) -> list[LabelResult]:

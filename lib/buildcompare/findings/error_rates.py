@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.metrics.counted_errors import UNIT as PER_USER_MINUTE
 from buildcompare.results import ErrorRateResult, Finding, TestResult
+from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.numbers import change, listed, quantity, significant
 
 WORTH_PERCENT = 0.025
@@ -32,7 +33,7 @@ def error_rates(test: TestResult, labels: Labels) -> Iterator[Finding]:
             f"{title(test)}: {row.name} of {labels[1]} are {quantity(row.new, row.unit)}{of} against "
             f"{quantity(row.base, row.unit)}{size}: {row.reason}, so this cannot be told from chance."
         )
-        yield finding(test, "error_rate", "warning", text, row.model_dump(), metric=row.slug)
+        yield finding(test, FindingKind.ERROR_RATE, Severity.WARNING, text, row.model_dump(), metric=row.slug)
 
 
 def counted_errors(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
@@ -47,7 +48,7 @@ def counted_errors(tests: Sequence[TestResult], labels: Labels) -> Iterator[Find
         ]
         text = f"Errors counted by the load test, for each connected user and minute: {listed(told, most=len(told))}."
         evidence = {test.name: row.model_dump(include={"base", "new", "delta_percent"}) for test, row in known}
-        found = finding(known[0][0], "counted_errors", "info", text, evidence)
+        found = finding(known[0][0], FindingKind.COUNTED_ERRORS, Severity.INFO, text, evidence)
         yield found.model_copy(update={"id": "counted_errors", "test": None})
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from buildcompare.results import Finding, TestResult
+from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.numbers import db_name
 
 Labels = tuple[str, str]
@@ -20,8 +21,8 @@ def title(test: TestResult) -> str:
 
 def finding(
     test: TestResult,
-    kind: str,
-    severity: str,
+    kind: FindingKind,
+    severity: Severity,
     text: str,
     evidence: Mapping[str, object],
     *,

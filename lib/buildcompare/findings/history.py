@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from buildcompare.config.errors import plural
 from buildcompare.results import DatabaseOrder, Drift, Finding, HistoryResult, SetupDifference, Suggestion
+from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
 from buildcompare.text.numbers import change, db_name, interval, listed, percent, significant
 
 USUAL_Z = 2.0
@@ -23,9 +24,16 @@ def find(
         return []
     if history.before is None:
         text = f"This comparison is not held against earlier ones: {history.reason}."
-        return [_finding("no_history", "info", text, {"ledger": history.ledger, "comparisons": history.comparisons})]
+        return [
+            _finding(
+                FindingKind.NO_HISTORY,
+                Severity.INFO,
+                text,
+                {"ledger": history.ledger, "comparisons": history.comparisons},
+            )
+        ]
     levels = [row for row in drift if row.kind == "same_version" and _is_drift(row, history.margin_percent)]
-    severity = "warning" if any(_is_unusual(row) for row in levels) else "info"
+    severity = Severity.WARNING if any(_is_unusual(row) for row in levels) else Severity.INFO
     return [
         *_setup(setup_differences, severity),
         *_level(levels, severity, history, setup_differences),
@@ -55,7 +63,7 @@ def former_setup(
             "against": worst.against,
             "differences": [row.model_dump() for row in changed],
         }
-        yield Suggestion(kind="former_setup", test=worst.test, text=text, evidence=evidence)
+        yield Suggestion(kind=SuggestionKind.FORMER_SETUP, test=worst.test, text=text, evidence=evidence)
 
 
 def setup_words(differences: Sequence[SetupDifference]) -> str:
@@ -66,15 +74,15 @@ def setup_words(differences: Sequence[SetupDifference]) -> str:
     return f"{words} (not recorded in both: {listed(unknown)})" if unknown else words
 
 
-def _setup(differences: Sequence[SetupDifference], severity: str) -> Iterator[Finding]:
+def _setup(differences: Sequence[SetupDifference], severity: Severity) -> Iterator[Finding]:
     if any(row.kind == "changed" for row in differences):
         text = f"Setup, compared with {differences[0].against}: {setup_words(differences)}."
         evidence = {"differences": [row.model_dump() for row in differences]}
-        yield _finding("setup_differences", severity, text, evidence)
+        yield _finding(FindingKind.SETUP_DIFFERENCES, severity, text, evidence)
 
 
 def _level(
-    rows: Sequence[Drift], severity: str, history: HistoryResult, differences: Sequence[SetupDifference]
+    rows: Sequence[Drift], severity: Severity, history: HistoryResult, differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
     """The same version at another level than in the comparison before."""
     for against in dict.fromkeys(row.against for row in rows):
@@ -104,7 +112,7 @@ def _level(
             "between": [each.model_dump() for each in history.between],
             "differences": [row.model_dump() for row in differences],
         }
-        yield _finding("level_drift", severity, text, evidence)
+        yield _finding(FindingKind.LEVEL_DRIFT, severity, text, evidence)
 
 
 def _previous_new(rows: Sequence[Drift], levels: Sequence[Drift]) -> Iterator[Finding]:
@@ -117,7 +125,7 @@ def _previous_new(rows: Sequence[Drift], levels: Sequence[Drift]) -> Iterator[Fi
             "and the change of the build together."
         )
         evidence = {"rows": [row.model_dump(exclude={"earlier"}) for row in about]}
-        yield _finding("previous_new", "info", text, evidence)
+        yield _finding(FindingKind.PREVIOUS_NEW, Severity.INFO, text, evidence)
 
 
 def _databases(rows: Sequence[Drift]) -> Iterator[Finding]:
@@ -135,7 +143,7 @@ def _databases(rows: Sequence[Drift]) -> Iterator[Finding]:
         where = f"{db_name(pair[0].db_engine)} supports {'fewer' if below else 'more'} users than {db_name(against)}"
         text = f"{where}, unlike in the comparison before: {told}. {_seen_before(flipped[0].earlier)}"
         evidence = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(flipped[0].earlier)}
-        yield _finding("between_databases", "info", text, evidence)
+        yield _finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, text, evidence)
 
 
 def _seen_before(earlier: Sequence[DatabaseOrder]) -> str:
@@ -176,7 +184,7 @@ def _beyond_chance(row: Drift) -> bool:
     return (row.ci_low or 0.0) > 0 or (row.ci_high or 0.0) < 0
 
 
-def _finding(kind: str, severity: str, text: str, evidence: Mapping[str, object]) -> Finding:
+def _finding(kind: FindingKind, severity: Severity, text: str, evidence: Mapping[str, object]) -> Finding:
     return Finding.model_validate(
         {
             "id": f"history.{kind}",

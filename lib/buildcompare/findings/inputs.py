@@ -13,6 +13,7 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, InputProvenance, MetricResult, RunResult, Side, TestResult
+from buildcompare.results.codes import Better, FindingKind, Severity
 from buildcompare.text.numbers import change, listed, quantity, significant
 
 LONGEST_AVERAGE_S = 5.0
@@ -46,7 +47,7 @@ def _units(
     """Times that are more likely milliseconds."""
     averages = {table.average for table in catalogue.label_tables}
     for metric in test.metrics:
-        if metric.unit != "seconds" or metric.better != "lower" or metric.base is None or metric.new is None:
+        if metric.unit != "seconds" or metric.better != Better.LOWER or metric.base is None or metric.new is None:
             continue
         low, high = sorted((metric.base, metric.new))
         times = high / low if low > 0 else 1.0
@@ -70,7 +71,7 @@ def _units(
             "longest_average_s": LONGEST_AVERAGE_S,
             "files": files,
         }
-        yield finding(test, "unlikely_unit", "warning", text, evidence, metric=metric.slug)
+        yield finding(test, FindingKind.UNLIKELY_UNIT, Severity.WARNING, text, evidence, metric=metric.slug)
 
 
 def _users(test: TestResult, labels: Labels, catalogue: Catalogue) -> Iterator[Finding]:
@@ -89,7 +90,7 @@ def _users(test: TestResult, labels: Labels, catalogue: Catalogue) -> Iterator[F
         f"({change(apart)}): `users` may be another test's."
     )
     evidence = {"users": test.users, "recorded": recorded, "percent": apart}
-    yield finding(test, "users_in_params", "warning", text, evidence)
+    yield finding(test, FindingKind.USERS_IN_PARAMS, Severity.WARNING, text, evidence)
 
 
 def _total(rows: Sequence[MetricResult], side: Side) -> float | None:
@@ -147,7 +148,7 @@ def _unrecognised(
         "runs": [f"{each.name} {side} {i}" for each, side, i in runs],
         "not_named": [max(len(files) - 2, 0), max(len(unknown) - MOST_NAMED, 0), max(len(wanted) - MOST_NAMED, 0)],
     }
-    found = finding(test, "unrecognised", "warning", text, evidence)
+    found = finding(test, FindingKind.UNRECOGNISED, Severity.WARNING, text, evidence)
     return found.model_copy(update={"id": f"{found.id}.{runs[0][1]}.{runs[0][2]}"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from buildcompare.results import MetricResult, SupportedUsersResult
+from buildcompare.results.codes import Better, Status
 from buildcompare.text.explanations import by_chance_percent
 from buildcompare.text.numbers import change, interval, percent, status_words
 
@@ -10,13 +11,13 @@ from buildcompare.text.numbers import change, interval, percent, status_words
 def judged(delta: float, row: MetricResult | SupportedUsersResult) -> str:
     """The end of a sentence about a change of `delta` percent."""
     margin = row.margin_percent if isinstance(row, MetricResult) else row.band_percent
-    better = row.better if isinstance(row, MetricResult) else "higher"
+    better = row.better if isinstance(row, MetricResult) else Better.HIGHER
     if row.ci_low is None:
         return f"{change(delta)}: how far two runs of one build lie apart is not known here, so this may be chance."
     words = {
-        "regression": f"more than chance and more than the {percent(margin)} that matter",
-        "improvement": f"more than chance and more than the {percent(margin)} that matter",
-        "equivalent": status_words("equivalent", better, margin, row.ci_low, row.ci_high),
+        Status.REGRESSION: f"more than chance and more than the {percent(margin)} that matter",
+        Status.IMPROVEMENT: f"more than chance and more than the {percent(margin)} that matter",
+        Status.EQUIVALENT: status_words(Status.EQUIVALENT, better, margin, row.ci_low, row.ci_high),
     }
     said = words.get(row.status)
     if said is None:
@@ -26,6 +27,6 @@ def judged(delta: float, row: MetricResult | SupportedUsersResult) -> str:
             said = f"differs, but not surely by more than the {percent(margin)} that matter"
         else:
             said = "rare for one metric, but not for the rarest of all that were compared"
-    elif row.status != "equivalent":
+    elif row.status != Status.EQUIVALENT:
         said = f"{status_words(row.status, better)}, {said}"
     return f"{change(delta)} (95 % interval {interval(row.ci_low, row.ci_high)}): {said}."

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, LabelResult, Side, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.stats.families import JudgeLabels
 from buildcompare.text.numbers import change, listed
 
@@ -14,8 +15,8 @@ from buildcompare.text.numbers import change, listed
 def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
     """How many label rows moved more than chance moves them, beside how many chance would mark."""
     judged = [row for row in test.labels if row.p_value is not None]
-    slower = sorted((r for r in judged if r.status == "regression"), key=lambda r: -(r.delta_percent or 0.0))
-    faster = [row for row in judged if row.status == "improvement"]
+    slower = sorted((r for r in judged if r.status == Status.REGRESSION), key=lambda r: -(r.delta_percent or 0.0))
+    faster = [row for row in judged if row.status == Status.IMPROVEMENT]
     if not slower and not faster:
         return
     expected = JudgeLabels().alpha * len(judged)
@@ -35,7 +36,7 @@ def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
         "surviving": surviving,
         "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
     }
-    yield finding(test, "labels", "info", text, evidence)
+    yield finding(test, FindingKind.LABELS, Severity.INFO, text, evidence)
 
 
 def labels_in_one_build(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
@@ -47,7 +48,11 @@ def labels_in_one_build(tests: Sequence[TestResult], labels: Labels) -> Iterator
             if len(alone_in) == 1 and (lacking := {"base": 1, "new": 0}.get(str(alone_in.pop()))) is not None:
                 text = f"{title(test)}: {labels[lacking]} recorded no label table {group}."
                 yield finding(
-                    test, "no_label_table", "warning", text, {"group": group, "side": ("base", "new")[lacking]}
+                    test,
+                    FindingKind.NO_LABEL_TABLE,
+                    Severity.WARNING,
+                    text,
+                    {"group": group, "side": ("base", "new")[lacking]},
                 )
     for side, label in sides:
         same: dict[tuple[str, ...], list[TestResult]] = {}
@@ -61,7 +66,7 @@ def labels_in_one_build(tests: Sequence[TestResult], labels: Labels) -> Iterator
             where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
             text = f"{where}: only {label} has {plural(len(names), 'label')}: {listed(list(names), most=3)}."
             evidence = {"side": side, "labels": list(names), "tests": [test.name for test in having]}
-            yield finding(having[0], "labels_in_one_build", "info", text, evidence)
+            yield finding(having[0], FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, text, evidence)
 
 
 def _named(row: LabelResult) -> str:

@@ -9,6 +9,7 @@ from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.findings.traffic_mix import at_unchanged_mix
 from buildcompare.results import Finding, MetricResult, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.explanations import at_load_words, by_chance_percent
 from buildcompare.text.numbers import change, interval, listed, percent, quantity, significant
 
@@ -34,11 +35,11 @@ def metrics(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
 
 def _said(metric: MetricResult) -> bool:
     """At unchanged traffic mix where that changed: what the mix did has a sentence of its own."""
-    return metric.counted_status in ("regression", "improvement") or _leans(metric)
+    return metric.effective_status in (Status.REGRESSION, Status.IMPROVEMENT) or _leans(metric)
 
 
 def _leans(metric: MetricResult) -> bool:
-    return metric.counted_leaning is not None and metric.counted_leaning < LEANING
+    return metric.effective_p_worse is not None and metric.effective_p_worse < LEANING
 
 
 def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
@@ -57,27 +58,31 @@ def _by_itself(metric: MetricResult) -> float | None:
     at_load = metric.load_adjusted
     if at_load is not None and at_load.p_value is not None:
         return at_load.delta_percent
-    return metric.counted_delta_percent
+    return metric.effective_delta_percent
 
 
-def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> str:
-    worse = [metric for _, metric in rows if metric.counted_status == "regression" and metric.better != "context"]
+def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
+    worse = [
+        metric for _, metric in rows if metric.effective_status == Status.REGRESSION and metric.better != "neutral"
+    ]
     if worse and all(_from_load(metric) for metric in worse):
-        return "info"
+        return Severity.INFO
     if any(metric.gate for metric in worse):
-        return "critical"
+        return Severity.CRITICAL
     if any(metric.gate and _leans(metric) for _, metric in rows):
-        return "warning"
-    return "warning" if worse and (alone or agreeing > 1) else "info"
+        return Severity.WARNING
+    return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
 
 
 def _from_load(metric: MetricResult) -> bool:
     """Whether a metric that users do not feel was called at different loads only, and not at an equal one."""
     at_load = metric.load_adjusted
-    return not metric.gate and at_load is not None and at_load.p_value is not None and at_load.status != "regression"
+    return (
+        not metric.gate and at_load is not None and at_load.p_value is not None and at_load.status != Status.REGRESSION
+    )
 
 
-def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, severity: str) -> Finding:
+def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, severity: Severity) -> Finding:
     test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
     values = f"{quantity(metric.new, metric.unit)} against {quantity(metric.base, metric.unit)}"
     said = judged(metric.delta_percent or 0.0, metric)
@@ -116,7 +121,7 @@ def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, 
             if m.slug == metric.slug
         },
     }
-    return finding(test, "metric", severity, text, evidence, metric=metric.slug)
+    return finding(test, FindingKind.METRIC, severity, text, evidence, metric=metric.slug)
 
 
 def _told(test: TestResult, metric: MetricResult) -> str:
@@ -142,7 +147,7 @@ def at_equal_load(test: TestResult, labels: Labels) -> Iterator[Finding]:
     """What got worse at equal load, and does not show at the loads that each build had: it did not carry as many."""
     for metric in test.metrics:
         at_load = metric.load_adjusted
-        if at_load is None or at_load.status != "regression" or metric.better == "context" or _said(metric):
+        if at_load is None or at_load.status != Status.REGRESSION or metric.better == "neutral" or _said(metric):
             continue
         margin, chance = percent(metric.margin_percent), significant(at_load.p_adjusted or 0.0, 2)
         text = (
@@ -154,7 +159,7 @@ def at_equal_load(test: TestResult, labels: Labels) -> Iterator[Finding]:
             text += f"; at each build's own load {change(metric.delta_percent)}"
         evidence = metric.model_dump(include={"slug", "delta_percent", "margin_percent"})
         evidence["load_adjusted"] = at_load.model_dump()
-        yield finding(test, "equal_load", "warning", text + ".", evidence, metric=metric.slug)
+        yield finding(test, FindingKind.EQUAL_LOAD, Severity.WARNING, text + ".", evidence, metric=metric.slug)
 
 
 def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -165,7 +170,7 @@ def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:
             values = ", ".join(f"{quantity(level, metric.unit)} in {label}" for level, label in levels)
             text = f"{title(test)}: {metric.name} cannot be judged: {values} ({metric.reason or 'no ratio'})."
             evidence = metric.model_dump(include={"slug", "base", "new", "reason"})
-            yield finding(test, "unjudgeable", "warning", text, evidence, metric=metric.slug)
+            yield finding(test, FindingKind.UNJUDGEABLE, Severity.WARNING, text, evidence, metric=metric.slug)
 
 
 def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
@@ -173,8 +178,8 @@ def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding
     seen = _detectable(tests)
     if seen:
         text = f"Smaller changes than these could go unseen: {blind_spots_in_words(tests)}."
-        evidence = {"detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
-        yield finding(seen[0][0], "blind_spots", "info", text, evidence)
+        evidence = {"min_detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
+        yield finding(seen[0][0], FindingKind.BLIND_SPOTS, Severity.INFO, text, evidence)
 
 
 def blind_spots_in_words(tests: Sequence[TestResult]) -> str:
@@ -188,10 +193,10 @@ def blind_spots_in_words(tests: Sequence[TestResult]) -> str:
 def _detectable(tests: Sequence[TestResult]) -> list[tuple[TestResult, str, float]]:
     seen: list[tuple[TestResult, str, float]] = []
     for test in tests:
-        seen += [(test, m.name, m.detectable_percent) for m in test.metrics if m.gate and m.detectable_percent]
+        seen += [(test, m.name, m.min_detectable_percent) for m in test.metrics if m.gate and m.min_detectable_percent]
         users = test.supported_users
-        if users is not None and users.detectable_percent is not None:
-            seen.append((test, "supported users", users.detectable_percent))
+        if users is not None and users.min_detectable_percent is not None:
+            seen.append((test, "supported users", users.min_detectable_percent))
     return seen
 
 

@@ -9,6 +9,7 @@ from buildcompare.comparison.verdict import Cause, Kind, causes
 from buildcompare.findings.finding import title
 from buildcompare.findings.metrics import blind_spots_in_words
 from buildcompare.results import MetricResult, Results, TestResult
+from buildcompare.results.codes import Severity, SuggestionKind, Verdict
 from buildcompare.text.numbers import VERDICT_WORDS, change, counted, listed, percent
 
 MOST_NAMED = 2
@@ -31,23 +32,23 @@ class Opening:
 
 def opening(results: Results) -> Opening:
     """The verdict of `results` with the rows that made it; of a pass, how much could have been seen."""
-    valid = [test for test in results.tests if test.verdict != "invalid"]
+    valid = [test for test in results.tests if test.verdict != Verdict.INVALID]
     rows = [(test, cause) for test in valid for cause in causes(test.metrics, test.supported_users)]
     worse = [row for row in rows if row[1].kind == "regression"]
     words = VERDICT_WORDS[results.verdict]
-    if results.verdict == "regression":
+    if results.verdict == Verdict.REGRESSION:
         meaning = "Users feel this; it is more than chance and more than the margin that matters."
         return Opening(_headed(words, worse, results.tests), meaning)
-    if results.verdict == "invalid":
-        invalid = [title(test) for test in results.tests if test.verdict == "invalid"]
+    if results.verdict == Verdict.INVALID:
+        invalid = [title(test) for test in results.tests if test.verdict == Verdict.INVALID]
         unfit = "It is" if len(invalid) == 1 else "They are"
         others = f" What could be judged got worse: {_named(worse)}." if worse else ""
         return Opening(f"{words}: {listed(invalid, most=MOST_NAMED)}", f"{unfit} not fit to be judged.{others}")
-    if results.verdict == "inconclusive":
-        settle = any(each.kind == "settle" for each in results.suggestions)
+    if results.verdict == Verdict.INCONCLUSIVE:
+        settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
         meaning = " ".join([*_open(rows), *(["Below stands what would settle it."] if settle else [])])
         return Opening(_headed(words, [row for row in rows if row[1].row is not None], results.tests), meaning)
-    warnings = sum(each.severity == "warning" for each in results.findings)
+    warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
     return Opening(words + look, _seen(results.tests))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, RunResult, TestResult
+from buildcompare.results.codes import FindingKind, Severity, ValidityStatus
 from buildcompare.text.numbers import NO_ESTIMATE_WORDS, listed, minutes
 
 USUAL_LIMITS = {"may_be_cut", "still_climbing", "ceiling_reached"}
@@ -18,15 +19,17 @@ MIN_COVERAGE = 0.98
 def validity(test: TestResult, labels: Labels) -> Iterator[Finding]:
     """Why a test is not fit to be judged, or only in part."""
     found = test.validity
-    if found.status == "valid":
+    if found.status == ValidityStatus.VALID:
         return
     named = [f"{labels[0]}{r[4:]}" if r.startswith("base") else f"{labels[1]}{r[3:]}" if r.startswith("new") else r
              for r in found.reasons]  # fmt: skip
-    usual = found.status == "limited" and set(found.codes) <= USUAL_LIMITS
-    start = "is no valid test" if found.status == "invalid" else "is limited"
+    usual = found.status == ValidityStatus.LIMITED and set(found.codes) <= USUAL_LIMITS
+    start = "is no valid test" if found.status == ValidityStatus.INVALID else "is limited"
     text = f"{title(test)} {start}: {'; '.join(named)}."
-    severity = "critical" if found.status == "invalid" else "info" if usual else "warning"
-    yield finding(test, "validity", severity, text, found.model_dump())
+    severity = (
+        Severity.CRITICAL if found.status == ValidityStatus.INVALID else Severity.INFO if usual else Severity.WARNING
+    )
+    yield finding(test, FindingKind.VALIDITY, severity, text, found.model_dump())
 
 
 def left_out(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -37,7 +40,7 @@ def left_out(test: TestResult, labels: Labels) -> Iterator[Finding]:
             if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
                 why = NO_ESTIMATE_WORDS[estimate.reason]
                 text = f"{title(test)}: run {i + 1} of {label} is left out of its supported users: {why}."
-                yield finding(test, "run_left_out", "warning", text, {"side": side, "run": i + 1})
+                yield finding(test, FindingKind.RUN_LEFT_OUT, Severity.WARNING, text, {"side": side, "run": i + 1})
 
 
 def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -47,7 +50,7 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
     if nowhere:
         slugs = sorted(nowhere)
         text = f"{title(test)}: no run has {plural(len(slugs), 'metric')} of the catalogue: {listed(slugs)}."
-        yield finding(test, "metrics_nowhere", "info", text, {"slugs": slugs})
+        yield finding(test, FindingKind.METRICS_NOWHERE, Severity.INFO, text, {"slugs": slugs})
     for side, label in (("base", labels[0]), ("new", labels[1])):
         runs: list[RunResult] = getattr(test.runs, side)
         for i, run in enumerate(runs):
@@ -58,10 +61,16 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
             if missing:
                 text = f"{title(test)}: {who} lacks {plural(len(missing), 'metric')}: {listed(missing)}."
                 evidence: dict[str, object] = {"side": side, "run": i + 1, "slugs": missing}
-                yield finding(test, "missing_metrics", "warning", text, evidence)
+                yield finding(test, FindingKind.MISSING_METRICS, Severity.WARNING, text, evidence)
             if empty:
                 text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
-                yield finding(test, "empty_metrics", "warning", text, {"side": side, "run": i + 1, "slugs": empty})
+                yield finding(
+                    test,
+                    FindingKind.EMPTY_METRICS,
+                    Severity.WARNING,
+                    text,
+                    {"side": side, "run": i + 1, "slugs": empty},
+                )
             if gaps:
                 worst = min(gaps, key=lambda c: c.finite / c.expected)
                 text = (
@@ -76,7 +85,7 @@ def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
                     "worst": worst.model_dump(),
                     "worst_percent": 100 * worst.finite / worst.expected,
                 }
-                yield finding(test, "gaps", "warning", text, evidence)
+                yield finding(test, FindingKind.GAPS, Severity.WARNING, text, evidence)
 
 
 def servers(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -90,7 +99,7 @@ def servers(test: TestResult, labels: Labels) -> Iterator[Finding]:
             f"{title(test)}: {labels[0]} was recorded by {listed(named['base'])}, {labels[1]} by "
             f"{listed(named['new'])}; servers compute rates differently, so a part of every change may be theirs."
         )
-        yield finding(test, "server_versions", "warning", text, named)
+        yield finding(test, FindingKind.SERVER_VERSIONS, Severity.WARNING, text, named)
 
 
 def counter_resets(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -105,7 +114,13 @@ def counter_resets(test: TestResult, labels: Labels) -> Iterator[Finding]:
                     f"{title(test)}: {who} restarted during the run: {plural(len(resets), 'counter')} began again at "
                     f"zero ({listed(sorted(resets))})."
                 )
-                yield finding(test, "counter_resets", "warning", text, {"side": side, "run": i + 1, "resets": resets})
+                yield finding(
+                    test,
+                    FindingKind.COUNTER_RESETS,
+                    Severity.WARNING,
+                    text,
+                    {"side": side, "run": i + 1, "resets": resets},
+                )
 
 
 def named_twice(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -119,7 +134,9 @@ def named_twice(test: TestResult, labels: Labels) -> Iterator[Finding]:
             text = (
                 f"{title(test)}: {' and '.join(named)} are the same recording, to the last sample: was one named twice?"
             )
-            yield finding(test, "named_twice", "warning", text, {"samples_sha256": samples, "runs": named})
+            yield finding(
+                test, FindingKind.NAMED_TWICE, Severity.WARNING, text, {"samples_sha256": samples, "runs": named}
+            )
 
 
 def notes(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
@@ -131,4 +148,4 @@ def notes(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
     for note, having in noted.items():
         where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
         evidence = {"note": note, "tests": [test.name for test in having]}
-        yield finding(having[0], "recording_note", "info", f"{where}: {note.rstrip('.')}.", evidence)
+        yield finding(having[0], FindingKind.RECORDING_NOTE, Severity.INFO, f"{where}: {note.rstrip('.')}.", evidence)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Event, Finding, TestResult, WithinRuns
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.numbers import change, listed, minutes
 
 TOGETHER = 3
@@ -24,13 +25,15 @@ def time_to_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
     both = [(mark, base, later.get(mark)) for mark, base in test.ramp_up.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
-    said_otherwise = test.ramp_up.shift_status != "inconclusive"
+    said_otherwise = test.ramp_up.shift_status != Status.INCONCLUSIVE
     if test.type == "unbounded" and not said_otherwise and apart >= WORTH_A_WORD_S:
         text = (
             f"{title(test)}: {labels[1]} reaches {int(mark):,} users after {minutes(new)}, {labels[0]} after "
             f"{minutes(base)}."
         )
-        yield finding(test, "time_to_users", "info", text, {"users": int(mark), "base": base, "new": new})
+        yield finding(
+            test, FindingKind.TIME_TO_USERS, Severity.INFO, text, {"users": int(mark), "base": base, "new": new}
+        )
 
 
 def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -39,14 +42,14 @@ def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
         return
     later = new.onset_s - base.onset_s
-    if new.early_bumps == base.early_bumps and shift.shift_status == "inconclusive":
+    if new.early_bumps == base.early_bumps and shift.shift_status == Status.INCONCLUSIVE:
         return
     bumps = [plural(count, "early bump") for count in (new.early_bumps, base.early_bumps)]
     text = (
         f"{title(test)}: {labels[1]} begins with {bumps[0]} against {bumps[1]} of {labels[0]}; its lasting ramp starts "
         f"at {minutes(new.onset_s)} instead of {minutes(base.onset_s)}"
     )
-    if shift.shift_users is not None and shift.shift_status != "inconclusive":
+    if shift.shift_users is not None and shift.shift_status != Status.INCONCLUSIVE:
         side = "behind" if shift.shift_users < 0 else "ahead"
         text += (
             f". From there to the first wave it runs {abs(shift.shift_users):,.0f} users {side} (95 % interval "
@@ -58,7 +61,7 @@ def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
     waves = (new.wave_onset_s, base.wave_onset_s)
     if waves[0] is not None and waves[1] is not None:
         text += f", its waves begin at {minutes(waves[0])} instead of {minutes(waves[1])}"
-    severity = "warning" if shift.shift_status == "regression" and later > 0 else "info"
+    severity = Severity.WARNING if shift.shift_status == Status.REGRESSION and later > 0 else Severity.INFO
     evidence = {
         "early_bumps": [base.early_bumps, new.early_bumps],
         "onset_s": [base.onset_s, new.onset_s],
@@ -66,7 +69,7 @@ def beginning(test: TestResult, labels: Labels) -> Iterator[Finding]:
         "wave_onset_s": [base.wave_onset_s, new.wave_onset_s],
         **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
     }
-    yield finding(test, "beginning", severity, text + ".", evidence)
+    yield finding(test, FindingKind.BEGINNING, severity, text + ".", evidence)
 
 
 def waves(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -84,7 +87,7 @@ def waves(test: TestResult, labels: Labels) -> Iterator[Finding]:
             "medians": {"period_s": list(period), "amplitude_users": list(fall)},
             **ramps.model_dump(include={"wave_period_s", "wave_amplitude_users"}),
         }
-        yield finding(test, "waves", "info", text, evidence)
+        yield finding(test, FindingKind.WAVES, Severity.INFO, text, evidence)
 
 
 def _apart(
@@ -118,7 +121,7 @@ def bumps_in_both(tests: Sequence[TestResult], labels: Labels) -> Iterator[Findi
         text += f", of {peak:,.0f} users at most" if peak is not None else ""
         text += f"; their lasting ramps start within {minutes(onset)}." if onset else "."
         evidence = {"tests": [test.name for test in having], "early_bumps": count, "peak": peak, "onset_s": onset}
-        found = finding(having[0], "bumps_in_both", "info", text, evidence)
+        found = finding(having[0], FindingKind.BUMPS_IN_BOTH, Severity.INFO, text, evidence)
         yield found.model_copy(update={"id": f"bumps_in_both.{count}", "test": None})
 
 
@@ -142,8 +145,8 @@ def events(test: TestResult, labels: Labels) -> Iterator[Finding]:
             f"{minutes(first.at_s)}" + (f", together with {listed(sorted(others.values()), most=4)}" if others else "")
         )
         evidence = {"side": first.build, "group": number, "events": [event.model_dump() for event in events]}
-        severity = "warning" if _alarming(test, events) else "info"
-        found = finding(test, "event", severity, f"{text}; the other build shows nothing like it.", evidence)
+        severity = Severity.WARNING if _alarming(test, events) else Severity.INFO
+        found = finding(test, FindingKind.EVENT, severity, f"{text}; the other build shows nothing like it.", evidence)
         yield found.model_copy(update={"id": f"{found.id}.{number}"})
 
 

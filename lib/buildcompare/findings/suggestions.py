@@ -10,6 +10,7 @@ from buildcompare.findings.across import slower_in_several
 from buildcompare.findings.finding import title
 from buildcompare.findings.recordings import USUAL_LIMITS
 from buildcompare.results import MetricResult, Suggestion, SupportedUsersResult, TestResult
+from buildcompare.results.codes import Status, SuggestionKind, ValidityStatus
 from buildcompare.text.numbers import change, percent
 
 MOST = 3
@@ -23,47 +24,48 @@ def suggest(tests: Sequence[TestResult], of_the_past: Iterable[Suggestion] = ())
 
 def _rerun(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
     """Tests that are not valid, the invalid ones first; a limit that says something of the users only is none."""
-    for status in ("invalid", "limited"):
+    for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED):
         for test in tests:
             found = test.validity
-            if found.status == status and not (status == "limited" and set(found.codes) <= USUAL_LIMITS):
-                text = f"Run {title(test)} again: it {'is no valid test' if status == 'invalid' else 'is limited'}."
+            if found.status == status and not (status == ValidityStatus.LIMITED and set(found.codes) <= USUAL_LIMITS):
+                why = "is no valid test" if status == ValidityStatus.INVALID else "is limited"
+                text = f"Run {title(test)} again: it {why}."
                 if all(run.load_curve is None for run in (*test.runs.base, *test.runs.new)):
                     why = "no metric holds or follows them, so its load is unknown"
                     text = f"Record the connected users in {title(test)}: {why}."
                 evidence = {"status": status, "codes": found.codes}
-                yield Suggestion(kind="rerun", test=test.name, text=text, evidence=evidence)
+                yield Suggestion(kind=SuggestionKind.RERUN, test=test.name, text=text, evidence=evidence)
 
 
 def _settle(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
     """What leans worse in a valid test without being sure, where some number of runs would tell; gates first."""
     rows: list[tuple[bool, float, TestResult, str, MetricResult | SupportedUsersResult, float]] = []
     for test in tests:
-        if test.validity.status == "invalid":
+        if test.validity.status == ValidityStatus.INVALID:
             continue
         for metric in test.metrics:
-            leaning = metric.counted_leaning
-            if leaning is not None and leaning < LEANING and metric.counted_status != "regression":
+            leaning = metric.effective_p_worse
+            if leaning is not None and leaning < LEANING and metric.effective_status != Status.REGRESSION:
                 rows.append((not metric.gate, leaning, test, metric.name, metric, metric.margin_percent))
         users = test.supported_users
-        if users is None or users.leans_worse is None or users.band_percent is None:
+        if users is None or users.p_worse_one_sided is None or users.band_percent is None:
             continue
-        if users.leans_worse < LEANING and users.status != "regression":
-            rows.append((False, users.leans_worse, test, "supported users", users, users.band_percent))
+        if users.p_worse_one_sided < LEANING and users.status != Status.REGRESSION:
+            rows.append((False, users.p_worse_one_sided, test, "supported users", users, users.band_percent))
     for _, _, test, name, row, margin in sorted(rows, key=lambda each: each[:2]):
-        if row.runs_to_settle is None:
+        if row.required_runs is None:
             continue
-        delta = row.counted_delta_percent if isinstance(row, MetricResult) else row.delta_percent
+        delta = row.effective_delta_percent if isinstance(row, MetricResult) else row.delta_percent
         text = (
             f"Settle {name} in {title(test)} ({change(delta)}): "
-            f"{plural(row.runs_to_settle, 'run')} of each build would show a change of {percent(margin)}."
+            f"{plural(row.required_runs, 'run')} of each build would show a change of {percent(margin)}."
         )
         evidence = {
-            **row.model_dump(include={"slug", "runs_to_settle"}),
+            **row.model_dump(include={"slug", "required_runs"}),
             "delta_percent": delta,
             "margin_percent": margin,
         }
-        yield Suggestion(kind="settle", test=test.name, text=text, evidence=evidence)
+        yield Suggestion(kind=SuggestionKind.SETTLE, test=test.name, text=text, evidence=evidence)
 
 
 def _label(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
@@ -83,4 +85,4 @@ def _label(tests: Sequence[TestResult]) -> Iterator[Suggestion]:
             "marked": agreed.marked,
             "tests": {row.test: row.delta_percent for row in rows},
         }
-        yield Suggestion(kind="look_at_label", test=None, text=text, evidence=evidence)
+        yield Suggestion(kind=SuggestionKind.LOOK_AT_LABEL, test=None, text=text, evidence=evidence)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, MetricResult, MixMover, TestResult, TrafficMixResult
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.numbers import change, interval, listed, percent, status_words
 
 MOST_NAMED = 3
@@ -39,7 +40,7 @@ def traffic_mix(test: TestResult, labels: Labels) -> Iterator[Finding]:
             text += (
                 f" {listed(percentiles)} may hold the same mix and cannot be split: a percentile is no sum over calls."
             )
-        yield finding(test, "traffic_mix", "info", text, evidence, metric=metric.slug)
+        yield finding(test, FindingKind.TRAFFIC_MIX, Severity.INFO, text, evidence, metric=metric.slug)
 
 
 def _after_avg(metric: MetricResult) -> str:
@@ -65,11 +66,11 @@ def _without(metric: MetricResult, mix: TrafficMixResult) -> str:
         )
     size = f"{change(mix.at_unchanged_mix_percent)} (95 % interval {interval(mix.ci_low, mix.ci_high)})"
     start = f"At unchanged mix it is {size}"
-    if mix.status in ("regression", "improvement"):
+    if mix.status in (Status.REGRESSION, Status.IMPROVEMENT):
         return f"{start}: the calls became {'slower' if mix.at_unchanged_mix_percent > 0 else 'faster'} too."
     end = " and the mix does not count against the build" if mix.mix_percent > 0 else ""
-    if mix.status == "equivalent":
-        words = status_words("equivalent", metric.better, metric.margin_percent, mix.ci_low, mix.ci_high)
+    if mix.status == Status.EQUIVALENT:
+        words = status_words(Status.EQUIVALENT, metric.better, metric.margin_percent, mix.ci_low, mix.ci_high)
         return f"{start}, {words}{end}."
     return f"{start}, which cannot be told from chance{end}."
 

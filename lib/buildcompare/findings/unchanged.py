@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, MetricResult, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status, ValidityStatus
 from buildcompare.text.numbers import SET_BY_TEST, change, listed
 
 Row = tuple[TestResult, MetricResult]
@@ -21,7 +22,7 @@ def unchanged(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
     stands beside it.
     """
     for kind in ("bounded", "unbounded"):
-        alike = [test for test in tests if test.type == kind and test.validity.status != "invalid"]
+        alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
         judged = [row for row in rows if row[1].p_value is not None]
         if judged:
@@ -29,8 +30,8 @@ def unchanged(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
 
 
 def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judged: Sequence[Row]) -> Finding:
-    differ = [row for row in judged if row[1].counted_status in ("regression", "improvement")]
-    same = [row for row in judged if row[1].counted_status == "equivalent"]
+    differ = [row for row in judged if row[1].effective_status in (Status.REGRESSION, Status.IMPROVEMENT)]
+    same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
     undecided = sorted((row for row in judged if row not in differ and row not in same), key=_size, reverse=True)
     where = " and ".join(title(test) for test in tests)
     judged_words = plural(len(judged), "metric") + (" of both tests" if len(tests) == 2 else "")
@@ -48,7 +49,7 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
         test, metric = undecided[0]
         text += (
             f"; {'the others' if same or differ else 'they'} cannot be told from chance among so many, at most "
-            f"{change(metric.counted_delta_percent)} ({metric.name}{_where(test, tests)})"
+            f"{change(metric.effective_delta_percent)} ({metric.name}{_where(test, tests)})"
         )
     aside = [row for row in rows if row[1].p_value is None and row[1].reason != SET_BY_TEST]
     if aside:
@@ -67,16 +68,16 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
             max(len({metric.name for _, metric in aside}) - MOST_NAMED, 0),
         ],
     }
-    found = finding(tests[0], "unchanged", "info", text + ".", evidence)
+    found = finding(tests[0], FindingKind.UNCHANGED, Severity.INFO, text + ".", evidence)
     return found.model_copy(update={"id": f"unchanged.{kind}", "test": tests[0].name if len(tests) == 1 else None})
 
 
 def _size(row: Row) -> float:
-    return abs(row[1].counted_delta_percent or 0.0)
+    return abs(row[1].effective_delta_percent or 0.0)
 
 
 def _named(row: Row, tests: Sequence[TestResult]) -> str:
-    return f"{row[1].name} {change(row[1].counted_delta_percent)}{_where(row[0], tests)}"
+    return f"{row[1].name} {change(row[1].effective_delta_percent)}{_where(row[0], tests)}"
 
 
 def _where(test: TestResult, tests: Sequence[TestResult]) -> str:
@@ -91,4 +92,4 @@ def _key(row: Row) -> str:
 def _evidence(row: Row) -> dict[str, object]:
     test, metric = row
     keys = {"slug", "ci_low", "ci_high", "margin_percent"}
-    return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.counted_delta_percent}
+    return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.effective_delta_percent}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.explanations import by_chance_percent
 from buildcompare.text.numbers import NO_ESTIMATE_WORDS, change, percent
 
@@ -19,13 +20,13 @@ def supported_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
     users = test.supported_users
     if users is None:
         return
-    severity = "info"
+    severity = Severity.INFO
     if users.delta_percent is not None:
         text = (
             f"{title(test)}: {labels[1]} supports {users.new:,.0f} users against {users.base:,.0f} of {labels[0]}, "
             f"{judged(users.delta_percent, users)}"
         )
-        severity = "critical" if users.status == "regression" else "info"
+        severity = Severity.CRITICAL if users.status == Status.REGRESSION else Severity.INFO
     else:
         missing: list[str] = []
         for side, label in (("base", labels[0]), ("new", labels[1])):
@@ -44,7 +45,7 @@ def supported_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
         "by_chance_percent": by_chance_percent(users),
         "ruled_out_percent": None if users.ci_low is None else -users.ci_low,
     }
-    yield finding(test, "supported_users", severity, text, evidence)
+    yield finding(test, FindingKind.SUPPORTED_USERS, severity, text, evidence)
 
 
 def reported_against_estimated(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -63,7 +64,7 @@ def reported_against_estimated(test: TestResult, labels: Labels) -> Iterator[Fin
                 f"reported {reported:,.0f} ({change(apart)}): curve and report may belong to different runs."
             )
             evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
-            yield finding(test, "reported_against_estimated", "warning", text, evidence)
+            yield finding(test, FindingKind.REPORTED_AGAINST_ESTIMATED, Severity.WARNING, text, evidence)
 
 
 def limited_by(test: TestResult, labels: Labels) -> Iterator[Finding]:
@@ -72,4 +73,6 @@ def limited_by(test: TestResult, labels: Labels) -> Iterator[Finding]:
     if limits is None:
         return
     named = [f"{label} by {words}" for label, words in zip(labels, (limits.base, limits.new), strict=True) if words]
-    yield finding(test, "limited_by", "info", f"{title(test)}: limited {'; '.join(named)}.", limits.model_dump())
+    yield finding(
+        test, FindingKind.LIMITED_BY, Severity.INFO, f"{title(test)}: limited {'; '.join(named)}.", limits.model_dump()
+    )

@@ -82,7 +82,7 @@ def hold_against(
     found = look_back([*alike, _renamed(entry, alike)], noise.noise, ledger.studies)
     about |= {
         "run_sd_percent": 100.0 * math.expm1(noise.noise.sd),
-        "prior": noise.noise.prior,
+        "noise_source": noise.noise.noise_source,
         "between": found.between,
         "repeats": found.repeats,
     }

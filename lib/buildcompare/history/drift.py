@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
+from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.noise import Noise, Prior
+from buildcompare.stats.noise import Noise
 
 MAD_TO_SD = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
@@ -59,7 +60,7 @@ class Change:
     low: float
     high: float
     p_value: float
-    prior: Prior
+    noise_source: NoiseSource
 
     @property
     def beyond_chance(self) -> bool:
@@ -83,14 +84,14 @@ class MeasureChange:
         if against is None or value is None or not (0 < against < math.inf and 0 < value < math.inf):
             return None
         sd = self.noise.sd * math.sqrt(1 / runs[0] + 1 / runs[1])
-        effect = Effect(math.log(value / against), sd, self.noise.df, self.noise.sd, self.noise.prior)
+        effect = Effect(math.log(value / against), sd, self.noise.df, self.noise.sd, self.noise.noise_source)
         low, high = effect.interval()
-        return Change(against, value, effect.delta_percent, low, high, effect.p_value, self.noise.prior)
+        return Change(against, value, effect.delta_percent, low, high, effect.p_value, self.noise.noise_source)
 
     def interval(self, level: float, runs: int = 1) -> tuple[float, float]:
         """The 95 % interval of one positive level, a mean over `runs` runs."""
         sd = self.noise.sd / math.sqrt(runs)
-        low, high = Effect(0.0, sd, self.noise.df, self.noise.sd, self.noise.prior).interval()
+        low, high = Effect(0.0, sd, self.noise.df, self.noise.sd, self.noise.noise_source).interval()
         return level * (1.0 + low / 100.0), level * (1.0 + high / 100.0)
 
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from buildcompare.config.errors import InputError
 from buildcompare.config.faults import checked
 from buildcompare.config.params import FileName
+from buildcompare.results.codes import Verdict
 
 if sys.platform != "win32":
     import fcntl
@@ -119,7 +120,7 @@ class Entry(_Strict):
     """Place in the chain; null for a study."""
     base: LedgerBuild
     new: LedgerBuild
-    verdict: Literal["pass", "regression", "inconclusive", "invalid"] | None = None
+    verdict: Verdict | None = None
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
     setup: dict[str, str] = Field(default_factory=dict)

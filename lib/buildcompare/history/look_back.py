@@ -161,7 +161,7 @@ def _row(test: LedgerTest, change: analysis.Change, about: Mapping[str, object])
             "ci_low": change.low,
             "ci_high": change.high,
             "p_value": change.p_value,
-            "prior": change.prior,
+            "noise_source": change.noise_source,
             **about,
         }
     )

@@ -39,7 +39,7 @@ def ledger_text(folder: Path, metrics: str) -> str:
     studies = ", ".join(entry.name for entry in ledger.studies)
     lines = [
         f"{plural(len(ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
-        f"Intervals: 95 %; one run has a standard deviation of {percent(run_sd)} ({known.noise.prior}).",
+        f"Intervals: 95 %; one run has a standard deviation of {percent(run_sd)} ({known.noise.noise_source}).",
         *variance_lines(found),
     ]
     for step in found.steps:

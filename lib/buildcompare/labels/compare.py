@@ -12,7 +12,8 @@ from buildcompare.labels.levels import LabelLevels
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import CompareLabels, LabelDelta
 from buildcompare.load.sides import SIDES, Views
-from buildcompare.results import BothFlags, BothNumbers, LabelResult, Side
+from buildcompare.results import LabelResult, Number, Pair, Side
+from buildcompare.results.codes import Status
 from buildcompare.stats.effects import Effect, MeasureEffect
 from buildcompare.stats.families import Judged, JudgeLabels
 from buildcompare.stats.levels import mean_of_runs
@@ -58,7 +59,7 @@ class CompareLabelTables:
         return MeasureEffect()(levels["base"], levels["new"], noise)
 
 
-def _label_result(delta: LabelDelta, judged: Judged | None, calls: BothNumbers | None, *, steady: bool) -> LabelResult:
+def _label_result(delta: LabelDelta, judged: Judged | None, calls: Pair[Number] | None, *, steady: bool) -> LabelResult:
     low, high = judged.effect.interval() if judged else (None, None)
     return LabelResult(
         group=delta.group,
@@ -73,9 +74,13 @@ def _label_result(delta: LabelDelta, judged: Judged | None, calls: BothNumbers |
         p_adjusted=judged.p_adjusted if judged else None,
         calls=calls,
         window="steady" if steady else "whole_run",
-        status=judged.status if judged else "inconclusive" if delta.delta_percent is not None else "not_comparable",
+        status=judged.status
+        if judged
+        else Status.INCONCLUSIVE
+        if delta.delta_percent is not None
+        else Status.NOT_COMPARABLE,
         only_in=delta.only_in,
-        at_least=BothFlags(base=delta.at_least[0], new=delta.at_least[1]),
+        at_least=Pair(base=delta.at_least[0], new=delta.at_least[1]),
         reason=delta.reason or (None if judged else NO_NOISE),
     )
 
@@ -89,7 +94,7 @@ def _by_label(levels: LabelLevels) -> _LabelValues:
     }
 
 
-def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> BothNumbers | None:
+def _calls(levels: Mapping[Side, list[LabelLevels]], label: tuple[str, str]) -> Pair[Number] | None:
     """Calls of a label in the steady window, the mean over the runs of each build."""
     known = {side: mean_of_runs([level.calls.get(label) for level in levels[side]]) for side in SIDES}
-    return None if known == {"base": None, "new": None} else BothNumbers(**known)
+    return None if known == {"base": None, "new": None} else Pair(**known)

@@ -101,7 +101,7 @@ def _result(
         ci_low=low,
         ci_high=high,
         p_adjusted=judged.p_adjusted if judged else None,
-        leans_worse=judged.leans_worse if judged else None,
+        p_worse_one_sided=judged.p_worse_one_sided if judged else None,
         status=judged.status if judged else row.status,
         movers=[
             MixMover(

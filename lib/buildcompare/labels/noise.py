@@ -17,7 +17,8 @@ import numpy as np
 from scipy import special, stats
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.noise import LabelValue, Noise, RepeatedRuns, TestType
+from buildcompare.results.codes import NoiseSource, TestType
+from buildcompare.stats.noise import LabelValue, Noise, RepeatedRuns
 
 FEWEST_GROUPS = 3
 """Setups that the tails need: one is held out, and the others must not be one alone."""
@@ -96,7 +97,7 @@ class LabelNoise:
         sd = self.predicted(table, label, values, kind)
         if sd is None or self.tails is None:
             return None
-        return Noise(sd * self.tails.scale, self.tails.df, "calibrated")
+        return Noise(sd * self.tails.scale, self.tails.df, NoiseSource.CALIBRATION)
 
     @cached_property
     def tails(self) -> Tails | None:

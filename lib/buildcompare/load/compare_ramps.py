@@ -11,7 +11,8 @@ from buildcompare.load.shift import MeasureShift, Shift
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import RunView
 from buildcompare.load.wave_difference import CompareWaves, Difference
-from buildcompare.results import Bump, RampUp, RampUps, Side, Status, WithinRuns
+from buildcompare.results import Bump, RampUp, RampUps, Side, WithinRuns
+from buildcompare.results.codes import Status
 from buildcompare.stats.levels import MeasureLevel, mean_of_runs
 
 
@@ -66,7 +67,7 @@ def compare_ramps(views: Views, ramps: dict[Side, list[RampUp]]) -> RampUps:
         shift_ci_high=middle.users_ci[1],
         shift_p_value=middle.p_value,
         shift_window=middle.window,
-        shift_prior=middle.prior,
+        shift_noise_source=middle.noise_source,
         shift_status=_status(middle),
     )
 
@@ -89,8 +90,8 @@ def _middle(differences: Sequence[Difference | None]) -> WithinRuns | None:
 
 def _status(shift: Shift) -> Status:
     if not shift.significant:
-        return "inconclusive"
-    return "regression" if shift.users < 0 else "improvement"
+        return Status.INCONCLUSIVE
+    return Status.REGRESSION if shift.users < 0 else Status.IMPROVEMENT
 
 
 def _shape(shape: Shape) -> dict[str, object]:

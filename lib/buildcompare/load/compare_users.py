@@ -10,8 +10,9 @@ from buildcompare.config.params import Test
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.supported_users import EstimateSupportedUsers, SupportedUsers
 from buildcompare.load.view import RunView
-from buildcompare.results import BothNumbers, BothTexts, Side, SupportedUsersResult
-from buildcompare.stats.effects import Judge, MeasureEffect, leans_worse
+from buildcompare.results import Pair, Side, SupportedUsersResult
+from buildcompare.results.codes import Better, Status
+from buildcompare.stats.effects import Judge, MeasureEffect, p_worse_one_sided
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RunLevel, RunToRun
 
@@ -65,7 +66,7 @@ class CompareSupportedUsers:
         levels = {s: [RunLevel(float(users)) for users in chosen[s] if users is not None] for s in SIDES}
         effect = MeasureEffect()(levels["base"], levels["new"], noise) if noise and delta is not None else None
         band = load.margin_percent if load else None
-        judged = Judge()(effect, effect.p_value, band, "higher") if effect and band else None
+        judged = Judge()(effect, effect.p_value, band, Better.HIGHER) if effect and band else None
         low, high = effect.interval() if effect else (None, None)
         if delta is None and noise and best["base"] and at_least["new"]:  # it may be more, so only the low end is known
             bound = MeasureEffect()(levels["base"], [RunLevel(at_least["new"])], noise)
@@ -77,17 +78,17 @@ class CompareSupportedUsers:
             ci_low=low,
             ci_high=high,
             p_value=effect.p_value if effect else None,
-            leans_worse=leans_worse(effect, band, "higher") if effect and band else None,
-            detectable_percent=effect.detectable_percent(band or 0.0) if effect else None,
-            runs_to_settle=effect.runs_to_settle(band) if effect and band else None,
-            prior=effect.prior if effect else "none",
+            p_worse_one_sided=p_worse_one_sided(effect, band, Better.HIGHER) if effect and band else None,
+            min_detectable_percent=effect.min_detectable_percent(band or 0.0) if effect else None,
+            required_runs=effect.required_runs(band) if effect and band else None,
+            noise_source=effect.noise_source if effect else "none",
             run_sd_percent=100.0 * effect.run_sd if effect else None,
             band_percent=band,
-            status=judged or ("inconclusive" if delta is not None else "not_comparable"),
-            reported=BothNumbers(**reported),
-            estimated=BothNumbers(**estimated),
-            at_least=BothNumbers(**at_least),
-            reason=BothTexts(**reasons),
+            status=judged or (Status.INCONCLUSIVE if delta is not None else Status.NOT_COMPARABLE),
+            reported=Pair(**reported),
+            estimated=Pair(**estimated),
+            at_least=Pair(**at_least),
+            reason=Pair(**reasons),
         )
 
 

@@ -60,7 +60,7 @@ class Shift:
     seconds_ci: tuple[float, float]
     window: tuple[float, float]
     drift: float
-    prior: Literal["runs", "simulated"]
+    noise_source: Literal["runs", "simulated"]
     p_value: float
 
     @property
@@ -107,11 +107,11 @@ class MeasureShift:
             math.hypot(users - first[0], float(gap.std())) / slope, math.hypot(seconds - first[1], delays_sd)
         )
         within, drift = _within(times, gap)
-        prior = run_to_run or self._simulated(base, new)
-        between = math.sqrt(2.0) * prior.sd_s
+        noise_source = run_to_run or self._simulated(base, new)
+        between = math.sqrt(2.0) * noise_source.sd_s
         error_s = math.hypot(within / slope, between, wandering_s)
         error = slope * error_s
-        reach = float(ndtri(0.975) if math.isinf(prior.df) else stdtrit(prior.df, 0.975))
+        reach = float(ndtri(0.975) if math.isinf(noise_source.df) else stdtrit(noise_source.df, 0.975))
         z = abs(seconds) / error_s if error_s > 0 else math.inf
         return Shift(
             users=users,
@@ -120,8 +120,8 @@ class MeasureShift:
             seconds_ci=(seconds - reach * error_s, seconds + reach * error_s),
             window=window,
             drift=drift,
-            prior="runs" if run_to_run else "simulated",
-            p_value=float(2.0 * (ndtr(-z) if math.isinf(prior.df) else stdtr(prior.df, -z))),
+            noise_source="runs" if run_to_run else "simulated",
+            p_value=float(2.0 * (ndtr(-z) if math.isinf(noise_source.df) else stdtr(noise_source.df, -z))),
         )
 
     def _window(self, base: Shape, new: Shape) -> tuple[float, float] | None:

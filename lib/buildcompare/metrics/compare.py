@@ -13,7 +13,8 @@ from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import run_level
 from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Series
-from buildcompare.results import BothNumbers, BothWindows, LoadAdjustedResult, MetricResult, Side
+from buildcompare.results import LoadAdjustedResult, MetricResult, Pair, Side
+from buildcompare.results.codes import Status
 from buildcompare.stats.effects import Effect, MeasureEffect
 from buildcompare.stats.families import Judged, JudgeMetrics
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs
@@ -106,23 +107,25 @@ def _metric_result(
         margin_percent=metric.margin_percent,
         base=values["base"],
         new=values["new"],
-        mean=BothNumbers(**{s: mean_of_runs([level.mean for level in levels[s] if level]) for s in SIDES}),
+        mean=Pair(**{s: mean_of_runs([level.mean for level in levels[s] if level]) for s in SIDES}),
         delta_percent=delta,
         ci_low=low,
         ci_high=high,
         p_value=judged.p_value if judged else None,
         p_adjusted=judged.p_adjusted if judged else None,
         family=judged.family if judged else None,
-        leans_worse=judged.leans_worse if judged else None,
-        status=judged.status if judged else "inconclusive" if delta is not None else "not_comparable",
+        p_worse_one_sided=judged.p_worse_one_sided if judged else None,
+        status=judged.status if judged else Status.INCONCLUSIVE if delta is not None else Status.NOT_COMPARABLE,
         reason=measured.reason,
         n_effective=min(effective) if effective else None,
-        detectable_percent=judged.effect.detectable_percent(metric.margin_percent, judged.size) if judged else None,
-        runs_to_settle=judged.effect.runs_to_settle(metric.margin_percent, judged.size) if judged else None,
-        prior=judged.effect.prior if judged else "none",
+        min_detectable_percent=judged.effect.min_detectable_percent(metric.margin_percent, judged.size)
+        if judged
+        else None,
+        required_runs=judged.effect.required_runs(metric.margin_percent, judged.size) if judged else None,
+        noise_source=judged.effect.noise_source if judged else "none",
         load_adjusted=LoadAdjustedResult.model_validate(at_load.row()) if at_load else None,
-        window=BothWindows(**windows),
-        missing_samples=BothNumbers(
+        window=Pair(**windows),
+        missing_samples=Pair(
             **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}
         ),
     )

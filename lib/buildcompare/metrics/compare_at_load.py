@@ -13,6 +13,7 @@ from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.metrics.load_noise import NoiseAtLoad
 from buildcompare.results import AlertResult, LimitedBy, Side
+from buildcompare.results.codes import Status
 from buildcompare.stats.noise import RunToRun
 from buildcompare.text.limits import limited_words
 
@@ -31,7 +32,7 @@ def at_equal_load(test: Test, views: Views, catalogue: Catalogue, run_to_run: Ru
     judge = JudgeAtLoad(catalogue.find, NoiseAtLoad(run_to_run))
     digitised = any(view.recording.digitised for side in SIDES for view in views[side])
     return {
-        slug: LoadAdjusted(each.at_load, None, None, "inconclusive")
+        slug: LoadAdjusted(each.at_load, None, None, Status.INCONCLUSIVE)
         if digitised and catalogue.find(slug).biased_when_digitised
         else each
         for slug, each in judge(curves, (len(runs["base"]), len(runs["new"]))).items()

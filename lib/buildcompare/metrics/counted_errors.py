@@ -12,6 +12,7 @@ from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
 from buildcompare.metrics.error_rates import NO_NOISE, NONE_FAILED
 from buildcompare.results import ErrorRateResult, Side
+from buildcompare.results.codes import Status
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 
 SLUG = "counted-errors"
@@ -52,7 +53,7 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
             new=new,
             delta=new - base if base is not None and new is not None else None,
             delta_percent=delta_percent(base, new),
-            status="inconclusive" if both else "not_comparable",
+            status=Status.INCONCLUSIVE if both else Status.NOT_COMPARABLE,
             reason=(NONE_FAILED if none_failed else NO_NOISE) if both else "; ".join(why[s] for s in SIDES if s in why),
         )
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import RunView
 from buildcompare.results import ErrorRateResult, Side
+from buildcompare.results.codes import Status
 from buildcompare.stats.levels import MeasureLevel, delta_percent, mean_of_runs
 
 NO_NOISE = "how far error rates of two runs of one build lie apart is not known here"
@@ -32,7 +33,7 @@ def compare_error_rates(views: Views) -> list[ErrorRateResult]:
                 new=new,
                 delta=new - base if base is not None and new is not None else None,
                 delta_percent=delta_percent(base, new),
-                status="inconclusive" if both else "not_comparable",
+                status=Status.INCONCLUSIVE if both else Status.NOT_COMPARABLE,
                 reason=(NONE_FAILED if base == new == 0 else NO_NOISE) if both else _missing(views, slug),
             )
         )

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from buildcompare.config.catalogue import Metric
 from buildcompare.metrics.load_curve import MetricAtLoad
 from buildcompare.metrics.load_family import AdjustByNoise
-from buildcompare.stats.effects import ALPHA, Effect, Judge, Status
+from buildcompare.results.codes import Status
+from buildcompare.stats.effects import ALPHA, Effect, Judge
 from buildcompare.stats.noise import Noise
 
 FindMetric = Callable[[str], Metric]
@@ -63,7 +64,7 @@ class LoadAdjusted:
             "status": self.status,
             "at_users_range": [float(seen.users[0]), float(seen.users[-1])],
             "constant": seen.constant,
-            "prior": self.noise.prior if self.noise else "none",
+            "noise_source": self.noise.noise_source if self.noise else "none",
             "noise_of": "none" if self.noise is None else "equal_load" if self.noise.at_load else "levels",
         }
 
@@ -84,9 +85,9 @@ class JudgeAtLoad:
         metrics = {slug: self.find(slug) for slug in curves}
         noises = {slug: self.noise(metric) for slug, metric in metrics.items()}
         effects = {slug: curves[slug].effect(noise, runs) for slug, noise in noises.items() if noise is not None}
-        judged = {slug: LoadAdjusted(curve, None, None, "inconclusive") for slug, curve in curves.items()}
+        judged = {slug: LoadAdjusted(curve, None, None, Status.INCONCLUSIVE) for slug, curve in curves.items()}
         for context in (False, True):
-            family = [slug for slug in effects if (metrics[slug].better == "context") == context]
+            family = [slug for slug in effects if (metrics[slug].better == "neutral") == context]
             for slug, adjusted in zip(family, self._adjusted(family, effects, metrics), strict=True):
                 metric, effect = metrics[slug], effects[slug]
                 status = self.judge(effect, adjusted, metric.margin_percent, metric.better)

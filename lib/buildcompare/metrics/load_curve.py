@@ -74,13 +74,17 @@ class MetricAtLoad:
     def effect(self, noise: Noise, runs: tuple[int, int]) -> Effect:
         """The difference at `at_users` with what runs of one build differ by, for `runs` runs of each build."""
         between = noise.sd**2 * (1.0 / runs[0] + 1.0 / runs[1])
-        return Effect(self.log_ratio, math.hypot(self.se_log, math.sqrt(between)), noise.df, noise.sd, noise.prior)
+        return Effect(
+            self.log_ratio, math.hypot(self.se_log, math.sqrt(between)), noise.df, noise.sd, noise.noise_source
+        )
 
     def intervals(self, noise: Noise, runs: tuple[int, int]) -> FloatArray:
         """95 % intervals of the difference in percent at each of `users`, shape (n, 2)."""
         between = noise.sd**2 * (1.0 / runs[0] + 1.0 / runs[1])
         rows = [
-            Effect(float(ratio), math.hypot(float(se), math.sqrt(between)), noise.df, noise.sd, noise.prior).interval()
+            Effect(
+                float(ratio), math.hypot(float(se), math.sqrt(between)), noise.df, noise.sd, noise.noise_source
+            ).interval()
             for ratio, se in zip(self.log_ratios, self.se_ratios, strict=True)
         ]
         return np.array(rows)

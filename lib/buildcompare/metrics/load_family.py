@@ -71,4 +71,6 @@ def _tail(signal: FloatArray, ratio: float) -> FloatArray:
 def _beyond(effect: Effect, margin_percent: float) -> float:
     """Probability that a metric that did not change lies beyond its margin."""
     up, down = math.log1p(margin_percent / 100.0), -math.log1p(-min(margin_percent, 99.9) / 100.0)
-    return sum(0.5 * Effect(bound, effect.sd, effect.df, effect.run_sd, effect.prior).p_value for bound in (up, down))
+    return sum(
+        0.5 * Effect(bound, effect.sd, effect.df, effect.run_sd, effect.noise_source).p_value for bound in (up, down)
+    )

@@ -11,6 +11,7 @@ import numpy as np
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
+from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RunToRun
 
 FLOOR = 1e-4
@@ -48,8 +49,8 @@ class NoiseAtLoad:
     """The noise of metrics at equal load between runs, without the error within them, which each pair adds itself.
 
     Pooled over groups of repeated unbounded runs as :class:`~buildcompare.stats.noise.RunToRun` pools
-    levels. The catalogue's prior (at equal load, else of levels) counts for a few degrees of freedom beside it. Without
-    a group measured at equal load, the noise of levels is used if that was learned from runs, else the prior alone.
+    levels. The catalogue's value (at equal load, else of levels) counts for a few degrees of freedom beside it. Without
+    a group measured at equal load, the noise of levels is used if that was learned from runs, else that value alone.
 
     Parameters
     ----------
@@ -66,21 +67,21 @@ class NoiseAtLoad:
 
     def __call__(self, metric: Metric) -> Noise | None:
         """The noise of `metric`; None where nothing is known of it."""
-        learned, prior = self._learned(metric.slug), self._prior(metric)
+        learned, borrowed = self._learned(metric.slug), self._prior(metric)
         if learned is None:
             levels = self.run_to_run(metric, "unbounded")
-            return levels if levels is not None and levels.prior == "calibrated" else prior
-        if prior is None:
+            return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else borrowed
+        if borrowed is None:
             return learned
         df = learned.df + self.run_to_run.prior_df
-        variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * prior.sd**2) / df
+        variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * borrowed.sd**2) / df
         return replace(learned, sd=math.sqrt(variance), df=df)
 
     def _prior(self, metric: Metric) -> Noise | None:
         percent = metric.run_sd_percent.equal_load
         if percent is None:
             return RunToRun()(metric, "unbounded")
-        return Noise(math.log1p(percent / 100.0), math.inf, "borrowed", at_load=True)
+        return Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, at_load=True)
 
     def _learned(self, slug: str) -> Noise | None:
         groups = [group.at_load[slug] for group in self.run_to_run.groups if slug in group.at_load]
@@ -91,4 +92,4 @@ class NoiseAtLoad:
         variance, df = self.run_to_run.pool(np.array(between), dfs)
         if df >= self.by_chance * dfs.sum():
             df = float(dfs.sum())
-        return Noise(math.sqrt(max(variance, FLOOR**2)), df, "calibrated", at_load=True)
+        return Noise(math.sqrt(max(variance, FLOOR**2)), df, NoiseSource.CALIBRATION, at_load=True)

@@ -12,7 +12,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare.results import Verdict
+from buildcompare.results.codes import Verdict
 from buildcompare.text import numbers as wording
 
 
@@ -84,7 +84,7 @@ class IndexRow:
     @property
     def verdict_rank(self) -> int:
         """For sorting: the gravest first."""
-        order = ("invalid", "regression", "inconclusive", "pass")
+        order = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
         return order.index(self.verdict) if self.verdict else len(order)
 
 

@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 
 from buildcompare.report import executed
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
+from buildcompare.results.codes import Status, Verdict
 from buildcompare.text.numbers import STATUS_WORDS, change, quantity
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -69,9 +70,9 @@ def _metric(test: TestResult, metric: MetricResult) -> ET.Element:
         f"{change(metric.delta_percent)}" + (f": {metric.reason}" if metric.reason else "")
     )
     name = metric.slug + "".join(f" {key}={value}" for key, value in metric.labels.items())
-    if metric.counted_status != metric.status:
+    if metric.effective_status != metric.status:
         text += " (at unchanged traffic mix)"
-    return _case(test, name, metric.counted_status, text, gate=metric.gate)
+    return _case(test, name, metric.effective_status, text, gate=metric.gate)
 
 
 def _error_rate(test: TestResult, row: ErrorRateResult) -> ET.Element:
@@ -81,14 +82,14 @@ def _error_rate(test: TestResult, row: ErrorRateResult) -> ET.Element:
     return _case(test, row.slug, row.status, text, gate=row.gate)
 
 
-def _case(test: TestResult, name: str, status: str, text: str, *, gate: bool) -> ET.Element:
+def _case(test: TestResult, name: str, status: Status, text: str, *, gate: bool) -> ET.Element:
     case = ET.Element("testcase", classname=_text(test.name), name=_text(name))
     message = _text(f"{STATUS_WORDS[status]}: {text}")
-    if test.verdict == "invalid" and gate:
+    if test.verdict == Verdict.INVALID and gate:
         ET.SubElement(case, "error", message=_text(f"invalid test: {'; '.join(test.validity.reasons)}"))
-    elif status == "regression" and gate:
+    elif status == Status.REGRESSION and gate:
         ET.SubElement(case, "failure", message=message)
-    elif status in ("inconclusive", "not_comparable"):
+    elif status in (Status.INCONCLUSIVE, Status.NOT_COMPARABLE):
         ET.SubElement(case, "skipped", message=message)
     else:
         ET.SubElement(case, "system-out").text = message

@@ -25,6 +25,7 @@ from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, MetricResult, Results, TestResult, dumps
+from buildcompare.results.codes import Status, Verdict
 from buildcompare.stats.effects import MOST_RUNS
 from buildcompare.text import explanations
 from buildcompare.text import numbers as wording
@@ -35,7 +36,7 @@ FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
 HEADLINE_TESTS = 6
 """Tests in the table below the verdict; the others are folded, the gravest shown."""
-_GRAVEST_FIRST = ("invalid", "regression", "inconclusive", "pass")
+_GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 @dataclass(frozen=True)
@@ -194,9 +195,9 @@ def _count_of(value: float | None) -> str:
 
 def _to_settle(metric: MetricResult) -> str:
     """Runs of each build that would settle what is open; of what is called or ruled out there is nothing to settle."""
-    if metric.counted_status != "inconclusive" or metric.p_value is None:
+    if metric.effective_status != Status.INCONCLUSIVE or metric.p_value is None:
         return wording.MISSING
-    return str(metric.runs_to_settle) if metric.runs_to_settle is not None else f"over {MOST_RUNS}"
+    return str(metric.required_runs) if metric.required_runs is not None else f"over {MOST_RUNS}"
 
 
 def _rate(count: int, of: int) -> str:

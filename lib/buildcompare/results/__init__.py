@@ -13,10 +13,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from buildcompare.results.base import (
-    BothFlags,
-    BothNumbers,
-    BothTexts,
-    BothWindows,
     Label,
     Model,
     Number,
@@ -25,6 +21,7 @@ from buildcompare.results.base import (
     Verdict,
     Window,
 )
+from buildcompare.results.codes import Pair
 from buildcompare.results.findings import Finding, SetupRow, Suggestion
 from buildcompare.results.history import (
     BetweenComparisons,
@@ -43,10 +40,6 @@ from buildcompare.results.users import Bump, Phase, RampUp, RampUps, SupportedUs
 __all__ = [
     "AlertResult",
     "BetweenComparisons",
-    "BothFlags",
-    "BothNumbers",
-    "BothTexts",
-    "BothWindows",
     "Bump",
     "DatabaseOrder",
     "Drift",
@@ -64,6 +57,7 @@ __all__ = [
     "MetricResult",
     "MixMover",
     "Number",
+    "Pair",
     "Phase",
     "Provenance",
     "RampUp",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-Status = Literal["regression", "improvement", "equivalent", "inconclusive", "not_comparable"]
-Verdict = Literal["pass", "regression", "inconclusive", "invalid"]
-Side = Literal["base", "new"]
+from buildcompare.results.codes import Side as Side
+from buildcompare.results.codes import Status as Status
+from buildcompare.results.codes import Verdict as Verdict
 
 
 def _finite(value: Any) -> Any:
@@ -31,31 +31,3 @@ class Label(Model):
     """A build by its name."""
 
     label: str
-
-
-class BothNumbers(Model):
-    """A number for each build; null where there is none."""
-
-    base: Number = None
-    new: Number = None
-
-
-class BothTexts(Model):
-    """A text for each build; null where there is none."""
-
-    base: str | None = None
-    new: str | None = None
-
-
-class BothFlags(Model):
-    """Yes or no for each build."""
-
-    base: bool = False
-    new: bool = False
-
-
-class BothWindows(Model):
-    """A window in elapsed seconds for each build (of its first run that has one)."""
-
-    base: Window | None = None
-    new: Window | None = None

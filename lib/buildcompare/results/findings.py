@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from buildcompare.results.base import Model
+from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
 
 
 class Finding(Model):
     """One sentence of the report with what it rests on."""
 
     id: str
-    severity: Literal["critical", "warning", "info"]
-    kind: str
+    severity: Severity
+    kind: FindingKind
     test: str | None
     metric: str | None
     text: str
@@ -22,7 +23,7 @@ class Finding(Model):
 class Suggestion(Model):
     """Something that these tests suggest to do; never the analyst's own action item."""
 
-    kind: Literal["rerun", "former_setup", "settle", "look_at_label"]
+    kind: SuggestionKind
     test: str | None
     text: str
     evidence: dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from buildcompare.results.base import Model, Number, Side
+from buildcompare.results.codes import NoiseSource
 
 
 class SetupDifference(Model):
@@ -53,7 +54,7 @@ class Drift(Model):
     """95 % interval of `delta_percent` from the noise of single runs: what two runs on one setup would show."""
     ci_high: Number
     p_value: Number
-    prior: Literal["calibrated", "borrowed", "none"]
+    noise_source: NoiseSource
     same_version: bool
     """False where the two builds are not of one major and minor version, so that their distance is no drift alone."""
     z: Number = None
@@ -101,7 +102,7 @@ class HistoryResult(Model):
     """Why nothing is said of drift; null where it is."""
     run_sd_percent: Number = None
     """Standard deviation of one run, which the intervals of `drift` rest on."""
-    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    noise_source: NoiseSource = NoiseSource.NONE
     margin_percent: float
     """A smaller drift is not worth a sentence."""
     between: list[BetweenComparisons] = Field(default_factory=list)

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import BothTexts, Model, Number, Side, Status, Window
+from buildcompare.results.base import Model, Number, Side, Status, Window
+from buildcompare.results.codes import NoiseSource
 
 
 class AlertResult(Model):
@@ -21,8 +22,11 @@ class AlertResult(Model):
     nearness: Number
 
 
-class LimitedBy(BothTexts):
+class LimitedBy(Model):
     """What limited each build, in words and in numbers."""
+
+    base: str | None = None
+    new: str | None = None
 
     alerts: list[AlertResult] = Field(default_factory=list)
 
@@ -44,7 +48,7 @@ class LoadAdjustedResult(Model):
     """Loads at which both builds were seen."""
     constant: bool = False
     """Whether the difference is the mean over these loads: at the highest it is no other, as far as can be told."""
-    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    noise_source: NoiseSource = NoiseSource.NONE
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 
@@ -90,7 +94,7 @@ class TrafficMixResult(Model):
     """95 % interval of `at_unchanged_mix_percent`."""
     ci_high: Number = None
     p_adjusted: Number = None
-    leans_worse: Number = None
+    p_worse_one_sided: Number = None
     status: Status
     """Of the metric at unchanged mix."""
     movers: list[MixMover] = Field(default_factory=list)

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import BothFlags, BothNumbers, BothWindows, Model, Number, Side, Status, Window
+from buildcompare.results.base import Model, Number, Side, Status, Window
+from buildcompare.results.codes import Better, NoiseSource, Pair
 from buildcompare.results.load import LoadAdjustedResult, TrafficMixResult
 
 
@@ -17,14 +18,14 @@ class MetricResult(Model):
     slug: str
     labels: dict[str, str] = Field(default_factory=dict)
     unit: str
-    better: Literal["lower", "higher", "context"]
+    better: Better
     gate: bool
     margin_percent: float
     """The smallest change that matters."""
     base: Number
     """Level over the steady window: the mean, for times the geometric mean."""
     new: Number
-    mean: BothNumbers
+    mean: Pair[Number]
     """The arithmetic means of the same samples."""
     delta_percent: Number
     ci_low: Number = None
@@ -34,40 +35,44 @@ class MetricResult(Model):
     p_adjusted: Number = None
     """Holm's over `family`."""
     family: str | None = None
-    leans_worse: Number = None
+    p_worse_one_sided: Number = None
     """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     status: Status
     """Where neither direction is better (`better`: context), an improvement is merely more and a regression less."""
     reason: str | None
     n_effective: Number = None
     """Independent samples that the steady window is worth, in the run that is worth least."""
-    detectable_percent: Number = None
+    min_detectable_percent: Number = None
     """The smallest rise that would have been called with a probability of 80 %, alone in its family."""
-    runs_to_settle: int | None = None
+    required_runs: int | None = None
     """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
-    prior: Literal["calibrated", "borrowed", "none"] = "none"
-    window: BothWindows
-    missing_samples: BothNumbers
+    noise_source: NoiseSource = NoiseSource.NONE
+    window: Pair[Window | None]
+    missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
     """Unbounded tests: what differs at the highest load that both builds sustained."""
     traffic_mix: TrafficMixResult | None = None
     """Averages over labels whose call rates are known."""
 
     @property
-    def counted_status(self) -> Status:
+    def effective_status(self) -> Status:
         """The status that a verdict counts: at unchanged traffic mix where the mix moved the average."""
         return self.traffic_mix.status if self.traffic_mix and self.traffic_mix.counts else self.status
 
     @property
-    def counted_delta_percent(self) -> float | None:
+    def effective_delta_percent(self) -> float | None:
         """`delta_percent` as a verdict counts it."""
         mix = self.traffic_mix
         return mix.at_unchanged_mix_percent if mix and mix.counts else self.delta_percent
 
     @property
-    def counted_leaning(self) -> float | None:
-        """`leans_worse` as a verdict counts it."""
-        return self.traffic_mix.leans_worse if self.traffic_mix and self.traffic_mix.counts else self.leans_worse
+    def effective_p_worse(self) -> float | None:
+        """`p_worse_one_sided` as a verdict counts it."""
+        return (
+            self.traffic_mix.p_worse_one_sided
+            if self.traffic_mix and self.traffic_mix.counts
+            else self.p_worse_one_sided
+        )
 
 
 class ErrorRateResult(Model):
@@ -76,7 +81,7 @@ class ErrorRateResult(Model):
     name: str
     slug: str
     unit: str
-    better: Literal["lower"] = "lower"
+    better: Literal[Better.LOWER] = Better.LOWER
     gate: Literal[True] = True
     """Errors are what users feel."""
     base: Number
@@ -103,13 +108,13 @@ class LabelResult(Model):
     ci_high: Number = None
     p_value: Number = None
     p_adjusted: Number = None
-    calls: BothNumbers | None = None
+    calls: Pair[Number] | None = None
     window: Literal["steady", "whole_run"]
     status: Status
     """Called by `p_value` below 0.02, row by row: of rows where nothing changed at most that part is called.
     `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
     only_in: Side | None
-    at_least: BothFlags
+    at_least: Pair[bool]
     reason: str | None
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from buildcompare.results.base import Model, Number, Window
+from buildcompare.results.codes import ValidityStatus
 from buildcompare.results.users import Phase, RampUp
 
 
@@ -33,7 +32,7 @@ class SeriesCoverage(Model):
 class Validity(Model):
     """Whether a run or a test may be judged."""
 
-    status: Literal["valid", "limited", "invalid"]
+    status: ValidityStatus
     valid_until_s: Number = None
     codes: list[str] = Field(default_factory=list)
     """What each of the reasons is, for programs."""

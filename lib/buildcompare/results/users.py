@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import BothNumbers, BothTexts, Model, Number, Status, Window
+from buildcompare.results.base import Model, Number, Window
+from buildcompare.results.codes import NoiseSource, Pair, Status
 
 
 class Phase(Model):
@@ -79,9 +80,9 @@ class RampUps(Model):
     shift_ci_high: Number = None
     shift_p_value: Number = None
     shift_window: Window | None = None
-    shift_prior: Literal["runs", "simulated"] | None = None
+    shift_noise_source: Literal["runs", "simulated"] | None = None
     """Where the run-to-run variation of the ramp's start is from."""
-    shift_status: Status = "inconclusive"
+    shift_status: Status = Status.INCONCLUSIVE
     """A regression where the new build's ramp is later; it never decides the verdict."""
     wave_period_s: WithinRuns | None = None
     wave_amplitude_users: WithinRuns | None = None
@@ -97,15 +98,15 @@ class SupportedUsersResult(Model):
     """Known too where the new build supports *at least* some number: then without `delta_percent` and `ci_high`."""
     ci_high: Number = None
     p_value: Number = None
-    leans_worse: Number = None
-    detectable_percent: Number = None
-    runs_to_settle: int | None = None
-    prior: Literal["calibrated", "borrowed", "none"] = "none"
+    p_worse_one_sided: Number = None
+    min_detectable_percent: Number = None
+    required_runs: int | None = None
+    noise_source: NoiseSource = NoiseSource.NONE
     run_sd_percent: Number = None
     """Standard deviation of a single run."""
     band_percent: Number
     status: Status
-    reported: BothNumbers
-    estimated: BothNumbers
-    at_least: BothNumbers
-    reason: BothTexts
+    reported: Pair[Number]
+    estimated: Pair[Number]
+    at_least: Pair[Number]
+    reason: Pair[str | None]

@@ -10,20 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import special
 
-from buildcompare.stats.noise import Noise, Prior, RunLevel
+from buildcompare.results.codes import Better, NoiseSource, Status
+from buildcompare.stats.noise import Noise, RunLevel
 
-Status = Literal["regression", "improvement", "equivalent", "inconclusive", "not_comparable"]
-Better = Literal["lower", "higher", "context"]
 ALPHA = 0.05
 POWER = 0.8
 """The usual power at which a detectable effect is stated (Cohen 1988)."""
 BORROWED_DF = 8.0
-"""What a borrowed prior counts for beside the repeated runs of a comparison, which know their own noise."""
+"""What a borrowed noise_source counts for beside the repeated runs of a comparison, which know their own noise."""
 MOST_RUNS = 99
 """More runs per build than this are no advice."""
 
@@ -39,7 +37,7 @@ class Effect:
     sd
         Its standard deviation where nothing changed.
     df
-        Degrees of freedom of `sd`; infinite where it is a borrowed prior.
+        Degrees of freedom of `sd`; infinite where it is a borrowed noise_source.
     run_sd
         Standard deviation of a single run, which says how many runs would settle it.
     """
@@ -48,7 +46,7 @@ class Effect:
     sd: float
     df: float
     run_sd: float
-    prior: Prior
+    noise_source: NoiseSource
 
     @property
     def delta_percent(self) -> float:
@@ -65,7 +63,7 @@ class Effect:
         half = _quantile(0.5 + level / 2.0, self.df) * self.sd
         return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
 
-    def detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
+    def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
         """The smallest rise that would be called with probability `POWER`, alone among `family` metrics.
 
         It must be told from chance, and its estimate must lie beyond the margin.
@@ -73,7 +71,7 @@ class Effect:
         beyond = math.log1p(margin_percent / 100.0) + _quantile(POWER, self.df) * self.sd
         return _percent(max(_reach(self.df, ALPHA / family) * self.sd, beyond))
 
-    def runs_to_settle(self, margin_percent: float, family: int = 1) -> int | None:
+    def required_runs(self, margin_percent: float, family: int = 1) -> int | None:
         """Runs per build that tell a change of the size of the margin from chance; None beyond `MOST_RUNS`."""
         wanted = math.log1p(margin_percent / 100.0)
         for runs in range(1, MOST_RUNS + 1):
@@ -93,7 +91,9 @@ class MeasureEffect:
             return None
         variance, df = self._with_own_runs((base, new), noise)
         per_side = [variance * self._excess(runs, noise) / len(runs) for runs in (base, new)]
-        return Effect(math.log(means[1] / means[0]), math.sqrt(sum(per_side)), df, math.sqrt(variance), noise.prior)
+        return Effect(
+            math.log(means[1] / means[0]), math.sqrt(sum(per_side)), df, math.sqrt(variance), noise.noise_source
+        )
 
     def _with_own_runs(self, sides: Sequence[Sequence[RunLevel]], noise: Noise) -> tuple[float, float]:
         """Repeated runs of these builds count like those of a calibration."""
@@ -132,18 +132,18 @@ class Judge:
         """
         delta = effect.delta_percent
         if adjusted < self.alpha and abs(delta) > margin_percent:
-            return "regression" if (delta > 0) == (better == "lower") else "improvement"
+            return Status.REGRESSION if (delta > 0) == (better == Better.LOWER) else Status.IMPROVEMENT
         low, high = effect.interval(1.0 - 2.0 * self.alpha)
         if -margin_percent < low and high < margin_percent:
-            return "equivalent"
-        return "inconclusive"
+            return Status.EQUIVALENT
+        return Status.INCONCLUSIVE
 
 
-def leans_worse(effect: Effect, margin_percent: float, better: Better) -> float | None:
+def p_worse_one_sided(effect: Effect, margin_percent: float, better: Better) -> float | None:
     """One-sided p-value of an effect that lies beyond its margin on the bad side; None where it does not."""
-    if better == "context":
+    if better == "neutral":
         return None
-    worse = effect.log_ratio if better == "lower" else -effect.log_ratio
+    worse = effect.log_ratio if better == Better.LOWER else -effect.log_ratio
     if worse <= 0 or abs(effect.delta_percent) <= margin_percent:
         return None
     return effect.p_value / 2.0

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from statsmodels.stats.multitest import fdrcorrection
 
 from buildcompare.config.catalogue import Metric
-from buildcompare.stats.effects import Effect, Judge, Status, leans_worse
+from buildcompare.results.codes import Better, Status
+from buildcompare.stats.effects import Effect, Judge, p_worse_one_sided
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Judged:
         which procedures for the rate of false discoveries reward.
     size
         How many were judged in the family.
-    leans_worse
+    p_worse_one_sided
         Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none.
     """
 
@@ -38,7 +39,7 @@ class Judged:
     p_value: float
     p_adjusted: float
     status: Status
-    leans_worse: float | None
+    p_worse_one_sided: float | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class JudgeMetrics:
             if effect is None:
                 judged.append(None)
                 continue
-            leaning = leans_worse(effect, metric.margin_percent, metric.better)
+            leaning = p_worse_one_sided(effect, metric.margin_percent, metric.better)
             p_adjusted, size = adjusted[i]
             factor = p_adjusted / effect.p_value if effect.p_value > 0 else 1.0
             judged.append(
@@ -98,7 +99,7 @@ class JudgeLabels:
                 adjusted[i].size,
                 effect.p_value,
                 adjusted[i].p_value,
-                judge(effect, effect.p_value, self.margin_percent, "lower"),
+                judge(effect, effect.p_value, self.margin_percent, Better.LOWER),
                 None,
             )
             for i, (table, effect) in enumerate(effects)

@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
 from buildcompare.config.catalogue import Metric
+from buildcompare.results.codes import NoiseSource, TestType
 
 BORROWED_S = 1800.0
 """The priors of the catalogues were learned from windows of 30 minutes and more."""
-TestType = Literal["bounded", "unbounded"]
-Prior = Literal["calibrated", "borrowed"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class Noise:
     sd
         Standard deviation of one run's log level around the level of its build and setup.
     df
-        Degrees of freedom that `sd` is known with; infinite for a borrowed prior.
+        Degrees of freedom that `sd` is known with; infinite for a borrowed noise_source.
     within
         The standard error that calibrated runs had of their own mean (log scale); None where unknown.
     seconds
@@ -111,7 +109,7 @@ class Noise:
 
     sd: float
     df: float
-    prior: Prior
+    noise_source: NoiseSource
     within: float | None = None
     seconds: float = math.nan
     at_load: bool = False
@@ -119,12 +117,12 @@ class Noise:
 
 @dataclass(frozen=True)
 class RunToRun:
-    """The noise of metrics, from groups of repeated runs; without any, the catalogue's prior.
+    """The noise of metrics, from groups of repeated runs; without any, the catalogue's noise_source.
 
     The variance is pooled over groups. Its degrees of freedom are what the scatter of the groups' own variances
     leaves of them (Satterthwaite 1946): where one setup is quiet and the next is not, a pooled variance is worth
     less than its number of runs. A test type with few runs leans on the other type's variance of the same metric, and
-    then on the catalogue's prior.
+    then on the catalogue's noise_source.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -135,18 +133,20 @@ class RunToRun:
     least_df: float = 3.0
     """Bound on the loss of degrees of freedom to setups that differ."""
     prior_df: float = 4.0
-    """What the catalogue's prior counts for beside too few runs of the user's own."""
+    """What the catalogue's noise_source counts for beside too few runs of the user's own."""
 
     def __call__(self, metric: Metric, kind: TestType) -> Noise | None:
         """The noise of `metric` in tests of type `kind`; None where nothing is known of it."""
         percent = getattr(metric.run_sd_percent, kind)
-        prior = Noise(math.log1p(percent / 100.0), math.inf, "borrowed", seconds=BORROWED_S) if percent else None
+        borrowed = (
+            Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, seconds=BORROWED_S) if percent else None
+        )
         learned = self._learned(metric, kind)
-        if learned is None or prior is None or learned.df >= self.enough_df:
-            return learned or prior
+        if learned is None or borrowed is None or learned.df >= self.enough_df:
+            return learned or borrowed
         df = learned.df + self.prior_df
-        variance = (learned.df * learned.sd**2 + self.prior_df * prior.sd**2) / df
-        return Noise(math.sqrt(variance), df, "calibrated", learned.within, learned.seconds)
+        variance = (learned.df * learned.sd**2 + self.prior_df * borrowed.sd**2) / df
+        return Noise(math.sqrt(variance), df, NoiseSource.CALIBRATION, learned.within, learned.seconds)
 
     def _learned(self, metric: Metric, kind: TestType) -> Noise | None:
         """From the groups alone."""
@@ -157,12 +157,12 @@ class RunToRun:
             return None
         if own is None or other is None:
             df = known.df if own else min(known.df, self.borrowed_df)
-            return Noise(math.sqrt(known.variance), df, "calibrated", known.within, known.seconds)
+            return Noise(math.sqrt(known.variance), df, NoiseSource.CALIBRATION, known.within, known.seconds)
         if own.df >= self.enough_df:
-            return Noise(math.sqrt(own.variance), own.df, "calibrated", own.within, own.seconds)
+            return Noise(math.sqrt(own.variance), own.df, NoiseSource.CALIBRATION, own.within, own.seconds)
         lent = min(other.df, self.borrowed_df)
         variance = (own.df * own.variance + lent * other.variance) / (own.df + lent)
-        return Noise(math.sqrt(variance), own.df + lent, "calibrated", own.within, own.seconds)
+        return Noise(math.sqrt(variance), own.df + lent, NoiseSource.CALIBRATION, own.within, own.seconds)
 
     def _pooled(self, slug: str, kind: TestType) -> _Pooled | None:
         variances, dfs, within, seconds = [], [], [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from buildcompare.results import MetricResult, SupportedUsersResult
+from buildcompare.results.codes import Status
 from buildcompare.text.numbers import MISSING, NO_NOISE, change, interval, percent, significant, status_words
 
 
@@ -21,9 +22,9 @@ def explain(row: MetricResult | SupportedUsersResult) -> str:
     margin = row.margin_percent if isinstance(row, MetricResult) else row.band_percent
     same = f"Two comparisons of unchanged builds differ by up to {percent(chance)} here in 19 of 20 cases"
     moved = f"{change(row.delta_percent)} (95 % interval {interval(row.ci_low, row.ci_high)})"
-    if row.status in ("regression", "improvement"):
+    if row.status in (Status.REGRESSION, Status.IMPROVEMENT):
         return f"{same}. The change of {moved} is more than that, and more than the {percent(margin)} that matter."
-    if row.status == "equivalent":
+    if row.status == Status.EQUIVALENT:
         rare = f"one as near to zero as {moved} would come up in fewer than one of 20 comparisons"
         return f"{same}. Were the true change {percent(margin)}, the smallest that matters, {rare}."
     return f"{same}; {why_undecided(row, margin)}. {_settled_by(row, margin)}"
@@ -43,13 +44,13 @@ def at_load_words(metric: MetricResult) -> str:
     if row.ci_low is None or row.ci_high is None:
         return words
     apart = not row.ci_low <= 0.0 <= row.ci_high
-    if row.status == "equivalent":
+    if row.status == Status.EQUIVALENT:
         return words if -margin < row.ci_low <= row.ci_high < margin else f"{words} (its own 90 % interval lies within)"
-    if row.status == "inconclusive" and apart:
+    if row.status == Status.INCONCLUSIVE and apart:
         if abs(row.delta_percent or 0.0) <= margin:
             return f"{words}: differs, but not surely by more than {percent(margin)}"
         return f"{words}: adjusted p {significant(row.p_adjusted or 0.0, 2)}, by a share smaller than an even one"
-    if row.status in ("regression", "improvement") and not apart:
+    if row.status in (Status.REGRESSION, Status.IMPROVEMENT) and not apart:
         return f"{words}: adjusted p {significant(row.p_adjusted or 0.0, 2)}, by a share larger than an even one"
     return words
 
@@ -66,8 +67,8 @@ def why_undecided(row: MetricResult | SupportedUsersResult, margin: float | None
 
 
 def _settled_by(row: MetricResult | SupportedUsersResult, margin: float | None) -> str:
-    seen = f"A rise below {percent(row.detectable_percent)} would hardly be called here"
-    runs = row.runs_to_settle
+    seen = f"A rise below {percent(row.min_detectable_percent)} would hardly be called here"
+    runs = row.required_runs
     if runs is None:
         return f"{seen}; no number of runs below 100 of each build would tell one of {percent(margin)} from chance."
     if runs == 1:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from buildcompare.results.codes import Better, Status, Verdict
+
 MISSING = "–"
 SET_BY_TEST = "a bounded test sets it; whether it was reached and held is said where the test's validity is"
 NO_NOISE = "how far two runs of one build lie apart is not known here, so no change can be told from chance"
@@ -13,18 +15,24 @@ _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 _SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
 STATUS_WORDS = {
-    "regression": "regression",
-    "improvement": "improvement",
-    "equivalent": "no difference",
-    "inconclusive": "cannot tell",
-    "not_comparable": "not comparable",
+    Status.REGRESSION: Status.REGRESSION,
+    Status.IMPROVEMENT: Status.IMPROVEMENT,
+    Status.EQUIVALENT: "no difference",
+    Status.INCONCLUSIVE: "cannot tell",
+    Status.NOT_COMPARABLE: "not comparable",
 }
-STATUS_SYMBOLS = {"regression": "✗", "improvement": "✓", "equivalent": "=", "inconclusive": "?", "not_comparable": "∅"}
+STATUS_SYMBOLS = {
+    Status.REGRESSION: "✗",
+    Status.IMPROVEMENT: "✓",
+    Status.EQUIVALENT: "=",
+    Status.INCONCLUSIVE: "?",
+    Status.NOT_COMPARABLE: "∅",
+}
 VERDICT_WORDS = {
-    "pass": "Pass",
-    "regression": "Regression",
-    "inconclusive": "Cannot tell",
-    "invalid": "Invalid test",
+    Verdict.PASS: "Pass",
+    Verdict.REGRESSION: "Regression",
+    Verdict.INCONCLUSIVE: "Cannot tell",
+    Verdict.INVALID: "Invalid test",
 }
 NO_ESTIMATE_WORDS = {
     "no_users_curve": "there is no curve of connected users",
@@ -44,7 +52,7 @@ DRIFT_WORDS = {
     "between_databases": "between databases",
 }
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
-VERDICT_SYMBOLS = {"pass": "✓", "regression": "✗", "inconclusive": "?", "invalid": "⊘"}
+VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "⊘"}
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -111,8 +119,8 @@ def counted(count: int, noun: str) -> str:
 
 
 def status_words(
-    status: str,
-    better: str = "lower",
+    status: Status,
+    better: Better = Better.LOWER,
     margin: float | None = None,
     low: float | None = None,
     high: float | None = None,
@@ -122,10 +130,10 @@ def status_words(
     No difference is claimed by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to
     `high`, which stands beside it, leaves the margin, that is said: it would seem to contradict the claim.
     """
-    if better == "context" and status in ("regression", "improvement"):
-        return "lower" if status == "regression" else "higher"
+    if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
+        return "lower" if status == Status.REGRESSION else Better.HIGHER
     words = STATUS_WORDS[status]
-    if status != "equivalent" or margin is None:
+    if status != Status.EQUIVALENT or margin is None:
         return words
     leaves = low is not None and high is not None and not -margin < low <= high < margin
     return f"{words} beyond {percent(margin)}" + (" (its 90 % interval lies within)" if leaves else "")

@@ -11,9 +11,9 @@ import pandas as pd
 from buildcompare.load.stop import Stop
 from buildcompare.load.supported_users import Reason as NoEstimate
 from buildcompare.load.supported_users import SupportedUsers
+from buildcompare.results.codes import ValidityStatus
 
 Side = Literal["base", "new"]
-Status = Literal["valid", "limited", "invalid"]
 Code = Literal[
     "target_not_reached",
     "target_not_held",
@@ -56,7 +56,7 @@ class Reason:
     """
 
     code: Code
-    severity: Literal["limited", "invalid"]
+    severity: ValidityStatus
     numbers: Mapping[str, float] = field(default_factory=dict)
     text: str = ""
     side: Side | None = None
@@ -134,7 +134,7 @@ class Verdict:
         Elapsed seconds up to which what is limited may be judged; None where time does not limit it.
     """
 
-    status: Status
+    status: ValidityStatus
     valid_until_s: float | None
     reasons: tuple[Reason, ...]
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from buildcompare.load.steady_state import ARRIVAL_S, sustained
 from buildcompare.load.supported_users import Reason as NoEstimate
+from buildcompare.results.codes import ValidityStatus
 from buildcompare.validity.falls import Fall, FindFalls
-from buildcompare.validity.reasons import Code, Reason, RunFacts, Side, Status, TestVerdict, Verdict
+from buildcompare.validity.reasons import Code, Reason, RunFacts, Side, TestVerdict, Verdict
 
 _OTHER: Mapping[Side, Side] = {"base": "new", "new": "base"}
 _EQUILIBRIUM: Mapping[NoEstimate, Code] = {
@@ -100,13 +100,13 @@ class JudgeValidity:
 
     def _run(self, facts: RunFacts) -> Iterator[Reason]:
         if facts.steady is None and facts.no_steady:
-            yield Reason("no_steady_window", "limited", text=facts.no_steady)
+            yield Reason("no_steady_window", ValidityStatus.LIMITED, text=facts.no_steady)
         if facts.no_users:
-            yield Reason("no_users", "limited")
+            yield Reason("no_users", ValidityStatus.LIMITED)
         if facts.silent_s > self.silent_s and not (facts.users and facts.kind == "unbounded"):  # "gaps", says that
-            yield Reason("silent_end", "limited", {"seconds": facts.silent_s})
+            yield Reason("silent_end", ValidityStatus.LIMITED, {"seconds": facts.silent_s})
         if facts.late_s > self.silent_s:
-            yield Reason("silent_start", "limited", {"seconds": facts.late_s})
+            yield Reason("silent_start", ValidityStatus.LIMITED, {"seconds": facts.late_s})
         falls = list(self._falls(facts))
         yield from falls
         if facts.kind == "bounded":
@@ -115,7 +115,7 @@ class JudgeValidity:
             yield from self._equilibrium(facts, broken=any("in_last_minutes" in fall.numbers for fall in falls))
         yield from self._coverage(facts)
         if facts.resets:
-            yield Reason("counters_restarted", "limited", {"times": facts.resets})
+            yield Reason("counters_restarted", ValidityStatus.LIMITED, {"times": facts.resets})
 
     def _falls(self, facts: RunFacts) -> Iterator[Reason]:
         if facts.load is None or facts.stop is None:
@@ -130,7 +130,9 @@ class JudgeValidity:
         reasons = [self._fall(facts, fall) for fall in falls]
         for code in dict.fromkeys(reason.code for reason in reasons):
             same = [reason for reason in reasons if reason.code == code]
-            worst = max(same, key=lambda reason: (reason.severity == "invalid", reason.voids_supported_users))
+            worst = max(
+                same, key=lambda reason: (reason.severity == ValidityStatus.INVALID, reason.voids_supported_users)
+            )
             yield replace(worst, numbers={**worst.numbers, "times": len(same)})
 
     def _lost(self, facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
@@ -152,15 +154,15 @@ class JudgeValidity:
         if facts.kind == "bounded":
             left = fall.at_s - start
             before_the_window = fall.back_s is not None and fall.back_s <= start
-            severity: Literal["limited", "invalid"] = (
-                "limited" if before_the_window or left >= self.shortest_s else "invalid"
+            severity = (
+                ValidityStatus.LIMITED if before_the_window or left >= self.shortest_s else ValidityStatus.INVALID
             )
             return Reason(code, severity, numbers, until_s=None if before_the_window else fall.at_s)
         if fall.at_s > start:  # the last 30 minutes
-            return Reason(code, "limited", {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
+            return Reason(code, ValidityStatus.LIMITED, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
         if fall.back_s is None or fall.back_s > start:  # the last 30 minutes began without them
             numbers["still_missing"] = 1.0
-        return Reason(code, "limited", numbers)
+        return Reason(code, ValidityStatus.LIMITED, numbers)
 
     def _target(self, facts: RunFacts) -> Iterator[Reason]:
         if facts.load is None or not facts.users or facts.stop is None:
@@ -170,7 +172,7 @@ class JudgeValidity:
         if ended_early:
             top = _sustained(facts, ARRIVAL_S)
         if facts.target is not None and not top >= self.reached * facts.target:
-            yield Reason("target_not_reached", "invalid", {"reached": top, "target": facts.target})
+            yield Reason("target_not_reached", ValidityStatus.INVALID, {"reached": top, "target": facts.target})
         users = _under_load(facts)
         values = users.to_numpy()
         up = np.flatnonzero(values >= self.held * top)
@@ -181,7 +183,7 @@ class JudgeValidity:
         plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
         below = float(np.mean(plateau.to_numpy() < self.held * top)) if len(plateau) else 0.0
         if below > self.not_held:
-            severity: Literal["limited", "invalid"] = "invalid" if below > self.hardly_held else "limited"
+            severity = ValidityStatus.INVALID if below > self.hardly_held else ValidityStatus.LIMITED
             yield Reason("target_not_held", severity, {"below": below, "users": top, "held": self.held})
 
     def _equilibrium(self, facts: RunFacts, *, broken: bool) -> Iterator[Reason]:
@@ -190,7 +192,7 @@ class JudgeValidity:
             return
         mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
         if facts.target is not None and mean is not None and mean >= self.ceiling * facts.target:
-            yield Reason("ceiling_reached", "limited", {"users": mean, "ceiling": facts.target})
+            yield Reason("ceiling_reached", ValidityStatus.LIMITED, {"users": mean, "ceiling": facts.target})
         slope = estimate.slope_users_per_s
         why = estimate.reason
         if why == "interrupted" and slope is not None and abs(slope) > self.steep:
@@ -198,7 +200,9 @@ class JudgeValidity:
         if broken and why in ("still_climbing", "still_falling"):
             why = None  # who went away in these minutes, or came back, makes the slope: that is said already
         if why is not None and why in _EQUILIBRIUM:
-            yield Reason(_EQUILIBRIUM[why], "limited", {} if slope is None else {"slope_users_per_s": slope})
+            yield Reason(
+                _EQUILIBRIUM[why], ValidityStatus.LIMITED, {} if slope is None else {"slope_users_per_s": slope}
+            )
         if facts.reported is None:
             return
         if estimate.estimated is not None and abs(estimate.estimated / facts.reported - 1.0) > self.reported:
@@ -212,14 +216,16 @@ class JudgeValidity:
             return
         poor = {slug: fraction for slug, fraction in known.items() if fraction < self.covered}
         if max(known.values()) < self.hardly_covered:
-            yield Reason("little_coverage", "invalid", {"covered": max(known.values()), "metrics": len(known)})
+            yield Reason(
+                "little_coverage", ValidityStatus.INVALID, {"covered": max(known.values()), "metrics": len(known)}
+            )
             return
         gaps = {slug: fraction for slug, fraction in poor.items() if fraction > 0.0}  # without a number it is missing
         if gaps:
             worst = min(gaps, key=gaps.__getitem__)
             yield Reason(
                 "little_coverage",
-                "limited",
+                ValidityStatus.LIMITED,
                 {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1},
                 worst,
             )
@@ -233,7 +239,7 @@ class JudgeValidity:
             return
         base, new = (float(np.mean(tops[side])) for side in ("base", "new"))
         if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(self.apart)):
-            yield Reason("loads_differ", "invalid", {"base": base, "new": new})
+            yield Reason("loads_differ", ValidityStatus.INVALID, {"base": base, "new": new})
 
     def _lengths(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
         for side, other in _OTHER.items():
@@ -244,7 +250,7 @@ class JudgeValidity:
                 own = facts.steady[1] - facts.steady[0]
                 if own < self.shorter * float(np.median(theirs)):
                     numbers = {"seconds": own, "other_seconds": float(np.median(theirs))}
-                    yield Reason("window_shorter", "limited", numbers, side=side, run=i)
+                    yield Reason("window_shorter", ValidityStatus.LIMITED, numbers, side=side, run=i)
 
     def _missing(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
         slugs = sorted({slug for runs in sides.values() for facts in runs for slug in facts.coverage})
@@ -256,7 +262,7 @@ class JudgeValidity:
                 continue  # said already
             for slug in slugs:
                 if slug in there[other] and slug not in there[side]:
-                    yield Reason("series_missing", "limited", text=slug, side=side)
+                    yield Reason("series_missing", ValidityStatus.LIMITED, text=slug, side=side)
 
     def _overlaps(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
         runs = [(side, i, facts) for side in sides for i, facts in enumerate(sides[side]) if facts.clock is not None]
@@ -264,15 +270,21 @@ class JudgeValidity:
             for _, _, earlier in runs[:k]:
                 both = min(facts.window[1], earlier.window[1]) - max(facts.window[0], earlier.window[0])
                 if facts.clock == earlier.clock and both > 0:
-                    yield Reason("windows_overlap", "invalid", {"seconds": both}, side=side, run=i)
+                    yield Reason("windows_overlap", ValidityStatus.INVALID, {"seconds": both}, side=side, run=i)
                     break
 
 
 def _verdict(reasons: Sequence[Reason]) -> Verdict:
     severities = {reason.severity for reason in reasons}
-    status: Status = "invalid" if "invalid" in severities else "limited" if reasons else "valid"
+    status = (
+        ValidityStatus.INVALID
+        if ValidityStatus.INVALID in severities
+        else ValidityStatus.LIMITED
+        if reasons
+        else ValidityStatus.VALID
+    )
     untils = [reason.until_s for reason in reasons if reason.until_s is not None]
-    return Verdict(status, min(untils) if untils and status == "limited" else None, tuple(reasons))
+    return Verdict(status, min(untils) if untils and status == ValidityStatus.LIMITED else None, tuple(reasons))
 
 
 def _there(facts: RunFacts, slug: str) -> bool:
@@ -289,7 +301,9 @@ def _under_load(facts: RunFacts) -> pd.Series:
 
 
 def _other_run(curve: float, reported: float) -> Reason:
-    return Reason("other_runs", "invalid", {"curve": curve, "reported": reported, "change": curve / reported - 1.0})
+    return Reason(
+        "other_runs", ValidityStatus.INVALID, {"curve": curve, "reported": reported, "change": curve / reported - 1.0}
+    )
 
 
 def _sustained(facts: RunFacts, seconds: float) -> float:
