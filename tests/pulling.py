@@ -70,3 +70,12 @@ def pulled(prometheus: Prometheus, mattermost: Catalogue) -> dict[str, Recording
     return {
         side: record(run(start, start + LENGTH_S), source(prometheus.url), mattermost) for side, start in starts.items()
     }
+
+
+def params(url: str, **source: Any) -> dict[str, Any]:
+    """The params of a comparison that pulls a bounded test from `url`."""
+    starts = {"base": BASE_START, "new": NEW_START}
+    runs = {s: {"start": at(t).isoformat(), "end": at(t + LENGTH_S).isoformat()} for s, t in starts.items()}
+    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", **runs}
+    source = {"kind": "prometheus", "url": url, **source}
+    return {"name": "pulled", "base": {"label": "a"}, "new": {"label": "b"}, "source": source, "tests": [test]}

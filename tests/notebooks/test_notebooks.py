@@ -145,7 +145,7 @@ def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "notebook", sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem
+    "notebook", sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem
 )
 def test_notebooks_in_git_are_clean_and_thin(notebook: Path) -> None:
     contents = nbformat.read(notebook, as_version=4)

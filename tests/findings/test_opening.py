@@ -25,7 +25,7 @@ from buildcompare.results import (
 )
 from buildcompare.text import explanations
 from loadsim import RunSettings, simulate_run
-from test_unchanged import quiet, with_metric
+from quiet import quiet, with_metric
 
 
 @cache

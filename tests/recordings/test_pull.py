@@ -37,6 +37,7 @@ from prometheus_server import (  # noqa: F401  # fixtures
     proxy,
     servers,
 )
+from pulling import params
 from support import write_params
 
 TOKEN = "s3cr3t-t0ken-0f-the-test"
@@ -44,13 +45,6 @@ TOKEN = "s3cr3t-t0ken-0f-the-test"
 
 def at(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def params(url: str, **source: Any) -> dict[str, Any]:
-    runs = {s: {"start": at(t), "end": at(t + LENGTH_S)} for s, t in (("base", BASE_START), ("new", NEW_START))}
-    test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", **runs}
-    source = {"kind": "prometheus", "url": url, **source}
-    return {"name": "pulled", "base": {"label": "a"}, "new": {"label": "b"}, "source": source, "tests": [test]}
 
 
 @pytest.fixture

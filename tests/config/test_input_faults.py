@@ -27,7 +27,7 @@ from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from buildcompare.report import publish as run_report
 from support import small_params, write_params
 
-TABLE = Path(__file__).parents[1] / "docs/input-faults.md"
+TABLE = Path(__file__).parents[2] / "docs/input-faults.md"
 
 
 @dataclass

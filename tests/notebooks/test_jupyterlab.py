@@ -18,8 +18,8 @@ import pytest
 from conftest import BrowserThread
 from far_away import far_away
 from prometheus_server import Servers, free_port, servers  # noqa: F401  # fixtures
+from pulling import params
 from support import write_params
-from test_pull import params
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

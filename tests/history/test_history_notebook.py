@@ -13,8 +13,8 @@ import papermill
 import pytest
 
 from buildcompare.config.errors import InputError
+from buildcompare.figures import history as figures_history
 from buildcompare.figures.base import FIGURE_MIME
-from buildcompare.figures.base import history as figures_history
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, record
 from buildcompare.history.view import HistoryView, linked, open_history
 from buildcompare.report import executed
