@@ -22,6 +22,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.load.view import ViewRun
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.load_noise import MeasureNoiseAtLoad
+from buildcompare.text.reasons import reason_words
 
 
 def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibration:
@@ -55,7 +56,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
                     file=run.file or spec_file,
                     key=f"groups.{group.name}.runs[{number - 1}]",
                     expected="a run with a steady window",
-                    found=str(view.steady.reason),
+                    found=reason_words(view.steady.reason) if view.steady.reason else "none",
                 )
             runs.append(kept_run(recording, view_run.levels(view, group.type)))
             loaded.append(loaded_run(view, catalogue) or loaded_by_proxy(view, catalogue))

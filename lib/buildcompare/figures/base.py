@@ -25,6 +25,7 @@ from buildcompare.figures.svg import compact
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.text.numbers import change, minutes, quantity, unit_scale
+from buildcompare.text.reasons import reason_words
 
 FIGURE_MIME = "buildcompare"
 """Key of the display metadata that tells the exporters a figure's file name and alternative text."""
@@ -115,7 +116,9 @@ def in_words(test: TestView, metric: MetricResult) -> str:
         level = quantity(getattr(metric, side), metric.unit)
         words += f"{label} runs {length:.0f} minutes, steady level {level}. "
     return words + (
-        f"Change {change(metric.delta_percent)}." if metric.delta_percent is not None else f"{metric.reason}."
+        f"Change {change(metric.delta_percent)}."
+        if metric.delta_percent is not None
+        else f"{reason_words(metric.reason) if metric.reason else ''}."
     )
 
 

@@ -9,6 +9,7 @@ from buildcompare.metrics.counted_errors import UNIT as PER_USER_MINUTE
 from buildcompare.results import ErrorRateResult, Finding, TestResult
 from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.numbers import change, listed, quantity, significant
+from buildcompare.text.reasons import reason_words
 
 WORTH_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
@@ -29,9 +30,10 @@ def error_rates(test: TestResult, labels: Labels) -> Iterator[Finding]:
             continue
         size = f" ({change(row.delta_percent)})" if row.delta_percent is not None else ""
         of = " of the requests" if row.unit == "percent" else ""
+        why = reason_words(row.reason) if row.reason else "not judged"
         text = (
             f"{title(test)}: {row.name} of {labels[1]} are {quantity(row.new, row.unit)}{of} against "
-            f"{quantity(row.base, row.unit)}{size}: {row.reason}, so this cannot be told from chance."
+            f"{quantity(row.base, row.unit)}{size}: {why}, so this cannot be told from chance."
         )
         yield finding(test, FindingKind.ERROR_RATE, Severity.WARNING, text, row.model_dump(), metric=row.slug)
 

@@ -12,6 +12,7 @@ from buildcompare.results import Finding, MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.explanations import at_load_words, by_chance_percent
 from buildcompare.text.numbers import change, interval, listed, percent, quantity, significant
+from buildcompare.text.reasons import reason_words
 
 Row = tuple[TestResult, MetricResult]
 
@@ -168,7 +169,8 @@ def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:
         if metric.gate and lost(metric):
             levels = zip((metric.base, metric.new), labels, strict=True)
             values = ", ".join(f"{quantity(level, metric.unit)} in {label}" for level, label in levels)
-            text = f"{title(test)}: {metric.name} cannot be judged: {values} ({metric.reason or 'no ratio'})."
+            why = reason_words(metric.reason) if metric.reason else "no ratio"
+            text = f"{title(test)}: {metric.name} cannot be judged: {values} ({why})."
             evidence = metric.model_dump(include={"slug", "base", "new", "reason"})
             yield finding(test, FindingKind.UNJUDGEABLE, Severity.WARNING, text, evidence, metric=metric.slug)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, MetricResult, TestResult
-from buildcompare.results.codes import FindingKind, Severity, Status, ValidityStatus
-from buildcompare.text.numbers import SET_BY_TEST, change, listed
+from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
+from buildcompare.text.numbers import change, listed
 
 Row = tuple[TestResult, MetricResult]
 
@@ -51,7 +51,11 @@ def _sentence(kind: str, tests: Sequence[TestResult], rows: Sequence[Row], judge
             f"; {'the others' if same or differ else 'they'} cannot be told from chance among so many, at most "
             f"{change(metric.effective_delta_percent)} ({metric.name}{_where(test, tests)})"
         )
-    aside = [row for row in rows if row[1].p_value is None and row[1].reason != SET_BY_TEST]
+    aside = [
+        row
+        for row in rows
+        if row[1].p_value is None and (row[1].reason is None or row[1].reason.code is not ReasonCode.SET_BY_TEST)
+    ]
     if aside:
         names = list(dict.fromkeys(metric.name for _, metric in aside))
         text += f". Not judged: {listed(names, most=MOST_NAMED)}"

@@ -13,12 +13,12 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import CompareLabels, LabelDelta
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.results import LabelResult, Number, Pair, Side
-from buildcompare.results.codes import Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode, Status
 from buildcompare.stats.effects import Effect, MeasureEffect
 from buildcompare.stats.families import Judged, JudgeLabels
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import LabelValue, RunLevel
-from buildcompare.text.numbers import NO_NOISE
 
 _LabelValues = Mapping[tuple[str, str, str], LabelValue]
 
@@ -81,7 +81,7 @@ def _label_result(delta: LabelDelta, judged: Judged | None, calls: Pair[Number] 
         else Status.NOT_COMPARABLE,
         only_in=delta.only_in,
         at_least=Pair(base=delta.at_least[0], new=delta.at_least[1]),
-        reason=delta.reason or (None if judged else NO_NOISE),
+        reason=delta.reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.recording import LabelSummary
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, ReasonCode
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 
 Key = tuple[str, str, str]
@@ -36,7 +38,7 @@ class LabelDelta:
     delta_percent: float | None
     at_least: tuple[bool, bool]
     only_in: Literal["base", "new"] | None
-    reason: str | None
+    reason: Reason | None
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,14 @@ class CompareLabels:
         only_in: Literal["base", "new"] | None = "new" if key not in base else "base" if key not in new else None
         delta, reason = None, None
         if only_in:
-            reason = f"only the {only_in} build has this label"
+            reason = Reason(code=ReasonCode.ONLY_IN, build=only_in)
         elif None in values:
-            reason = "never called in " + ("either build" if values == (None, None) else _side(values.index(None)))
+            reason = _reason(ReasonCode.NEVER_CALLED, [value is None for value in values])
         elif any(at_least):
-            reason = "beyond the histogram's last bucket in " + (
-                "both builds" if all(at_least) else _side(at_least.index(True))
-            )
+            reason = _reason(ReasonCode.BEYOND_LAST_BUCKET, at_least)
         elif 0 in values:
             # A time is never zero: it was too short for the source's resolution, so no ratio can be trusted.
-            reason = "too short to be measured in " + ("both builds" if values == (0, 0) else _side(values.index(0)))
+            reason = _reason(ReasonCode.TOO_SHORT_TO_MEASURE, [value == 0 for value in values])
         else:
             delta = delta_percent(*values)
         return LabelDelta(*key, values[0], values[1], delta, at_least, only_in, reason)
@@ -79,8 +79,9 @@ class CompareLabels:
         return stat.startswith("p") and top is not None and any(value >= top for value in values)
 
 
-def _side(index: int) -> str:
-    return f"the {('base', 'new')[index]} build"
+def _reason(code: ReasonCode, holds: Sequence[bool]) -> Reason:
+    """The reason that holds for the base, for the new build, or for both."""
+    return Reason(code=code, build=None if all(holds) else SIDES[list(holds).index(True)])
 
 
 def _by_label(runs: Sequence[Sequence[LabelSummary]]) -> dict[Key, list[float]]:

@@ -10,6 +10,8 @@ import pandas as pd
 
 from buildcompare.load.stop import Stop
 from buildcompare.recordings.recording import FloatArray
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
 
 Method = Literal["target_reached", "last_30_minutes", "mser5", "none"]
 
@@ -20,7 +22,7 @@ class SteadyState:
 
     window: tuple[float, float] | None
     method: Method
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class FindSteadyState:
         elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
         reached = plateau_start(elapsed, values, self.plateau, self.shortest_s + self.settle_s, proxy=proxy)
         if reached is None:
-            return SteadyState(None, "none", "the load curve never rises")
+            return SteadyState(None, "none", Reason(code=ReasonCode.NEVER_RISES))
         return self._checked(reached + self.settle_s, stop.at_s, "target_reached")
 
     def unbounded(self, stop: Stop, first_s: float) -> SteadyState:
@@ -64,15 +66,15 @@ class FindSteadyState:
         finite = curve[np.isfinite(curve.to_numpy())]
         batches = finite.to_numpy(dtype=np.float64)[: finite.size // 5 * 5].reshape(-1, 5).mean(axis=1)
         if batches.size < 10:
-            return SteadyState(None, "none", "too few samples")
+            return SteadyState(None, "none", Reason(code=ReasonCode.FEW_SAMPLES))
         cut = _mser_cut(batches)
         if cut >= batches.size // 2 - 1:
-            return SteadyState(None, "none", "no steady state: the level still moves in the second half")
+            return SteadyState(None, "none", Reason(code=ReasonCode.STILL_MOVES))
         return self._checked(float(finite.index[5 * cut]), float(finite.index[-1]), "mser5")
 
     def _checked(self, start: float, end: float, method: Method) -> SteadyState:
         if end - start < self.shortest_s:
-            return SteadyState(None, "none", f"only {max(end - start, 0) / 60:.0f} minutes of steady load")
+            return SteadyState(None, "none", Reason(code=ReasonCode.SHORT, minutes=max(end - start, 0) / 60))
         return SteadyState((start, end), method)
 
 

@@ -18,6 +18,8 @@ from buildcompare.load.steady_state import FindSteadyState, SteadyState
 from buildcompare.load.stop import FindStop, Stop
 from buildcompare.metrics.events import FindEvents, search_window
 from buildcompare.recordings.recording import Recording, Series
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
 from buildcompare.stats.levels import Level, MeasureLevel
 from buildcompare.stats.noise import LabelValue, RunLevel, RunLevels, series_key
 
@@ -138,11 +140,11 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None, *, proxy: bool) -> SteadyState:
     find = FindSteadyState()
     if kind == "unbounded" and (load is None or stop is None):
-        return SteadyState(None, "none", "neither users nor what follows them was recorded, so the load is not known")
+        return SteadyState(None, "none", Reason(code=ReasonCode.LOAD_UNKNOWN))
     if load is None or stop is None:
         curves = [recording.curve(series) for series in recording.graphs()]
         filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]
-        return find.without_load(filled[0]) if filled else SteadyState(None, "none", "no samples")
+        return find.without_load(filled[0]) if filled else SteadyState(None, "none", Reason(code=ReasonCode.NO_SAMPLES))
     if kind == "bounded":
         return find.bounded(load, stop, proxy=proxy)
     return find.unbounded(stop, float(load.index[0]))

@@ -14,16 +14,13 @@ from buildcompare.load.view import run_level
 from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Series
 from buildcompare.results import LoadAdjustedResult, MetricResult, Pair, Side
-from buildcompare.results.codes import Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode, Status
 from buildcompare.stats.effects import Effect, MeasureEffect
 from buildcompare.stats.families import Judged, JudgeMetrics
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs
 from buildcompare.stats.noise import RunToRun
-from buildcompare.text.numbers import NO_NOISE, SET_BY_TEST
 
-FEW_RUNS = "no calibration, and the runs of this comparison alone are too few to learn from how far runs lie apart"
-NOT_POSITIVE = "a level that is not above zero has no ratio to judge"
-DIGITISED = "the {} was read off a plot, where a line this noisy is hidden by the other one and biased by some percent"
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -60,20 +57,22 @@ class CompareMetrics:
         if delta_percent(values["base"], values["new"]) is None:
             return _Measured(metric, series, levels, None, _why_no_delta(series, views, values))
         if metric.load and test.type == "bounded":
-            return _Measured(metric, series, levels, None, SET_BY_TEST)
+            return _Measured(metric, series, levels, None, Reason(code=ReasonCode.SET_BY_TEST))
         digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
         if metric.biased_when_digitised and digitised:
-            which = "recording of both builds" if len(digitised) == 2 else f"{digitised[0]} recording"
-            return _Measured(metric, series, levels, None, DIGITISED.format(which))
+            which = None if len(digitised) == 2 else digitised[0]
+            return _Measured(metric, series, levels, None, Reason(code=ReasonCode.DIGITISED, build=which))
         noise = self.run_to_run(metric, test.type)
         if noise is None:
             few = max(len(views[side]) for side in SIDES) > 1
-            return _Measured(metric, series, levels, None, FEW_RUNS if few else NO_NOISE)
+            return _Measured(
+                metric, series, levels, None, Reason(code=ReasonCode.FEW_RUNS if few else ReasonCode.NO_NOISE)
+            )
         known = {
             side: [run_level(level) for level in levels[side] if level and level.value is not None] for side in SIDES
         }
         effect = MeasureEffect()(known["base"], known["new"], noise)
-        return _Measured(metric, series, levels, effect, None if effect else NOT_POSITIVE)
+        return _Measured(metric, series, levels, effect, None if effect else Reason(code=ReasonCode.NOT_POSITIVE))
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class _Measured:
     series: Series
     levels: Mapping[Side, Sequence[Level | None]]
     effect: Effect | None
-    reason: str | None
+    reason: Reason | None
 
 
 def _metric_result(
@@ -131,14 +130,16 @@ def _metric_result(
     )
 
 
-def _why_no_delta(series: Series, views: Views, values: Mapping[Side, float | None]) -> str:
+def _why_no_delta(series: Series, views: Views, values: Mapping[Side, float | None]) -> Reason:
     sides = [side for side in SIDES if all(v.recording.find(series.metric, series.labels) is None for v in views[side])]
     if sides:
-        return f"not recorded in the {sides[0]} build"
+        return Reason(code=ReasonCode.NOT_RECORDED, build=sides[0])
     for side in SIDES:
         if all(view.steady.window is None for view in views[side]):
-            return f"no steady window in the {side} build: {views[side][0].steady.reason}"
+            why = views[side][0].steady.reason
+            code, minutes = (why.code, why.minutes) if why else (None, None)
+            return Reason(code=ReasonCode.NO_STEADY_WINDOW, build=side, because=code, minutes=minutes)
     empty = [side for side in SIDES if values[side] is None]
     if empty:
-        return "no number in the steady window of " + ("either build" if len(empty) == 2 else f"the {empty[0]} build")
-    return "the base level is zero"
+        return Reason(code=ReasonCode.NO_NUMBER, build=None if len(empty) == 2 else empty[0])
+    return Reason(code=ReasonCode.ZERO_BASE)

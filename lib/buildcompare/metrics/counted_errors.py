@@ -10,9 +10,10 @@ from buildcompare.config.params import Test
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
-from buildcompare.metrics.error_rates import NO_NOISE, NONE_FAILED
+from buildcompare.metrics.error_rates import unjudged
 from buildcompare.results import ErrorRateResult, Side
-from buildcompare.results.codes import Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode, Status
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 
 SLUG = "counted-errors"
@@ -31,19 +32,18 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
     if all(run.errors is None for side in SIDES for run in test.runs(side)):
         return []
     rates: dict[Side, list[float | None]] = {side: [] for side in SIDES}
-    why: dict[Side, str] = {}
+    why: dict[Side, Reason] = {}
     for side in SIDES:
         for run, view, estimate in zip(test.runs(side), views[side], estimates[side], strict=True):
             minutes = _user_minutes(view) if _whole(view, estimate, bounded=test.type == "bounded") else None
             if run.errors is None:
-                why[side] = f"not stated for every run of the {side} build"
+                why[side] = Reason(code=ReasonCode.ERRORS_NOT_STATED, build=side)
             elif minutes is None:
-                why[side] = f"the users of the {side} build are not known over the whole run"
+                why[side] = Reason(code=ReasonCode.USERS_UNKNOWN, build=side)
             rates[side].append(None if run.errors is None or minutes is None else run.errors / minutes)
     value = {side: None if side in why else mean_of_runs(rates[side]) for side in SIDES}
     base, new = value["base"], value["new"]
     both = base is not None and new is not None
-    none_failed = base == new == 0
     return [
         ErrorRateResult(
             name=NAME,
@@ -54,7 +54,7 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
             delta=new - base if base is not None and new is not None else None,
             delta_percent=delta_percent(base, new),
             status=Status.INCONCLUSIVE if both else Status.NOT_COMPARABLE,
-            reason=(NONE_FAILED if none_failed else NO_NOISE) if both else "; ".join(why[s] for s in SIDES if s in why),
+            reason=unjudged(base, new) or next(iter(why.values())),
         )
     ]
 

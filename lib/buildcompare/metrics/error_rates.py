@@ -5,11 +5,9 @@ from __future__ import annotations
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import RunView
 from buildcompare.results import ErrorRateResult, Side
-from buildcompare.results.codes import Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode, Status
 from buildcompare.stats.levels import MeasureLevel, delta_percent, mean_of_runs
-
-NO_NOISE = "how far error rates of two runs of one build lie apart is not known here"
-NONE_FAILED = "none failed in either build"
 
 
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:
@@ -34,7 +32,7 @@ def compare_error_rates(views: Views) -> list[ErrorRateResult]:
                 delta=new - base if base is not None and new is not None else None,
                 delta_percent=delta_percent(base, new),
                 status=Status.INCONCLUSIVE if both else Status.NOT_COMPARABLE,
-                reason=(NONE_FAILED if base == new == 0 else NO_NOISE) if both else _missing(views, slug),
+                reason=unjudged(base, new) or _missing(views, slug),
             )
         )
     return rows
@@ -48,6 +46,13 @@ def _rate(view: RunView, slug: str) -> float | None:
     return MeasureLevel()(view.recording.curve(series), view.steady.window).mean
 
 
-def _missing(views: Views, slug: str) -> str:
+def unjudged(base: float | None, new: float | None) -> Reason | None:
+    """Why two known rates are not judged; None where one is not known."""
+    if base is None or new is None:
+        return None
+    return Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
+
+
+def _missing(views: Views, slug: str) -> Reason:
     sides: list[Side] = [side for side in SIDES if all(_rate(view, slug) is None for view in views[side])]
-    return "not recorded in the steady window of " + ("either build" if len(sides) == 2 else f"the {sides[0]} build")
+    return Reason(code=ReasonCode.NO_NUMBER, build=None if len(sides) == 2 else sides[0])

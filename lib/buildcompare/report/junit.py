@@ -13,6 +13,7 @@ from buildcompare.report import executed
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
 from buildcompare.results.codes import Status, Verdict
 from buildcompare.text.numbers import STATUS_WORDS, change, quantity
+from buildcompare.text.reasons import reason_words
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -67,7 +68,7 @@ def _supported_users(test: TestResult, users: SupportedUsersResult) -> ET.Elemen
 def _metric(test: TestResult, metric: MetricResult) -> ET.Element:
     text = (
         f"{quantity(metric.base, metric.unit)} to {quantity(metric.new, metric.unit)}, "
-        f"{change(metric.delta_percent)}" + (f": {metric.reason}" if metric.reason else "")
+        f"{change(metric.delta_percent)}" + (f": {reason_words(metric.reason)}" if metric.reason else "")
     )
     name = metric.slug + "".join(f" {key}={value}" for key, value in metric.labels.items())
     if metric.effective_status != metric.status:
@@ -77,7 +78,7 @@ def _metric(test: TestResult, metric: MetricResult) -> ET.Element:
 
 def _error_rate(test: TestResult, row: ErrorRateResult) -> ET.Element:
     text = f"{quantity(row.base, row.unit)} to {quantity(row.new, row.unit)}, {change(row.delta_percent)}" + (
-        f": {row.reason}" if row.reason else ""
+        f": {reason_words(row.reason)}" if row.reason else ""
     )
     return _case(test, row.slug, row.status, text, gate=row.gate)
 

@@ -29,6 +29,7 @@ from buildcompare.results.codes import Status, Verdict
 from buildcompare.stats.effects import MOST_RUNS
 from buildcompare.text import explanations
 from buildcompare.text import numbers as wording
+from buildcompare.text.reasons import reason_words
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""
@@ -219,6 +220,7 @@ def _templates() -> Environment:
         quantity=wording.quantity,
         change=wording.change,
         minutes=wording.minutes,
+        reason=reason_words,
         test_title=findings.title,
         db_name=wording.db_name,
         bounded_value=_bounded_value,

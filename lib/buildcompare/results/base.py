@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from buildcompare.results.codes import ReasonCode
 from buildcompare.results.codes import Side as Side
 from buildcompare.results.codes import Status as Status
 from buildcompare.results.codes import Verdict as Verdict
@@ -31,3 +32,15 @@ class Label(Model):
     """A build by its name."""
 
     label: str
+
+
+class Reason(Model):
+    """Why a row was not judged, or why a run has no steady window."""
+
+    code: ReasonCode
+    build: Side | None = None
+    """The build that it is about; None: both, or neither in particular."""
+    minutes: Number = None
+    """How long the load was steady, where that was too short."""
+    because: ReasonCode | None = None
+    """Of ``no_steady_window``: why there is none."""

@@ -94,6 +94,35 @@ class NoiseSource(StrEnum):
     NONE = "none"
 
 
+class ReasonCode(StrEnum):
+    """Why a row was not judged, or why a run has no steady window; in words: :mod:`buildcompare.text.reasons`."""
+
+    NO_NOISE = "no_noise"
+    FEW_RUNS = "few_runs"
+    SET_BY_TEST = "set_by_test"
+    NOT_POSITIVE = "not_positive"
+    DIGITISED = "digitised"
+    NOT_RECORDED = "not_recorded"
+    NO_STEADY_WINDOW = "no_steady_window"
+    NO_NUMBER = "no_number"
+    ZERO_BASE = "zero_base"
+    NO_ERROR_NOISE = "no_error_noise"
+    NONE_FAILED = "none_failed"
+    ERRORS_NOT_STATED = "errors_not_stated"
+    USERS_UNKNOWN = "users_unknown"
+    ONLY_IN = "only_in"
+    NEVER_CALLED = "never_called"
+    BEYOND_LAST_BUCKET = "beyond_last_bucket"
+    TOO_SHORT_TO_MEASURE = "too_short_to_measure"
+    LOAD_UNKNOWN = "load_unknown"
+    NO_SAMPLES = "no_samples"
+    FEW_SAMPLES = "few_samples"
+    NEVER_RISES = "never_rises"
+    STILL_MOVES = "still_moves"
+    SHORT = "short"
+    UNFIT_EARLY = "unfit_early"
+
+
 class Severity(StrEnum):
     """How urgent a finding is."""
 

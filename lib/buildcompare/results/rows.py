@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number, Side, Status, Window
+from buildcompare.results.base import Model, Number, Reason, Side, Status, Window
 from buildcompare.results.codes import Better, NoiseSource, Pair
 from buildcompare.results.load import LoadAdjustedResult, TrafficMixResult
 
@@ -39,7 +39,7 @@ class MetricResult(Model):
     """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     status: Status
     """Where neither direction is better (`better`: context), an improvement is merely more and a regression less."""
-    reason: str | None
+    reason: Reason | None
     n_effective: Number = None
     """Independent samples that the steady window is worth, in the run that is worth least."""
     min_detectable_percent: Number = None
@@ -92,7 +92,7 @@ class ErrorRateResult(Model):
     delta_percent: Number
     """Null where the base had none."""
     status: Status
-    reason: str | None
+    reason: Reason | None
 
 
 class LabelResult(Model):
@@ -115,7 +115,7 @@ class LabelResult(Model):
     `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
     only_in: Side | None
     at_least: Pair[bool]
-    reason: str | None
+    reason: Reason | None
 
 
 class Event(Model):

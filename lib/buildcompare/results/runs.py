@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number, Window
+from buildcompare.results.base import Model, Number, Reason, Window
 from buildcompare.results.codes import ValidityStatus
 from buildcompare.results.users import Phase, RampUp
 
@@ -71,7 +71,7 @@ class RunResult(Model):
     window: Window | None
     """The steady window, elapsed seconds."""
     window_method: str
-    window_reason: str | None
+    window_reason: Reason | None
     load_curve: str | None
     """Slug of the metric that the phases were read off."""
     phases: list[Phase]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from buildcompare.results import MetricResult, SupportedUsersResult
-from buildcompare.results.codes import Status
-from buildcompare.text.numbers import MISSING, NO_NOISE, change, interval, percent, significant, status_words
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode, Status
+from buildcompare.text.numbers import MISSING, change, interval, percent, significant, status_words
+from buildcompare.text.reasons import reason_words
 
 
 def by_chance_percent(row: MetricResult | SupportedUsersResult) -> float | None:
@@ -78,8 +80,8 @@ def _settled_by(row: MetricResult | SupportedUsersResult, margin: float | None) 
 
 def _without_noise(row: MetricResult | SupportedUsersResult) -> str:
     if row.delta_percent is None:
-        reason = row.reason if isinstance(row, MetricResult) else "one of the builds has no figure"
-        return f"Not judged: {reason}."
-    reason = row.reason if isinstance(row, MetricResult) else NO_NOISE
-    teach = " Repeated runs of one build teach it (`calibrate`)." if reason == NO_NOISE else ""
-    return f"Not judged: {reason}.{teach}"
+        known = row.reason if isinstance(row, MetricResult) else None
+        return f"Not judged: {reason_words(known) if known else 'one of the builds has no figure'}."
+    reason = (row.reason if isinstance(row, MetricResult) else None) or Reason(code=ReasonCode.NO_NOISE)
+    teach = " Repeated runs of one build teach it (`calibrate`)." if reason.code is ReasonCode.NO_NOISE else ""
+    return f"Not judged: {reason_words(reason)}.{teach}"

@@ -7,8 +7,6 @@ import math
 from buildcompare.results.codes import Better, Status, Verdict
 
 MISSING = "–"
-SET_BY_TEST = "a bounded test sets it; whether it was reached and held is said where the test's validity is"
-NO_NOISE = "how far two runs of one build lie apart is not known here, so no change can be told from chance"
 _SECONDS = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9))
 _BYTES = ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0))
 _LARGE = ((1e9, "billion"), (1e6, "million"))

@@ -11,6 +11,8 @@ from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
 from buildcompare.results import Side, Validity
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
 from buildcompare.text.validity import said
 from buildcompare.validity.facts import facts_of
 from buildcompare.validity.reasons import TestVerdict, Verdict
@@ -66,7 +68,7 @@ def _cut(view: RunView, until_s: float | None) -> RunView:
     if until_s is None or window is None or until_s >= window[1]:
         return view
     if until_s - window[0] < SHORTEST_S:
-        reason = f"only {max(until_s - window[0], 0.0) / 60:.0f} minutes of steady load before it was no longer fit"
+        reason = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(until_s - window[0], 0.0) / 60)
         return replace(view, steady=replace(view.steady, window=None, method="none", reason=reason))
     return replace(view, steady=replace(view.steady, window=(window[0], until_s)))
 

@@ -11,6 +11,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Run, Test
 from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
+from buildcompare.text.reasons import reason_words
 from buildcompare.validity.reasons import Covered, RunFacts
 
 
@@ -32,7 +33,7 @@ def facts_of(
         users=view.users is not None,
         stop=view.stop,
         steady=view.steady.window,
-        no_steady=view.steady.reason,
+        no_steady=reason_words(view.steady.reason) if view.steady.reason else None,
         target=test.users,
         fastest_fall=coordinator.fastest_fall,
         estimate=estimate,

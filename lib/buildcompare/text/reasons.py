@@ -1,0 +1,56 @@
+"""Reasons in words: why a row was not judged, and why a run has no steady window."""
+
+from __future__ import annotations
+
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
+
+_WORDS = {
+    ReasonCode.NO_NOISE: "how far two runs of one build lie apart is not known",
+    ReasonCode.FEW_RUNS: "no calibration, and too few repeated runs to estimate noise",
+    ReasonCode.SET_BY_TEST: "fixed by the test; see Validity",
+    ReasonCode.NOT_POSITIVE: "a level that is not above zero has no ratio",
+    ReasonCode.ZERO_BASE: "the base level is zero",
+    ReasonCode.NO_ERROR_NOISE: "how far error rates of two runs of one build lie apart is not known",
+    ReasonCode.NONE_FAILED: "none failed in either build",
+    ReasonCode.LOAD_UNKNOWN: "neither users nor a metric that follows them was recorded, so the load is not known",
+    ReasonCode.NO_SAMPLES: "no samples",
+    ReasonCode.FEW_SAMPLES: "too few samples",
+    ReasonCode.NEVER_RISES: "the load curve never rises",
+    ReasonCode.STILL_MOVES: "no steady state: the level still moves in the second half",
+}
+_OF_A_BUILD = {
+    ReasonCode.DIGITISED: "read off a plot in {}, where noisy lines hide each other and are biased by some percent",
+    ReasonCode.NOT_RECORDED: "not recorded in {}",
+    ReasonCode.NO_NUMBER: "no number in the steady window of {}",
+    ReasonCode.ERRORS_NOT_STATED: "not stated for every run of {}",
+    ReasonCode.USERS_UNKNOWN: "the users of {} are not known over the whole run",
+    ReasonCode.ONLY_IN: "only {} has this label",
+    ReasonCode.NEVER_CALLED: "never called in {}",
+    ReasonCode.BEYOND_LAST_BUCKET: "beyond the histogram's last bucket in {}",
+    ReasonCode.TOO_SHORT_TO_MEASURE: "too short to be measured in {}",
+}
+_NEITHER = (ReasonCode.NOT_RECORDED, ReasonCode.NO_NUMBER, ReasonCode.NEVER_CALLED)
+
+
+def reason_words(reason: Reason) -> str:
+    """A reason as a clause without a full stop.
+
+    Examples
+    --------
+    >>> reason_words(Reason(code=ReasonCode.NOT_RECORDED, build="new"))
+    'not recorded in the new build'
+    """
+    code = reason.code
+    if code in _OF_A_BUILD:
+        both = "either build" if code in _NEITHER else "both builds"
+        return _OF_A_BUILD[code].format(f"the {reason.build} build" if reason.build else both)
+    if code is ReasonCode.NO_STEADY_WINDOW:
+        because = Reason(code=reason.because, minutes=reason.minutes) if reason.because else None
+        why = f": {reason_words(because)}" if because else ""
+        return f"no steady window in the {reason.build} build{why}"
+    if code is ReasonCode.SHORT:
+        return f"only {reason.minutes or 0.0:.0f} minutes of steady load"
+    if code is ReasonCode.UNFIT_EARLY:
+        return f"only {reason.minutes or 0.0:.0f} minutes of steady load before the run was no longer valid"
+    return _WORDS[code]
