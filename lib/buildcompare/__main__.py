@@ -65,7 +65,7 @@ def report(
 @app.command()
 def pull(params: ParamsFile, refresh: RefreshOption = False) -> None:
     """Pull the recordings of a comparison from their server, and keep them for reports."""
-    from buildcompare import api as workbench
+    from buildcompare.comparison import analysis as workbench
     from buildcompare.config.params import read_params
 
     with _said_faults() as outcome:

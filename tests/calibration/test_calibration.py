@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
-from buildcompare.api import analyse, read_recordings
 from buildcompare.calibration.file import read_calibration
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.metrics.events import FindEvents

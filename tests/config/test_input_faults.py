@@ -18,8 +18,8 @@ import yaml
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import api as workbench
 from buildcompare.calibration.learn import calibrate
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.recordings.parquet import write_recording

@@ -10,7 +10,7 @@ import pytest
 from papermill import inspect_notebook
 
 import golden
-from buildcompare.api import read_recordings
+from buildcompare.comparison.analysis import read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, Run, Test, read_params
 from support import write_csv

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from buildcompare import api as workbench
 from buildcompare import findings
+from buildcompare.comparison import analysis as workbench
 from buildcompare.comparison.test import CompareTest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
@@ -224,7 +224,7 @@ def test_what_limits_the_users_only_needs_no_rerun() -> None:
     assert suggest([result().model_copy(update={"validity": usual})]) == []
 
 
-def bench() -> workbench.Workbench:
+def bench() -> workbench.Analysis:
     """Both kinds of new rows: errors that jumped, and an average that only the traffic mix moved."""
     run = {"recording": "x.parquet"}
     test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}

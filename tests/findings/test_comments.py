@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
 from buildcompare.history.table import import_table

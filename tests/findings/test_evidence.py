@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params, read_params
 from buildcompare.history.table import import_table
 from buildcompare.recordings.parquet import write_recording

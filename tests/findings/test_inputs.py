@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from buildcompare.api import analyse, read_recordings
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import check_params
 from buildcompare.results import Finding, Results
 from evidence import without_evidence

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from buildcompare import api as workbench
 from buildcompare import findings
-from buildcompare.comparison import verdict
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
+from buildcompare.findings import verdict
 from buildcompare.findings.judged import judged
 from buildcompare.findings.opening import opening
 from buildcompare.report import markdown, sections
@@ -29,7 +29,7 @@ from quiet import quiet, with_metric
 
 
 @cache
-def bench() -> workbench.Workbench:
+def bench() -> workbench.Analysis:
     run = {"recording": "x.parquet"}
     test = {"name": "postgresql_bounded", "type": "bounded", "db_engine": "postgresql", "base": run, "new": run}
     params = check_params(

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from buildcompare import api as workbench
 from buildcompare import findings
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.report import markdown
 from buildcompare.results import Bump, Finding, LoadAdjustedResult, MetricResult, RampUp, TestResult, Validity

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.history.at_hand import place_in_words
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
@@ -44,7 +44,7 @@ def earlier(name: str, position: int, versions: tuple[str, str], users: tuple[fl
     )
 
 
-def bench_of(params: dict[str, Any]) -> workbench.Workbench:
+def bench_of(params: dict[str, Any]) -> workbench.Analysis:
     checked = check_params(params)
     return workbench.analyse(checked, workbench.read_recordings(checked))
 

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.table import import_table

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.findings.error_rates import WORTH_PER_USER_MINUTE

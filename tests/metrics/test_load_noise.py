@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
-from buildcompare.api import analyse, read_recordings
 from buildcompare.calibration.file import read_calibration
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.load.view import ViewRun

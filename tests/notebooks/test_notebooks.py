@@ -13,7 +13,7 @@ import nbformat
 import papermill
 import pytest
 
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.report import executed

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
-from buildcompare import api as workbench
+from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.report import sections
@@ -261,7 +261,7 @@ def test_a_provenance_that_others_wrote_breaks_nothing(
     assert runs.new[0].server is not None
 
 
-def results_check(bench: workbench.Workbench) -> list[str]:
+def results_check(bench: workbench.Analysis) -> list[str]:
     """What the published schema finds wrong with the results."""
     validator = jsonschema.Draft202012Validator(json_schema())
     return [error.message for error in validator.iter_errors(json.loads(dumps(bench.results)))]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from buildcompare.api import analyse, read_recordings
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric
 from buildcompare.config.params import check_params
 from buildcompare.stats.effects import Effect, Judge, MeasureEffect

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.api import analyse, read_recordings
 from buildcompare.calibration.self_check import SelfCheck
+from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, check_params

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buildcompare.api import read_run
 from buildcompare.calibration.file import (
     METHOD,
     Calibration,
@@ -22,6 +21,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.load.view import ViewRun
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.load_noise import MeasureNoiseAtLoad
+from buildcompare.recordings.sources import read_run
 from buildcompare.text.reasons import reason_words
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from buildcompare.comparison import verdict
 from buildcompare.comparison.runs import run_result
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
+from buildcompare.findings import verdict
 from buildcompare.labels.compare import CompareLabelTables
 from buildcompare.labels.compare_traffic_mix import split_averages
 from buildcompare.labels.noise import LabelNoise

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from buildcompare.api import TestView
+from buildcompare.comparison.analysis import TestView
 from buildcompare.figures.svg import compact
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import MetricResult, RunResult

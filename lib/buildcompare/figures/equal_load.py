@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from matplotlib.axes import Axes
 
-from buildcompare.api import TestView
+from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import Metric
 from buildcompare.figures.base import (
     COLOURS,

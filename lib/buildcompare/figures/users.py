@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from buildcompare.api import TestView
+from buildcompare.comparison.analysis import TestView
 from buildcompare.figures.base import (
     COLOURS,
     GRID,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.comparison.verdict import LEANING, lost
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.findings.traffic_mix import at_unchanged_mix
+from buildcompare.findings.verdict import LEANING, lost
 from buildcompare.results import Finding, MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status
 from buildcompare.text.explanations import at_load_words, by_chance_percent

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from buildcompare.comparison.verdict import Cause, Kind, causes
 from buildcompare.findings.finding import title
 from buildcompare.findings.metrics import blind_spots_in_words
+from buildcompare.findings.verdict import Cause, Kind, causes
 from buildcompare.results import MetricResult, Results, TestResult
 from buildcompare.results.codes import Severity, SuggestionKind, Verdict
 from buildcompare.text.numbers import VERDICT_WORDS, change, counted, listed, percent

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from buildcompare.comparison.verdict import LEANING
 from buildcompare.config.errors import plural
 from buildcompare.findings.across import slower_in_several
 from buildcompare.findings.finding import title
 from buildcompare.findings.recordings import USUAL_LIMITS
+from buildcompare.findings.verdict import LEANING
 from buildcompare.results import MetricResult, Suggestion, SupportedUsersResult, TestResult
 from buildcompare.results.codes import Status, SuggestionKind, ValidityStatus
 from buildcompare.text.numbers import change, percent

@@ -9,6 +9,7 @@ from typing import Protocol
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
+from buildcompare.recordings import cache
 from buildcompare.recordings.grafana import GrafanaSource
 from buildcompare.recordings.ltctl import LtctlSource
 from buildcompare.recordings.recording import Recording
@@ -93,3 +94,14 @@ def _span(recording: Recording) -> str:
 
 def _said(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
+
+
+def read_run(
+    run: Run, source: Source, catalogue: Catalogue, place: tuple[str, str, str, int], *, refresh: bool = False
+) -> Recording:
+    """Read one run; what is pulled for it is kept under `place`: comparison, test, build, number from 1."""
+    if not run.is_pulled:
+        return record(run, source, catalogue)
+    slot, request = cache.Slot(*place), cache.request_of(run, source, catalogue)
+    kept = None if refresh else cache.cached(slot, request)
+    return kept if kept is not None else cache.keep(slot, record(run, source, catalogue), request)

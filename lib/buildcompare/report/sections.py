@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from buildcompare import findings
-from buildcompare.api import Workbench
+from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures import base as figures
 from buildcompare.figures import equal_load as figures_load
 from buildcompare.figures import users as figures_users
@@ -65,12 +65,12 @@ class EmbeddedResults:
         return {RESULTS_MIME: json.loads(dumps(self.results)), "text/plain": text}
 
 
-def title(bench: Workbench) -> Fragment:
+def title(bench: Analysis) -> Fragment:
     """What was compared; and first of all, whether it was only simulated."""
     return _fragment("title", results=bench.results)
 
 
-def verdict(bench: Workbench) -> Fragment:
+def verdict(bench: Analysis) -> Fragment:
     """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
     results = bench.results
     gravest = sorted(results.tests, key=lambda test: _GRAVEST_FIRST.index(test.verdict))
@@ -92,30 +92,30 @@ def verdict(bench: Workbench) -> Fragment:
     )
 
 
-def comments(bench: Workbench) -> Fragment:
+def comments(bench: Analysis) -> Fragment:
     """The analyst's own words."""
     return _fragment(
         "written", items=[item for item in bench.results.comments if item.strip()], nothing="No comments were written."
     )
 
 
-def action_items(bench: Workbench) -> Fragment:
+def action_items(bench: Analysis) -> Fragment:
     """What the analyst wants done."""
     return _fragment("action_items", results=bench.results)
 
 
-def setup(bench: Workbench) -> Fragment:
+def setup(bench: Analysis) -> Fragment:
     """The setup, and links to the dashboards."""
     return _fragment("setup", results=bench.results)
 
 
-def supported_users(bench: Workbench) -> Fragment:
+def supported_users(bench: Analysis) -> Fragment:
     """How many users each build supports: reported by the tool and estimated from the curves."""
     unbounded = [test for test in bench.results.tests if test.supported_users is not None]
     return _fragment("supported_users", results=bench.results, tests=unbounded)
 
 
-def ramp_up(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
+def ramp_up(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
     """How the load came up in each test: curve and times."""
     for test in bench.tests():
         yield _fragment("test_heading", test=test.result)
@@ -125,7 +125,7 @@ def ramp_up(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
         yield _fragment("ramp_up", results=bench.results, test=test.result)
 
 
-def metrics(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
+def metrics(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
     """Every metric over the steady windows, and at equal load where the load was not the same."""
     for test in bench.tests():
         yield _fragment("test_heading", test=test.result)
@@ -134,30 +134,30 @@ def metrics(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
     yield _fragment("metrics_rule", results=bench.results, prior_source=bench.catalogue.prior_source)
 
 
-def labels(bench: Workbench) -> Fragment:
+def labels(bench: Analysis) -> Fragment:
     """Every label of every table, paired by name."""
     tables = [(test, _label_groups(bench, test)) for test in bench.results.tests if test.labels]
     return _fragment("labels", results=bench.results, tables=tables)
 
 
-def events(bench: Workbench) -> Fragment:
+def events(bench: Analysis) -> Fragment:
     """What happened at one time in one metric."""
     return _fragment("events", results=bench.results)
 
 
-def graphs(bench: Workbench) -> Iterator[Fragment | figures.Figure]:
+def graphs(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
     """One figure for each metric of each test."""
     for test in bench.tests():
         yield _fragment("test_heading", test=test.result)
         yield from figures.graphs(test)
 
 
-def provenance(bench: Workbench) -> Fragment:
+def provenance(bench: Analysis) -> Fragment:
     """Where all of it comes from."""
     return _fragment("provenance", results=bench.results)
 
 
-def _label_groups(bench: Workbench, test: TestResult) -> list[dict[str, Any]]:
+def _label_groups(bench: Analysis, test: TestResult) -> list[dict[str, Any]]:
     """The rows of each label table: one row per label, its statistics side by side."""
     groups = []
     for group, rows in groupby(test.labels, key=lambda row: row.group):

@@ -1,7 +1,4 @@
-"""What a notebook calls: parameters in, recordings and results out.
-
-The batch runs the same notebook, so these are the only ways in for both.
-"""
+"""A whole comparison: parameters in, recordings read, every test compared, findings drawn."""
 
 from __future__ import annotations
 
@@ -17,23 +14,22 @@ from typing import Any
 
 from buildcompare import findings
 from buildcompare.calibration.file import METHOD, Calibration, ClearedCalibration, cleared, read_calibration
-from buildcompare.comparison import verdict
 from buildcompare.comparison.test import SIDES, CompareTest
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Comparison, Run, Source, Test, check_params, read_params
+from buildcompare.config.params import Comparison, Test, check_params, read_params
 from buildcompare.config.project import COMMAND_VARIABLE, commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import inputs as findings_inputs
+from buildcompare.findings import verdict
 from buildcompare.findings.suggestions import suggest
 from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.metrics.load_adjusted import LoadAdjusted
-from buildcompare.recordings import cache
 from buildcompare.recordings.progress import pull_progress
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import record
+from buildcompare.recordings.sources import read_run
 from buildcompare.results import (
     GrafanaLink,
     InputProvenance,
@@ -65,7 +61,7 @@ class TestView:
 
 
 @dataclass(frozen=True)
-class Workbench:
+class Analysis:
     """A comparison that was read and analysed."""
 
     params: Comparison
@@ -139,21 +135,7 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     return recordings
 
 
-def read_run(
-    run: Run, source: Source, catalogue: Catalogue, place: tuple[str, str, str, int], *, refresh: bool = False
-) -> Recording:
-    """Read one run; what is pulled for it is kept under `place`: comparison, test, build, number from 1."""
-    slot = cache.Slot(*place)
-    if not run.is_pulled:
-        return record(run, source, catalogue)
-    request = cache.request_of(run, source, catalogue)
-    kept = cache.cached(slot, request)
-    if kept is not None and not refresh:
-        return kept
-    return cache.keep(slot, record(run, source, catalogue), request)
-
-
-def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Workbench:
+def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Analysis:
     """Compare the builds in every test and draw the findings."""
     catalogue = catalogue_of(params)
     calibration = _calibration(params, recordings)
@@ -195,7 +177,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Wor
             run=_this_run(params),
         ),
     )
-    return Workbench(params, catalogue, recordings, results, compare)
+    return Analysis(params, catalogue, recordings, results, compare)
 
 
 def _held(
