@@ -120,7 +120,7 @@ class Entry(_Strict):
     """Place in the chain; null for a study."""
     base: LedgerBuild
     new: LedgerBuild
-    verdict: Verdict | None = None
+    verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
     setup: dict[str, str] = Field(default_factory=dict)
