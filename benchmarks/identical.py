@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from buildcompare import findings
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Test
@@ -50,11 +50,11 @@ def main(folder: str | None = None) -> None:
                 if (name in SMALL) is not small:
                     continue
                 others = [g for g in groups.values() if calibrated and g.name != name and g.name not in SMALL]
-                compare = CompareTest(CATALOGUE, run_to_run=RunToRun(others), label_noise=LabelNoise(others))
+                noises = {"run_to_run": RunToRun(others), "label_noise": LabelNoise(others)}
                 for (i, first), (j, second) in itertools.combinations(enumerate(runs, 1), 2):
                     base, new = (Run(report="-", supported_users=reported.get((name, n))) for n in (i, j))
                     test = Test(name=f"{name}_{i}_{j}", type=kind, base=[base], new=[new])  # type: ignore[arg-type]
-                    result = compare(test, {"base": [first], "new": [second]})
+                    result = compare_test(test, {"base": [first], "new": [second]}, CATALOGUE, **noises).result
                     grave = [f for f in findings.find([result], ("first", "second")) if f.severity != "info"]
                     seen[result.verdict] += 1
                     seen["with a warning"] += bool(grave)

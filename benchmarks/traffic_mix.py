@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
 from buildcompare.results import TestResult
@@ -73,7 +73,7 @@ def compared(traffic: Traffic, seed: int, runs: int = 1) -> TestResult:
     params = Test.model_validate({"name": "bounded", "type": "bounded", "users": 3000, "base": files, "new": files})
     base = [simulate_run(SETTINGS, seed + 2 * i, traffic=Traffic()).recording for i in range(runs)]
     new = [simulate_run(SETTINGS, seed + 2 * i + 1, traffic=traffic).recording for i in range(runs)]
-    return CompareTest(read_catalogue("mattermost"))(params, {"base": base, "new": new})
+    return compare_test(params, {"base": base, "new": new}, read_catalogue("mattermost")).result
 
 
 def _some(rng: np.random.Generator) -> Iterator[tuple[str, float]]:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from buildcompare.comparison.test import SIDES, CompareTest
+from buildcompare.comparison.test import SIDES, compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Source, Test
@@ -46,7 +46,7 @@ def judged(test: Test, source: Source) -> Validity:
     recordings: dict[Side, list[Recording]] = {
         side: [record(run, source, CATALOGUE) for run in test.runs(side)] for side in SIDES
     }
-    return CompareTest(CATALOGUE)(test, recordings).validity
+    return compare_test(test, recordings, CATALOGUE).result.validity
 
 
 def published(real: Path) -> Iterator[tuple[str, Test, Source]]:

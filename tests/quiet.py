@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
 from buildcompare.results import TestResult
@@ -25,7 +25,7 @@ def quiet(name: str = "postgresql_bounded") -> TestResult:
     run = {"recording": "x.parquet"}
     db = name.split("_")[0]
     test = Test.model_validate({"name": name, "type": "bounded", "db_engine": db, "base": run, "new": run})
-    return CompareTest(read_catalogue("mattermost"))(test, {"base": [base], "new": [new]})
+    return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
 
 
 def with_metric(test: TestResult, slug: str, **changes: Any) -> TestResult:

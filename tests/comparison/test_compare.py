@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buildcompare import findings
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Source, Test
 from buildcompare.labels.tables import CompareLabels
 from buildcompare.load.ramp_up import TimeToUsers
@@ -111,7 +111,7 @@ def test_missing_metrics_nan_and_gaps_are_said() -> None:
     new = recording(number_of_connected_devices=users, rps=np.full(users.size, math.nan))
     run = Run(recording="x")
     test = Test(name="x", type="bounded", base=[run], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]})
+    result = compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result
     metrics = {metric.slug: metric for metric in result.metrics}
     assert metrics["rps"].reason == "no number in the steady window of the new build"
     assert metrics["my-own"].reason == "not recorded in the new build"
@@ -128,7 +128,7 @@ def test_a_window_that_opens_in_mid_ramp_does_not_know_the_time_to_users() -> No
     base, late = (recording(number_of_connected_devices=u, rps=u / 10.0) for u in (users, users[240:]))
     run = Run(recording="x")
     test = Test(name="x", type="unbounded", base=[run], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": [base], "new": [late]})
+    result = compare_test(test, {"base": [base], "new": [late]}, CATALOGUE).result
     assert result.ramp_up.base.time_to["4000"] == 2000.0
     assert set(result.ramp_up.new.time_to.values()) == {None}
     assert not [f for f in findings.find([result], ("a", "b")) if f.kind == "time_to_users"]
@@ -141,7 +141,7 @@ def test_a_metric_that_all_but_vanishes_breaks_no_report(factor: float) -> None:
     both = [recording(number_of_connected_devices=users, heap_in_use=heap * k) for k in (1.0, factor)]
     run = Run(recording="x")
     test = Test(name="x", type="bounded", base=[run], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": both[:1], "new": both[1:]})
+    result = compare_test(test, {"base": both[:1], "new": both[1:]}, CATALOGUE).result
     row = next(metric for metric in result.metrics if metric.slug == "heap-in-use")
     assert row.delta_percent == pytest.approx(100.0 * (factor - 1.0))
     assert any("Heap In Use" in f.text for f in findings.find([result], ("a", "b")))
@@ -153,7 +153,7 @@ def test_runs_of_one_build_are_averaged() -> None:
     runs = [recording(number_of_connected_devices=users, rps=np.full(users.size, v)) for v in (4.0, 6.0, 11.0)]
     run = Run(recording="x")
     test = Test(name="x", type="bounded", base=[run, run], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": runs[:2], "new": runs[2:]})
+    result = compare_test(test, {"base": runs[:2], "new": runs[2:]}, CATALOGUE).result
     rps = next(metric for metric in result.metrics if metric.slug == "rps")
     assert (rps.base, rps.new, rps.delta_percent) == (5.0, 11.0, pytest.approx(120.0))
     assert len(result.runs.base) == 2
@@ -168,7 +168,7 @@ def test_curve_and_report_of_different_runs_are_noticed(real: Path) -> None:
     run = {s: [{"recording": str(folder / f"{s}.csv.gz"), "supported_users": n}] for s, n in V8.items()}
     test = Test.model_validate({"name": "mysql_unbounded", "type": "unbounded", "db_engine": "mysql", **run})
     recordings = {s: [record(r, Source(kind="recorded"), CATALOGUE) for r in test.runs(s)] for s in V8}  # type: ignore[arg-type]
-    text = kinds(CompareTest(CATALOGUE)(test, recordings))["reported_against_estimated"]  # type: ignore[arg-type]
+    text = kinds(compare_test(test, recordings, CATALOGUE).result)["reported_against_estimated"]  # type: ignore[arg-type]
     assert re.search(r"9,3\d\d supported users, the load-test tool reported 19,913 \(−52\.\d %\)", text)
 
 
@@ -183,15 +183,15 @@ def test_what_is_missing_is_said_with_its_size() -> None:
     new = recording(number_of_connected_devices=users * 0, rps=np.full(users.size, math.nan))
     run = Run(recording="x")
     test = Test(name="mysql_bounded", type="bounded", db_engine="mysql", base=[run], new=[run])
-    said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]}))
+    said = kinds(compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result)
     assert said["empty_metrics"] == "Bounded MySQL: v2 has no number at all in rps."
     gaps = "Bounded MySQL: v1 has gaps in 1 metric, at worst rps with 86 % of its samples (longest gap 8.4 min)."
     assert said["gaps"] == gaps
     assert said["metrics_nowhere"].startswith("Bounded MySQL: no run has 8 metrics of the catalogue: avg-api-times,")
     whole = recording(number_of_connected_devices=users, rps=holes, heap_in_use=holes)
-    one = kinds(CompareTest(CATALOGUE)(test, {"base": [whole], "new": [base]}))
+    one = kinds(compare_test(test, {"base": [whole], "new": [base]}, CATALOGUE).result)
     assert one["missing_metrics"] == "Bounded MySQL: v2 lacks 1 metric: heap-in-use."
     short = recording(number_of_connected_devices=users[100:160], rps=holes[:60])
-    said = kinds(CompareTest(CATALOGUE)(test, {"base": [base], "new": [short]}))
+    said = kinds(compare_test(test, {"base": [base], "new": [short]}, CATALOGUE).result)
     assert said["validity"].startswith("Bounded MySQL is")
     assert "v2: no steady window: only 2 minutes of steady load" in said["validity"]

@@ -13,7 +13,7 @@ import pytest
 
 from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.findings.suggestions import suggest
@@ -47,7 +47,7 @@ def result(
     fields = {"name": name, "type": "bounded", "db_engine": name.split("_")[0], "users": 2000}
     test = Test.model_validate({**fields, "base": run, "new": run})
     pair = [failing(each, rate) for each, rate in zip(recordings(), errors or (None, None), strict=True)]
-    found = CompareTest(read_catalogue("mattermost"))(test, {"base": pair[:1], "new": pair[1:]})
+    found = compare_test(test, {"base": pair[:1], "new": pair[1:]}, read_catalogue("mattermost")).result
     return found.model_copy(update={"labels": [label_row(*key, *row) for key, row in (rows or {}).items()]})
 
 

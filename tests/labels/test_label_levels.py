@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.labels.histogram import HistogramQuantile
@@ -54,8 +54,8 @@ def test_without_series_the_source_s_own_summaries_count() -> None:
 def test_a_label_table_is_of_the_steady_window_where_it_can_be() -> None:
     run = Run(recording="x")
     test = Test(name="x", type="bounded", base=[run], new=[run])
-    compare = CompareTest(read_catalogue("mattermost"))
-    result = compare(test, {"base": [recording(0.02)], "new": [recording(0.03, calls=4.0)]})
+    recordings = {"base": [recording(0.02)], "new": [recording(0.03, calls=4.0)]}
+    result = compare_test(test, recordings, read_catalogue("mattermost")).result
     average, p99 = result.labels
     assert (average.stat, average.window, p99.window) == ("avg", "steady", "steady")
     assert average.base == pytest.approx(0.02)
@@ -90,7 +90,7 @@ def test_a_steady_window_is_never_held_against_a_whole_run() -> None:
     run = Run(recording="x")
     test = Test(name="x", type="bounded", base=[run], new=[run])
     restless = replace(recording(0.03), series=tuple(s for s in recording(0.03).series if s.role == "label"))
-    result = CompareTest(read_catalogue("mattermost"))(test, {"base": [recording(0.02)], "new": [restless]})
+    result = compare_test(test, {"base": [recording(0.02)], "new": [restless]}, read_catalogue("mattermost")).result
     [average] = result.labels
     assert (average.window, average.base, average.new) == ("whole_run", 7.0, 7.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from buildcompare import findings
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import SplitAverage, TellMix, Traffic, at_unchanged_mix
@@ -34,7 +34,7 @@ def compared(traffic: SimulatedTraffic, *, settings: RunSettings = QUIET) -> Tes
     test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
     base = simulate_run(settings, 11, traffic=SimulatedTraffic()).recording
     new = simulate_run(settings, 12, traffic=traffic).recording
-    return CompareTest(read_catalogue("mattermost"))(test, {"base": [base], "new": [new]})
+    return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
 
 
 def test_a_fast_label_that_is_no_longer_called_is_all_mix() -> None:
@@ -160,7 +160,7 @@ def test_without_call_rates_there_is_no_split() -> None:
     run = {"recording": "x.parquet"}
     test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
     plain = [simulate_run(QUIET, seed).recording for seed in (11, 12)]
-    result = CompareTest(read_catalogue("mattermost"))(test, {"base": plain[:1], "new": plain[1:]})
+    result = compare_test(test, {"base": plain[:1], "new": plain[1:]}, read_catalogue("mattermost")).result
     assert all(row.traffic_mix is None for row in result.metrics)
 
 

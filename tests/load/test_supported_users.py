@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Source, Test
 from buildcompare.load.stop import FindStop
 from buildcompare.load.supported_users import EstimateSupportedUsers
@@ -63,7 +63,7 @@ def test_users_of_several_instances_are_summed() -> None:
     halves = tuple(replace(one, values=users / 2, labels={"instance": name}) for name in "ab")
     run = Run(recording="x")
     test = Test(name="x", type="unbounded", base=[run], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": [whole], "new": [replace(whole, series=halves)]})
+    result = compare_test(test, {"base": [whole], "new": [replace(whole, series=halves)]}, CATALOGUE).result
     assert result.supported_users is not None
     assert result.supported_users.estimated.new == result.supported_users.estimated.base
 
@@ -74,7 +74,7 @@ def test_a_run_without_an_estimate_is_left_out_and_said_so() -> None:
     run = Run(recording="x", supported_users=6900)
     silent = Run(recording="x")
     test = Test(name="x", type="unbounded", base=[run, silent], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": [good, climbing], "new": [good]})
+    result = compare_test(test, {"base": [good, climbing], "new": [good]}, CATALOGUE).result
     users = result.supported_users
     assert users is not None
     assert (users.reported.base, users.reported.new) == (None, 6900)
@@ -91,7 +91,7 @@ def test_a_window_of_the_analyst_says_nothing_about_the_stop(real: Path) -> None
     runs["new"] = [Run.model_validate({"recording": str(folder / "new.csv.gz"), **named})]
     test = Test.model_validate({"name": "x", "type": "unbounded", **runs})
     recordings = {s: [record(run, Source(kind="recorded"), CATALOGUE) for run in runs[s]] for s in runs}
-    users = CompareTest(CATALOGUE)(test, recordings).supported_users  # type: ignore[arg-type]
+    users = compare_test(test, recordings, CATALOGUE).result.supported_users  # type: ignore[arg-type]
     assert users is not None
     assert (users.estimated.new, users.reason.new) == (None, "still_climbing")
 
@@ -124,7 +124,7 @@ def compared(folder: Path) -> TestResult:
     runs = {s: [Run(recording=str(folder / f"{s}.csv.gz"))] for s in ("base", "new")}
     test = Test.model_validate({"name": folder.name, "type": kind, "db_engine": db, **runs})
     recordings = {s: [record(run, Source(kind="recorded"), CATALOGUE) for run in runs[s]] for s in runs}
-    return CompareTest(CATALOGUE)(test, recordings)  # type: ignore[arg-type]
+    return compare_test(test, recordings, CATALOGUE).result  # type: ignore[arg-type]
 
 
 def test_every_whole_published_curve_gives_the_published_figure(real: Path) -> None:
@@ -169,7 +169,7 @@ def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> 
     run = Run(report=str(real / "ceiling/v2-XL220-1.out.gz"))
     recording = record(run, Source(kind="ltctl"), CATALOGUE)
     test = Test(name="x", type="unbounded", base=[run], new=[run])
-    result = CompareTest(CATALOGUE)(test, {"base": [recording], "new": [recording]})
+    result = compare_test(test, {"base": [recording], "new": [recording]}, CATALOGUE).result
     assert result.supported_users is not None
     assert result.supported_users.reason.base == "no_users_curve"
     assert result.supported_users.status == "not_comparable"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Test
 from buildcompare.load.wave_difference import CompareWaves
 from buildcompare.load.waves import Waves
@@ -73,7 +73,7 @@ def wavy(period_s: float, fall: float, seed: int) -> Recording:
 def compared(base: Recording, new: Recording) -> TestResult:
     run = {"recording": "x.csv"}
     test = Test.model_validate({"name": "mysql_unbounded", "type": "unbounded", "base": run, "new": run})
-    return CompareTest(CATALOGUE)(test, {"base": [base], "new": [new]})
+    return compare_test(test, {"base": [base], "new": [new]}, CATALOGUE).result
 
 
 def test_a_report_tells_waves_of_another_pace_with_their_interval() -> None:

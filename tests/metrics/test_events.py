@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.load.steady_state import FindSteadyState
@@ -320,7 +320,7 @@ def test_what_climbs_with_the_users_of_an_unbounded_test_is_no_event(
     run = Run(recording="x")
     test = Test(name="x", type=kind, base=[run], new=[run])
     calm = 5000.0 * np.minimum(elapsed / 3000.0, 1.0)
-    result = CompareTest(CATALOGUE)(test, {"base": [recorded(calm, 0.0)], "new": [recorded(users, step)]})
+    result = compare_test(test, {"base": [recorded(calm, 0.0)], "new": [recorded(users, step)]}, CATALOGUE).result
     heap = [event for event in result.events if (event.metric, event.build) == ("heap-in-use", "new")]
     assert [event.kind for event in heap] == ["level"]
     assert [event.warning for event in heap] == [warned]

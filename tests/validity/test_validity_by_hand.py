@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.test import CompareTest
+from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.load.stop import Stop
 from buildcompare.load.supported_users import EstimateSupportedUsers, SupportedUsers
@@ -130,7 +130,7 @@ def test_what_follows_a_restart_in_the_last_30_minutes_is_not_compared() -> None
     ]
     run = Run(recording="any.parquet")
     test = Test.model_validate({"name": "t", "type": "unbounded", "users": 20_000, "base": [run], "new": [run]})
-    result = CompareTest(CATALOGUE)(test, {"base": runs[:1], "new": runs[1:]})
+    result = compare_test(test, {"base": runs[:1], "new": runs[1:]}, CATALOGUE).result
     window = result.runs.new[0].window
     assert window is not None
     assert window[1] == result.validity.valid_until_s == pytest.approx(5500.0, abs=10.0)

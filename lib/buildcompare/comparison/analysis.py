@@ -14,7 +14,7 @@ from typing import Any
 
 from buildcompare import findings
 from buildcompare.calibration.file import METHOD, Calibration, ClearedCalibration, cleared, read_calibration
-from buildcompare.comparison.test import SIDES, CompareTest
+from buildcompare.comparison.test import SIDES, TestData, compare_test
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Test, check_params, read_params
@@ -68,12 +68,12 @@ class Analysis:
     catalogue: Catalogue
     recordings: Mapping[str, TestRecordings]
     results: Results
-    compare: CompareTest
+    compared: Mapping[str, TestData]
+    """By the test's name: what its figures need beside its result."""
 
-    def at_equal_load(self, name: str) -> dict[str, LoadAdjusted]:
+    def at_equal_load(self, name: str) -> Mapping[str, LoadAdjusted]:
         """The curves of each metric of the test `name` over the load, for its figures."""
-        test = next(test for test in self.params.tests if test.name == name)
-        return self.compare.at_equal_load(test, self.recordings[name])
+        return self.compared[name].at_load
 
     def tests(self) -> list[TestView]:
         """Every test with its recordings, in the order of the params."""
@@ -141,8 +141,19 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
     calibration = _calibration(params, recordings)
     groups = calibration.calibration.repeated_runs() if calibration else []
     run_to_run = RunToRun(groups)
-    compare = CompareTest(catalogue, params.coordinator, run_to_run, LabelNoise(groups))
-    tests = [compare(test, recordings[test.name]) for test in params.tests]
+    label_noise = LabelNoise(groups)
+    compared = {
+        test.name: compare_test(
+            test,
+            recordings[test.name],
+            catalogue,
+            coordinator=params.coordinator,
+            run_to_run=run_to_run,
+            label_noise=label_noise,
+        )
+        for test in params.tests
+    }
+    tests = [each.result for each in compared.values()]
     labels = (params.base.label, params.new.label)
     inputs = [row for test in params.tests for row in _inputs(test, recordings[test.name])]
     simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
@@ -177,7 +188,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
             run=_this_run(params),
         ),
     )
-    return Analysis(params, catalogue, recordings, results, compare)
+    return Analysis(params, catalogue, recordings, results, compared)
 
 
 def _held(

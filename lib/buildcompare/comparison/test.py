@@ -1,12 +1,9 @@
-"""One test of a comparison: its recordings in, every analysis in order, one result out.
-
-There is no statistics here; each number comes from a file of :mod:`buildcompare.analysis`.
-"""
+"""Compare the runs of one test: every analysis in order, one result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from buildcompare.comparison.runs import run_result
 from buildcompare.config.catalogue import Catalogue
@@ -17,7 +14,7 @@ from buildcompare.labels.compare_traffic_mix import split_averages
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.compare_ramps import compare_ramps, ramp_ups
 from buildcompare.load.compare_users import CompareSupportedUsers, estimates
-from buildcompare.load.sides import SIDES
+from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import ViewRun
 from buildcompare.metrics.compare import CompareMetrics
 from buildcompare.metrics.compare_at_load import at_equal_load, limited_by
@@ -28,65 +25,90 @@ from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Runs, Side, TestResult
 from buildcompare.stats.noise import RunToRun
-from buildcompare.validity.apply import Fitness, judge_fitness
+from buildcompare.validity.apply import judge_fitness
 
-__all__ = ["SIDES", "CompareTest"]
+__all__ = ["SIDES", "TestData", "compare_test"]
+
+TestRecordings = Mapping[Side, Sequence[Recording]]
 
 
 @dataclass(frozen=True)
-class CompareTest:
-    """Compare the runs of one test."""
+class TestData:
+    """The result of one test, with what its figures need beside it.
 
-    catalogue: Catalogue
-    coordinator: Coordinator = field(default_factory=Coordinator)
-    run_to_run: RunToRun = field(default_factory=RunToRun)
-    label_noise: LabelNoise = field(default_factory=LabelNoise)
+    Attributes
+    ----------
+    views
+        Its runs by build, each with its load, its windows and its shape.
+    at_load
+        By slug, each metric over the connected users; empty in a bounded test.
+    """
 
-    def __call__(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> TestResult:
-        """Analyse `recordings`, which holds one recording for each run of `test`."""
-        fitness = self._fitness(test, recordings)
-        views, supported_by_run = fitness.views, fitness.estimates
-        ramps = ramp_ups(views)
-        runs = {
-            side: [
-                run_result(self.catalogue, view, estimate, ramp, params.supported_users, fitness.of_run(side, number))
-                for number, (view, estimate, ramp, params) in enumerate(
-                    zip(views[side], supported_by_run[side], ramps[side], test.runs(side), strict=True)
-                )
-            ]
-            for side in SIDES
-        }
-        supported = None
-        if test.type == "unbounded":
-            supported = CompareSupportedUsers(self.catalogue, self.run_to_run)(test, supported_by_run)
-        loaded = at_equal_load(test, views, self.catalogue, self.run_to_run)
-        splits = split_averages(test, views, self.catalogue, self.label_noise)
-        metrics = CompareMetrics(self.catalogue, self.run_to_run)(test, views, loaded, splits)
-        validity = fitness.of_test()
-        return TestResult(
-            name=test.name,
-            type=test.type,
-            db_engine=test.db_engine,
-            users=test.users,
-            verdict=verdict.of_test(metrics, supported, validity),
-            limited_by=limited_by(test, views, self.catalogue, self.coordinator),
-            runs=Runs(base=runs["base"], new=runs["new"]),
-            supported_users=supported,
-            ramp_up=compare_ramps(views, ramps),
-            metrics=metrics,
-            errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
-            labels=CompareLabelTables(self.catalogue, self.label_noise)(test, views),
-            events=CompareEvents(self.catalogue, self.run_to_run.groups)(test, views),
-            validity=validity,
-        )
+    __test__ = False  # not a test class of pytest's
 
-    def at_equal_load(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> dict[str, LoadAdjusted]:
-        """Each metric of an unbounded test over the load, with its curves."""
-        return at_equal_load(test, self._fitness(test, recordings).views, self.catalogue, self.run_to_run)
+    result: TestResult
+    views: Views
+    at_load: Mapping[str, LoadAdjusted]
 
-    def _fitness(self, test: Test, recordings: Mapping[Side, Sequence[Recording]]) -> Fitness:
-        """The runs of `test` as they may be judged."""
-        view_run = ViewRun(self.catalogue, self.coordinator)
-        seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
-        by_curve = {side: estimates(test, seen, side) for side in SIDES}
-        return judge_fitness(test, seen, by_curve, self.catalogue, self.coordinator)
+
+def compare_test(
+    test: Test,
+    recordings: TestRecordings,
+    catalogue: Catalogue,
+    *,
+    coordinator: Coordinator | None = None,
+    run_to_run: RunToRun | None = None,
+    label_noise: LabelNoise | None = None,
+) -> TestData:
+    """Compare the runs of one test.
+
+    Parameters
+    ----------
+    recordings
+        By build, one recording for each run of `test`.
+    coordinator
+        How the load was added; the default is that of Mattermost's load tests.
+    run_to_run, label_noise
+        What runs of one build differ by; without calibration what the catalogue states, and nothing of labels.
+    """
+    coordinator, run_to_run = coordinator or Coordinator(), run_to_run or RunToRun()
+    label_noise = label_noise or LabelNoise()
+    view_run = ViewRun(catalogue, coordinator)
+    seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
+    by_curve = {side: estimates(test, seen, side) for side in SIDES}
+    fitness = judge_fitness(test, seen, by_curve, catalogue, coordinator)
+    views, supported_by_run = fitness.views, fitness.estimates
+    ramps = ramp_ups(views)
+    runs = {
+        side: [
+            run_result(catalogue, view, estimate, ramp, params.supported_users, fitness.of_run(side, number))
+            for number, (view, estimate, ramp, params) in enumerate(
+                zip(views[side], supported_by_run[side], ramps[side], test.runs(side), strict=True)
+            )
+        ]
+        for side in SIDES
+    }
+    supported = None
+    if test.type == "unbounded":
+        supported = CompareSupportedUsers(catalogue, run_to_run)(test, supported_by_run)
+    at_load = at_equal_load(test, views, catalogue, run_to_run)
+    splits = split_averages(test, views, catalogue, label_noise)
+    metrics = CompareMetrics(catalogue, run_to_run)(test, views, at_load, splits)
+    validity = fitness.of_test()
+    result = TestResult(
+        name=test.name,
+        type=test.type,
+        db_engine=test.db_engine,
+        users=test.users,
+        verdict=verdict.of_test(metrics, supported, validity),
+        limited_by=limited_by(test, views, catalogue, coordinator),
+        runs=Runs(base=runs["base"], new=runs["new"]),
+        supported_users=supported,
+        ramp_up=compare_ramps(views, ramps),
+        metrics=metrics,
+        errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
+        labels=CompareLabelTables(catalogue, label_noise)(test, views),
+        events=CompareEvents(catalogue, run_to_run.groups)(test, views),
+        validity=validity,
+    )
+    return TestData(result, views, at_load)
