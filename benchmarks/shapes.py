@@ -30,9 +30,7 @@ from buildcompare.load.stop import FindStop
 from buildcompare.load.wave_difference import CompareWaves
 from buildcompare.load.waves import RedNoiseTest
 from buildcompare.recordings.sources import record
-from loadsim import SimulatedRun, simulate_run
-from loadsim.drawn import drawn_settings
-from loadsim.shape import ShapeTruth, shape_truth, shift_truth
+from loadsim import ShapeTruth, SimulatedRun, random_settings, shape_truth, shift_truth, simulate_run
 
 BUMPY = ("v9.2", "v9.5", "v9.6", "v9.8", "v9.10", "v10.1", "v10.4")
 """Releases measured with the data set that made the early bump."""
@@ -101,7 +99,7 @@ def within(name: str, true: float, found: float) -> bool:
 def simulated(first: int, count: int, kind: str = "users") -> None:
     rows, spent = [], 0.0
     for seed in range(first, first + count):
-        run = simulate_run(drawn_settings(seed), seed)
+        run = simulate_run(random_settings(seed), seed)
         start = time.process_time()
         shape = measured(run, GOROUTINES if kind == "goroutines" else USERS, noise=3.0 if kind == "noisy" else 0.0)
         spent += time.process_time() - start
@@ -129,7 +127,7 @@ def pairs(first: int, count: int) -> None:
     for title, slower in (("equal settings", False), ("slowly warming caches against warm ones", True)):
         significant, errors, right, waves = 0, [], 0, []
         for seed in range(first, first + count):
-            settings = drawn_settings(seed)
+            settings = random_settings(seed)
             cold = replace(settings.server, cold_gain=1.8, cold_requests=90_000.0) if slower else settings.server
             runs = [
                 simulate_run(replace(settings, server=server), 100_000 + 2 * seed + k)

@@ -12,9 +12,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.load.curve import LoadCurve, PrepareLoad
 from buildcompare.load.phases import MeasureShape, Shape
 from buildcompare.load.stop import FindStop
-from loadsim import simulate_run
-from loadsim.drawn import drawn_settings
-from loadsim.shape import ShapeTruth, shape_truth
+from loadsim import ShapeTruth, random_settings, shape_truth, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
 USERS, GOROUTINES = "number-of-connected-devices", "goroutines-in-use"
@@ -72,7 +70,7 @@ def recorded(recording: object, slug: str = USERS) -> pd.Series:
 
 @cache
 def simulated(seed: int, run_seed: int | None = None, slug: str = USERS) -> tuple[Shape | None, ShapeTruth]:
-    settings = drawn_settings(seed)
+    settings = random_settings(seed)
     run = simulate_run(settings, seed if run_seed is None else run_seed)
     curve = recorded(run.recording, slug)
     proxy = slug != USERS

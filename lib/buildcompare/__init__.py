@@ -1,3 +1,5 @@
 """Compare the load tests of two builds of a server, with evidence."""
 
-__version__ = "0.1.0"
+from importlib.metadata import version as _version
+
+__version__ = _version("buildcompare")

@@ -1,28 +1,54 @@
-"""Load tests with known truth: a server model under the load-test coordinator's real feedback rule."""
+"""Simulated load tests with known truth.
 
-from loadsim.drawn import drawn_settings
-from loadsim.injections import (
-    Gap,
-    Injection,
-    LabelEffect,
-    LostAgent,
-    MetricEffect,
-    NanStretch,
-    Restart,
-    Truncation,
-)
+A model of a server (:class:`ServerModel`) runs under the feedback rule of mattermost-load-test-ng's coordinator
+(:class:`Coordinator`). A run gives a recording, as buildcompare reads it, and the truth behind it: supported users,
+alerts, actions and, by :func:`shape_truth`, the early bumps, ramp and waves of the load curve. Faults and effects of
+known size can be injected. Tests, benchmarks, examples and the bundled recordings (:mod:`loadsim.bundled`) use it.
+
+>>> from loadsim import Coordinator, MetricEffect, RunSettings, simulate_run
+>>> rule = Coordinator(max_users=500)
+>>> base = RunSettings(type="bounded", coordinator=rule, duration_s=1200.0)
+>>> new = RunSettings(
+...     type="bounded", coordinator=rule, duration_s=1200.0, injections=(MetricEffect("avg-api-times", 1.2),)
+... )
+>>> a, b = (simulate_run(settings, seed=1).recording for settings in (base, new))
+>>> ratio = b.find("avg-api-times").values / a.find("avg-api-times").values
+>>> round(float(ratio[200]), 6)
+1.2
+
+=================  =========================================================================
+`settings.py`      what is simulated: server, coordinator, noise, injections, random settings
+`coordinator.py`   the feedback rule and the stop rule
+`server.py`        the simulation, second by second
+`measure.py`       recorded metrics and alert series, with noise
+`labels.py`        label summaries, and series of each label's calls and times
+`run.py`           :func:`simulate_run`: recording and truth
+`shape.py`         the true shape of a load curve
+`bundled.py`       the recordings in data/recordings (``make data``)
+=================  =========================================================================
+"""
+
+from loadsim.labels import Traffic
 from loadsim.run import SimulatedRun, Truth, simulate_run
 from loadsim.settings import (
     Coordinator,
+    Gap,
+    Injection,
+    LabelEffect,
     LabelSet,
+    LostAgent,
+    MetricEffect,
     MetricLevels,
+    NanStretch,
     NoiseModel,
+    Restart,
     RunSettings,
     ServerModel,
     Thresholds,
+    Truncation,
+    random_settings,
 )
 from loadsim.shape import ShapeTruth, shape_truth, shift_truth
-from loadsim.traffic import Traffic
 
 __all__ = [
     "Coordinator",
@@ -44,7 +70,7 @@ __all__ = [
     "Traffic",
     "Truncation",
     "Truth",
-    "drawn_settings",
+    "random_settings",
     "shape_truth",
     "shift_truth",
     "simulate_run",

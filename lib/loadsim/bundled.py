@@ -1,8 +1,8 @@
-"""The bundled comparisons: simulated recordings in the image of three published performance comparisons.
+"""The bundled comparisons: simulated recordings modelled on three published performance comparisons.
 
-Supported users, numbers of users and durations are those of Mattermost performance-reports, v10.4, v11.1 and
-v9.6. Capacities were found by bisection until the users that *emerge* are the published ones to 0.2 %, and cold
-caches until the new build's ramp of v10.4 runs as far behind as its report says.
+Supported users, numbers of users and durations are those of Mattermost performance-reports v10.4, v11.1 and v9.6.
+Capacities were found by bisection until the supported users that emerge match the published ones to 0.2 %, and cold
+caches until the new build's ramp of v10.4 lags as its report says.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from loadsim.settings import Coordinator, LabelSet, MetricLevels, NoiseModel, Ru
 Build = Literal["base", "new"]
 
 QUIET = NoiseModel(capacity_sd=0.0, level_scale=0.15, sample_scale=0.85)
-"""Little varies from run to run: the reports found no difference in the metrics, which takes a small draw."""
+"""Little run-to-run noise: the published reports found no difference in the metrics."""
 NEW_AFTER = dt.timedelta(hours=4)
-"""From the start of the base's run to the start of the new build's; tests are a day apart."""
+"""Time between the starts of the base's and the new build's run; tests are a day apart."""
 MYSQL = MetricLevels(
     api_avg_s=0.0105, api_p99_s=0.09, store_avg_s=0.0022, store_p99_s=0.017, store_p99_login=2.2, api_avg_login=0.15
 )
-"""The plateau of v10.4's bounded MySQL test."""
+"""Levels of v10.4's bounded MySQL test."""
 ONLY_BASE = LabelSet(added=(("store", "BotStore.GetAll", 0.002),))
 ONLY_NEW = LabelSet(added=(("api", "getScheduledPosts", 0.014),))
 
@@ -36,12 +36,12 @@ V10_4 = Coordinator(evaluate_every_s=1.9)
 V11_1 = Coordinator(evaluate_every_s=1.0)
 """8 users/s before the first alert, 2.7 after it, as published."""
 V9_6 = Coordinator(evaluate_every_s=2.15)
-"""3.7 users/s throughout, as v10.1 (an evaluation takes longer than the rest)."""
+"""3.7 users/s throughout, as in v10.1 (an evaluation takes longer than the rest)."""
 
 
 @dataclass(frozen=True)
 class BundledRun:
-    """One bundled run; `published` is the supported users that the report states, None for bounded tests."""
+    """One bundled run; `published` are the supported users of the published report, None for bounded tests."""
 
     comparison: str
     test: str
@@ -51,23 +51,23 @@ class BundledRun:
 
     @property
     def file(self) -> Path:
-        """Where the recording stands, below the folder of all recordings."""
+        """Path of the recording below the folder of all recordings."""
         return Path(self.comparison) / self.test / f"{self.build}.parquet"
 
     def simulate(self) -> SimulatedRun:
-        """Play it; the seed follows from the name."""
+        """Simulate the run; its seed is the checksum of its path."""
         return simulate_run(self.settings, zlib.crc32(self.file.as_posix().encode()))
 
 
 def bundled_runs() -> Iterator[BundledRun]:
-    """Every bundled run, comparison by comparison."""
+    """Yield every bundled run."""
     yield from _dated("v10.4.0-rc1", "2024-12-11T10:00:00+00:00", _v10_4())
     yield from _dated("v11.1.0-rc2", "2025-11-05T10:00:00+00:00", _v11_1())
     yield from _dated("v9.6.0-rc1", "2024-03-06T10:00:00+00:00", _v9_6())
 
 
 def write_bundled(folder: Path) -> list[Path]:
-    """Write every bundled recording below `folder`; the paths that were written."""
+    """Write every bundled recording below `folder`; return the paths."""
     written = []
     for run in bundled_runs():
         write_recording(run.simulate().recording, folder / run.file)
@@ -79,7 +79,7 @@ Row = tuple[str, Build, RunSettings, int | None]
 
 
 def _v10_4() -> Iterator[Row]:
-    """The new build warms its caches more slowly: more early bumps, a later ramp, no lower plateau."""
+    """The new build warms its caches more slowly: more early bumps and a later ramp, but no lower plateau."""
     mysql, postgresql = ServerModel(levels=MYSQL), ServerModel()
     labels: tuple[tuple[Build, LabelSet], ...] = (("base", ONLY_BASE), ("new", ONLY_NEW))
     for build, own in labels:
@@ -96,7 +96,7 @@ def _v10_4() -> Iterator[Row]:
 
 
 def _v11_1() -> Iterator[Row]:
-    """Warm caches, and the new password hashing makes the CPU the limit."""
+    """Warm caches; new password hashing makes CPU the limit."""
     server = ServerModel(
         login_weight_s=0.09,
         client_avg_at_capacity_s=0.06,
@@ -114,7 +114,7 @@ def _v11_1() -> Iterator[Row]:
 
 
 def _v9_6() -> Iterator[Row]:
-    """Two builds alike."""
+    """Two builds without a difference."""
     mysql = ServerModel(levels=MYSQL, login_weight_s=0.16, cold_gain=4.0, cold_requests=3000.0)
     postgresql = ServerModel(login_weight_s=0.16, cold_gain=4.0, cold_requests=3000.0)
     for build in _BUILDS:
@@ -141,7 +141,7 @@ def _unbounded(server: ServerModel, rule: Coordinator, labels: LabelSet | None =
 
 
 def _dated(comparison: str, first: str, rows: Iterator[Row]) -> Iterator[BundledRun]:
-    """Give each run its name and a start: tests a day apart, the new build's run after the base's."""
+    """Give each run its name and start."""
     tests: list[str] = []
     for test, build, settings, published in rows:
         if test not in tests:

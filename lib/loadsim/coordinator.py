@@ -1,4 +1,4 @@
-"""How many users does the coordinator keep active, given what its alert queries say?"""
+"""The coordinator's feedback rule: add or remove users by its alerts, and stop when their trend is level."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from loadsim.settings import Coordinator
 
 @dataclass
 class FeedbackLoop:
-    """The coordinator's state while a test runs; :meth:`evaluate` is one pass of its loop.
+    """State of the coordinator during a test; :meth:`evaluate` is one pass of its loop.
 
-    The order within a pass is the tool's: note the alert, look at the stop rule, then act.
+    Order within a pass, as in the load-test tool: record the alert, check the stop rule, act.
     """
 
     rule: Coordinator
@@ -28,7 +28,7 @@ class FeedbackLoop:
         self._trend = Trend(self.rule.window_s)
 
     def evaluate(self, at_s: float, alert: bool) -> bool:
-        """Take one look at the alerts, at `at_s` seconds; True once the test is over."""
+        """Run one pass at `at_s` seconds with or without an alert; True when the test is over."""
         rule = self.rule
         if alert:
             self._last_alert_s = at_s
@@ -56,7 +56,7 @@ class FeedbackLoop:
 
 
 class Trend:
-    """Mean and least-squares slope of the samples of the last `window_s` seconds, kept up in constant time."""
+    """Mean and least-squares slope of the samples of the last `window_s` seconds, updated in constant time."""
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
@@ -65,7 +65,7 @@ class Trend:
         self._x = self._y = self._xx = self._xy = 0.0
 
     def add(self, x: float, y: float) -> None:
-        """Add a sample and forget those older than the window; `whole` says that some were."""
+        """Add a sample and drop those older than the window; `whole` is True once any was dropped."""
         self._points.append((x, y))
         self._count(x, y, 1.0)
         while self._points[0][0] < x - self.window_s:

@@ -1,12 +1,17 @@
-"""How long did each API handler and each database method take over the whole run?"""
+"""Label summaries of a run (times by API handler and database method), and series of each label's calls and times.
+
+How often Mattermost calls a label is not published. Here the call rate is proportional to one over the typical time, so
+that no label dominates an average.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from buildcompare.recordings.recording import FloatArray, LabelSummary
+from buildcompare.recordings.recording import FloatArray, LabelSummary, Series
 from loadsim.settings import RunSettings
 
 # Typical average in milliseconds and standard deviation between runs of the log average: orders of magnitude as
@@ -38,17 +43,45 @@ BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LOG_SD = {"api": 0.75, "store": 0.85}
 """Spread of one label's times: standard deviation of their log."""
 _ADDED_SD = 0.05
+STEP_S = 60
+"""Seconds between two points of a label's series, as in pulled recordings."""
+SHARE_SD = 0.01
+"""Run-to-run standard deviation of the log of a label's share of the calls: agents draw their actions from fixed
+probabilities, so shares vary as the requests per second do (`measure.LEVEL_SD`)."""
+STORE_CALLS_PER_REQUEST = 8.0
+"""Database calls for each API request: the order of magnitude of published totals."""
+_AVERAGES = {"api": "avg-api-times", "store": "avg-store-times"}
 
 
-def label_summaries(settings: RunSettings, slowed: FloatArray, rng: np.random.Generator) -> tuple[LabelSummary, ...]:
+@dataclass(frozen=True)
+class Traffic:
+    """Factors on the calls and on the times of labels, by ``group/label``; ``group/*`` means every label of a group.
+
+    It is not part of `RunSettings`: without it a recording has no series of labels.
+    """
+
+    calls: tuple[tuple[str, float], ...] = ()
+    times: tuple[tuple[str, float], ...] = ()
+
+    def average_factor(self, group: str, settings: RunSettings) -> float:
+        """The true ratio of the average time over all calls to that with unchanged traffic."""
+        typical = typical_seconds(settings)[group]
+        calls = {label: _factor(self.calls, group, label) / s for label, s in typical.items()}
+        spent = sum(calls[label] * s * _factor(self.times, group, label) for label, s in typical.items())
+        return float(spent / sum(calls.values()) / _plain_average(settings, group))
+
+
+def label_summaries(
+    settings: RunSettings, run_factor: FloatArray, rng: np.random.Generator
+) -> tuple[LabelSummary, ...]:
     """Average and p99 of each label over the run, in seconds.
 
-    `slowed` is the request-weighted factor of the whole run on API and on store times, shape (2,).
+    `run_factor` is the request-weighted factor of the whole run on API and on store times, shape (2,).
     """
     scale = settings.noise.level_scale
     rows = [
-        (group, name, average_ms / 1000.0 * float(slow), sd)
-        for group, table, slow in (("api", _API, slowed[0]), ("store", _STORE, slowed[1]))
+        (group, name, average_ms / 1000.0 * float(factor), sd)
+        for group, table, factor in (("api", _API, run_factor[0]), ("store", _STORE, run_factor[1]))
         for name, average_ms, sd in _rows(table)
         if f"{group}/{name}" not in settings.labels.without
     ]
@@ -62,8 +95,39 @@ def label_summaries(settings: RunSettings, slowed: FloatArray, rng: np.random.Ge
     return tuple(summaries)
 
 
+def add_traffic(
+    settings: RunSettings,
+    traffic: Traffic,
+    graphs: tuple[Series, ...],
+    summaries: tuple[LabelSummary, ...],
+    rng: np.random.Generator,
+    *,
+    requests: FloatArray,
+    time_factor: FloatArray,
+    run_factor: FloatArray,
+) -> tuple[tuple[Series, ...], tuple[LabelSummary, ...]]:
+    """Add a series of calls and times of each label, and change the graphs of average times accordingly.
+
+    Parameters
+    ----------
+    requests, time_factor
+        Requests per second and factor on the server's times, at each second of the run, shape (n,).
+    run_factor
+        Request-weighted factor of the whole run on API and on store times, shape (2,); `summaries` include it.
+    """
+    changed = tuple(replace(row, value=row.value * _factor(traffic.times, row.group, row.label)) for row in summaries)
+    shares, factors = {}, {}
+    for (group, slug), level in zip(_AVERAGES.items(), run_factor, strict=True):
+        shares[group] = _shares(settings, traffic, group, rng)
+        averages = {row.label: row.value for row in changed if (row.group, row.stat) == (group, "avg")}
+        spent = sum(share * averages[label] for label, share in shares[group].items())
+        factors[slug] = spent / sum(shares[group].values()) / (_plain_average(settings, group) * float(level))
+    graphs = tuple(replace(s, values=s.values * factors[s.metric]) if s.metric in factors else s for s in graphs)
+    return graphs + tuple(_label_series(settings, changed, shares, requests, time_factor)), changed
+
+
 def typical_seconds(settings: RunSettings) -> dict[str, dict[str, float]]:
-    """By group, the typical average of each label that the build has, in seconds."""
+    """Typical average time of each label of the build, in seconds, by group."""
     found: dict[str, dict[str, float]] = {}
     for group, table in (("api", _API), ("store", _STORE)):
         named = {name: average_ms / 1000.0 for name, average_ms, _ in _rows(table)}
@@ -91,3 +155,49 @@ def _rows(table: str) -> list[tuple[str, float, float]]:
         name, average_ms, sd = entry.split()
         rows.append((name, float(average_ms), float(sd)))
     return rows
+
+
+def _factor(factors: tuple[tuple[str, float], ...], group: str, label: str) -> float:
+    """Product of all factors that apply to this label."""
+    found = [factor for name, factor in factors if name in (f"{group}/{label}", f"{group}/*")]
+    return float(np.prod(found)) if found else 1.0
+
+
+def _plain_average(settings: RunSettings, group: str) -> float:
+    """Average time over all calls with unchanged traffic, in seconds."""
+    typical = typical_seconds(settings)[group]
+    return len(typical) / sum(1.0 / seconds for seconds in typical.values())
+
+
+def _shares(settings: RunSettings, traffic: Traffic, group: str, rng: np.random.Generator) -> dict[str, float]:
+    """Calls of each label as a fraction of all calls with unchanged traffic."""
+    typical = typical_seconds(settings)[group]
+    total = sum(1.0 / seconds for seconds in typical.values())
+    drawn = np.exp(rng.normal(size=len(typical)) * SHARE_SD * settings.noise.level_scale)
+    return {
+        label: float(noise) / seconds / total * _factor(traffic.calls, group, label)
+        for (label, seconds), noise in zip(typical.items(), drawn, strict=True)
+    }
+
+
+def _label_series(
+    settings: RunSettings,
+    summaries: tuple[LabelSummary, ...],
+    shares: dict[str, dict[str, float]],
+    requests: FloatArray,
+    time_factor: FloatArray,
+) -> list[Series]:
+    count = requests.size // STEP_S
+    served = requests[: count * STEP_S].reshape(count, STEP_S).mean(axis=1)
+    shape = time_factor[: count * STEP_S].reshape(count, STEP_S).mean(axis=1)
+    shape /= float(np.average(time_factor, weights=requests))
+    times = settings.start + STEP_S * np.arange(1.0, count + 1.0)
+    found = []
+    for group, by_label in shares.items():
+        for label, share in by_label.items():
+            rate = served * share * (STORE_CALLS_PER_REQUEST if group == "store" else 1.0)
+            found.append(Series(group, label, "calls/s", times, rate, role="label", stat="calls"))
+    for row in summaries:
+        values = row.value * shape if shares[row.group][row.label] > 0 else np.full(count, np.nan)
+        found.append(Series(row.group, row.label, "seconds", times, values, role="label", stat=row.stat))
+    return found

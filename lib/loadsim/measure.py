@@ -1,21 +1,21 @@
-"""What do the server's metrics show of a load test? The ten graphs of the catalogue, from a trace."""
+"""Recorded metrics and alert series of a simulated load test, with noise within and between runs."""
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.recordings.recording import FloatArray, Series
-from loadsim.noise import ar1
 from loadsim.server import QUERIES, Trace, cpu_percent
 from loadsim.settings import RunSettings
 
 RATE_WINDOW_S = 60
 """``rate(...[1m])`` in every query of the catalogue."""
 TOP_BUCKET_S = 10.0
-"""The server's histograms end here: a p99 is never more."""
+"""Upper end of the server's histograms: no p99 is higher."""
 SAMPLE_SD = {
     "avg-api-times": (0.09, 60.0),
     "p99-api-times": (0.045, 60.0),
@@ -39,10 +39,8 @@ LEVEL_SD = {
     "heap-in-use": 0.016,
     "stack-in-use": 0.005,
 }
-"""Noise between runs of one build, of the log value at equal users (Mattermost's ceiling tests v2, three runs each).
-
-Goroutines and stack vary by 2 % there because the users do; what is left at equal users is smaller.
-"""
+"""Noise between runs of one build: standard deviation of the log value at equal users (Mattermost's ceiling tests v2,
+three runs each). Goroutines and stack vary by 2 % there, mostly because the users do."""
 ALERTS = {
     "client_avg": "client-average",
     "client_p99": "client-p99",
@@ -56,12 +54,24 @@ SATURATION_POWER = 6
 
 @cache
 def catalogue() -> Catalogue:
-    """Names, slugs and units of what a Mattermost server exports."""
+    """The catalogue of a Mattermost server: names, slugs and units."""
     return read_catalogue("mattermost")
 
 
+def ar1(rng: np.random.Generator, size: int, sd: float, time_s: float, step_s: float = 1.0) -> FloatArray:
+    """Draw a stationary AR(1) series: mean 0, standard deviation `sd`, correlation ``exp(-lag / time_s)``."""
+    phi = math.exp(-step_s / time_s)
+    shocks = rng.standard_normal(size) * sd
+    shocks[1:] *= math.sqrt(1.0 - phi**2)
+    value, values = 0.0, []
+    for shock in shocks.tolist():
+        value = phi * value + shock
+        values.append(value)
+    return np.array(values)
+
+
 def run_levels(settings: RunSettings, rng: np.random.Generator) -> dict[str, float]:
-    """How far this run's metrics lie from their build's: factors by slug, none for the users."""
+    """Draw this run's factor on the level of each metric, by slug (users have none)."""
     scale = settings.noise.level_scale
     return {slug: float(np.exp(rng.normal() * sd * scale)) for slug, sd in LEVEL_SD.items()}
 
@@ -69,7 +79,7 @@ def run_levels(settings: RunSettings, rng: np.random.Generator) -> dict[str, flo
 def graphs(
     settings: RunSettings, trace: Trace, levels: dict[str, float], rng: np.random.Generator
 ) -> tuple[Series, ...]:
-    """The catalogue's graphs, one sample every `step_s` from the run's start to its stop."""
+    """The catalogue's ten graphs, one sample every `step_s` from the run's start to its stop."""
     step = settings.step_s
     times = settings.start + np.arange(0, trace.connected.size, step, dtype=np.float64)
     values = _values(settings, trace, _noise(settings, levels, times.size, rng))
@@ -81,7 +91,7 @@ def graphs(
 
 
 def alert_series(settings: RunSettings, trace: Trace) -> tuple[Series, ...]:
-    """What the coordinator's queries answered, under the names that the catalogue gives its alerts."""
+    """Answers of the coordinator's queries, named as the catalogue's alerts."""
     times = settings.start + np.arange(0, trace.connected.size, settings.step_s, dtype=np.float64)
     known = {alert.slug: alert for alert in catalogue().alerts}
     found = []
@@ -100,8 +110,8 @@ def alert_series(settings: RunSettings, trace: Trace) -> tuple[Series, ...]:
     return tuple(found)
 
 
-def slowdown(settings: RunSettings, trace: Trace) -> FloatArray:
-    """Factor on the server's own times for cold caches and a busy CPU, at each second."""
+def time_factor(settings: RunSettings, trace: Trace) -> FloatArray:
+    """Factor on the server's times for cold caches and a busy CPU, at each second."""
     busy = np.minimum(1.0, cpu_percent(settings.server, trace.connected, trace.logins) / 100.0)
     cold = 1.0 + settings.server.cold_share * trace.cold
     return np.asarray(cold * (1.0 + settings.server.levels.saturation * busy**SATURATION_POWER))
@@ -115,7 +125,7 @@ def requests(settings: RunSettings, trace: Trace) -> FloatArray:
 def _noise(
     settings: RunSettings, levels: dict[str, float], size: int, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
-    """Level and noise of each metric as one factor per sample."""
+    """Factor on each sample of each metric: level of the run times noise within it."""
     scale, step = settings.noise.sample_scale, settings.step_s
     return {
         slug: levels[slug] * np.exp(ar1(rng, size, sd * scale, time_s, step))
@@ -126,14 +136,14 @@ def _noise(
 def _values(settings: RunSettings, trace: Trace, noise: dict[str, FloatArray]) -> dict[str, FloatArray]:
     server, levels, step = settings.server, settings.server.levels, settings.step_s
     cpu = np.minimum(100.0, cpu_percent(server, trace.connected, trace.logins))
-    slow = slowdown(settings, trace)
+    slow = time_factor(settings, trace)
     served = _per_step(requests(settings, trace), step)
     users = trace.connected[::step]
     busy = cpu[::step] / 100.0
     window = max(1, RATE_WINDOW_S // step)
 
     def time(slug: str, level: float, login: float) -> FloatArray:
-        """A mean over the requests of the window, like a ratio of two rates."""
+        """Mean over the requests of the window, as a ratio of two rates gives it."""
         now = level * (1.0 + login * trace.logins[::step]) * slow[::step] * noise[slug]
         with np.errstate(invalid="ignore"):
             return _windowed(np.minimum(now, TOP_BUCKET_S) * served, window) / _windowed(served, window)
@@ -164,12 +174,12 @@ def _values(settings: RunSettings, trace: Trace, noise: dict[str, FloatArray]) -
 
 
 def _per_step(per_second: FloatArray, step: int) -> FloatArray:
-    """What a counter gained since the scrape before; nothing at the first."""
+    """Increase of a counter since the previous scrape; 0 at the first."""
     counter = np.concatenate(([0.0], np.cumsum(per_second)))[: per_second.size : step]
     return np.diff(counter, prepend=counter[0])
 
 
 def _windowed(gains: FloatArray, window: int) -> FloatArray:
-    """Sum of the last `window` gains."""
+    """Sum of the last `window` increases."""
     total = np.cumsum(gains)
     return total - np.concatenate((np.zeros(min(window, total.size)), total[:-window]))

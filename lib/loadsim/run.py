@@ -1,51 +1,59 @@
-"""One load test from start to stop: what would have been recorded of it, and what really happened."""
+"""Simulate one run: its recording, and the truth behind it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from buildcompare.recordings.recording import FloatArray, Note, Recording
-from loadsim.inject import inject
-from loadsim.labels import label_summaries
-from loadsim.measure import alert_series, graphs, requests, run_levels, slowdown
-from loadsim.noise import ar1
+from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
+from loadsim.labels import Traffic, add_traffic, label_summaries
+from loadsim.measure import TOP_BUCKET_S, alert_series, ar1, graphs, requests, run_levels, time_factor
 from loadsim.server import Trace, play
-from loadsim.settings import RunSettings
-from loadsim.traffic import PlayTraffic, Traffic
+from loadsim.settings import (
+    Gap,
+    Injection,
+    LabelEffect,
+    LostAgent,
+    MetricEffect,
+    NanStretch,
+    Restart,
+    RunSettings,
+    Truncation,
+)
 
 NOTE = "simulated: a model of a server under the coordinator's feedback rule, not a measurement"
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What really happened in a simulated run. Times are seconds since its start.
+    """The truth of a simulated run; times are seconds since its start.
 
     Attributes
     ----------
     supported_users
-        The coordinator's answer: mean of the active users over the window of the stop rule; None in a bounded
-        test and where the time limit came first.
+        The coordinator's result: mean of the active users over the window of the stop rule; None for a bounded
+        test and when the time limit came first.
     connected_users
-        Mean of the connected devices over the same time (a lost agent's users are active, but not connected).
+        Mean of the connected users over the same window (a lost agent's users are active, but not connected).
     decided_s, stop_s
-        When the test was over, and when its stop was stamped after the agents' shutdown.
+        When the test was over, and its stamped stop after the agents' shutdown.
     first_alert_s
-        None if nothing ever alerted.
+        None if no query alerted.
     cold_start_s
-        Until then cold caches made a login noticeably dearer.
+        Until then cold caches made logins noticeably more expensive.
     capacity_users
-        Of this run: the build's capacity with the run's own deviation.
+        Capacity of this run: the build's, with the run's random deviation.
     levels
         Factors of this run on each metric's level, by slug.
     alerts, limited_by
-        How many evaluations each query alerted at, and the query that did most often in the last window.
+        Number of evaluations at which each query alerted, and the query that alerted most in the last window.
     alert_s
         Time of every evaluation that alerted.
     actions
-        (time, users added or removed), every one.
+        Every (time, users added or removed).
     """
 
     supported_users: float | None
@@ -66,7 +74,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """A run as it would have been recorded, and its truth."""
+    """The recording of a simulated run, and its truth."""
 
     recording: Recording
     truth: Truth
@@ -75,12 +83,35 @@ class SimulatedRun:
 def simulate_run(
     settings: RunSettings, seed: int, *, alerts: bool = False, traffic: Traffic | None = None
 ) -> SimulatedRun:
-    """Play one load test; equal settings and seeds give equal values. With `alerts` those series are recorded too.
+    """Simulate one load test; equal settings and seeds give equal values.
 
-    With `traffic` there is a series of each label's calls and times, and the averages follow from what is called.
+    The random numbers of the feedback loop are drawn first, and for the whole time limit, so that settings of the
+    recorded metrics or of the stop do not change the coordinator's actions before it.
 
-    The random numbers of the loop are drawn for the whole time limit, and before any others, so that settings
-    of the recorded metrics or of the stop do not change what the coordinator does until then.
+    Parameters
+    ----------
+    settings
+        Server, coordinator, noise and injections.
+    seed
+        Seed of all random numbers.
+    alerts
+        Whether to record the answers of the coordinator's alert queries.
+    traffic
+        Factors on calls and times of labels. With it each label has a series of calls and times, and the averages of
+        all calls follow from them.
+
+    Returns
+    -------
+    SimulatedRun
+        The recording and the truth.
+
+    Examples
+    --------
+    >>> from loadsim import Coordinator
+    >>> settings = RunSettings(type="bounded", coordinator=Coordinator(max_users=500), duration_s=600.0)
+    >>> run = simulate_run(settings, seed=1)
+    >>> float(run.recording.find("number-of-connected-devices").values[100])
+    500.0
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     noise, server = settings.noise, settings.server
@@ -94,12 +125,19 @@ def simulate_run(
 
     series = graphs(settings, trace, levels, rng)
     stop_s = float(series[0].times[-1])
-    slowed = _slowed(settings, trace, levels)
-    summaries = label_summaries(settings, slowed, rng)
+    run_factor = _run_factor(settings, trace, levels)
+    summaries = label_summaries(settings, run_factor, rng)
     if traffic is not None:
-        slow = slowdown(settings, trace)
-        play_traffic = PlayTraffic(settings, traffic, requests(settings, trace), slow, slowed)
-        series, summaries = play_traffic(series, summaries, rng)
+        series, summaries = add_traffic(
+            settings,
+            traffic,
+            series,
+            summaries,
+            rng,
+            requests=requests(settings, trace),
+            time_factor=time_factor(settings, trace),
+            run_factor=run_factor,
+        )
     recording = Recording(
         series=series + alert_series(settings, trace) if alerts else series,
         window=(float(settings.start), stop_s),
@@ -110,7 +148,9 @@ def simulate_run(
         | ({"traffic": asdict(traffic)} if traffic else {}),
     )
     truth = _truth(settings, seed, trace, capacity, levels, recording.duration_s)
-    return SimulatedRun(inject(recording, settings.injections), truth)
+    for injection in settings.injections:
+        recording = _inject(recording, injection)
+    return SimulatedRun(recording, truth)
 
 
 def _truth(
@@ -138,11 +178,11 @@ def _truth(
     )
 
 
-def _slowed(settings: RunSettings, trace: Trace, levels: dict[str, float]) -> FloatArray:
+def _run_factor(settings: RunSettings, trace: Trace, levels: dict[str, float]) -> FloatArray:
     """Request-weighted factors of the whole run on API and store times."""
     own = settings.server.levels
     weight = requests(settings, trace)
-    slow = slowdown(settings, trace)
+    slow = time_factor(settings, trace)
 
     def mean(login: float, slug: str) -> float:
         return levels[slug] * float(np.average(slow * (1.0 + login * trace.logins), weights=weight))
@@ -151,6 +191,47 @@ def _slowed(settings: RunSettings, trace: Trace, levels: dict[str, float]) -> Fl
 
 
 def _plain(settings: RunSettings) -> dict[str, object]:
-    """The settings as plain data, each injection with its kind."""
+    """The settings as plain data, with the kind of each injection."""
     injections = [{"kind": type(i).__name__, **asdict(i)} for i in settings.injections]
     return {**asdict(settings), "injections": injections}
+
+
+def _inject(recording: Recording, injection: Injection) -> Recording:
+    """Apply one injection; `play` has already applied those that happen to the load test itself."""
+    match injection:
+        case LostAgent() | Restart():
+            return recording
+        case LabelEffect():
+            summaries = tuple(_label(summary, injection) for summary in recording.label_summaries)
+            return replace(recording, label_summaries=summaries)
+        case Truncation(at_s=at_s):
+            start, end = recording.window[0], min(recording.window[1], recording.window[0] + at_s)
+            series = tuple(_kept(s, s.times <= end) for s in recording.series)
+            return replace(recording, series=series, window=(start, end), stop_known=False)
+        case Gap() | NanStretch() | MetricEffect():
+            return replace(recording, series=tuple(_series(recording, s, injection) for s in recording.series))
+
+
+def _series(recording: Recording, series: Series, injection: Gap | NanStretch | MetricEffect) -> Series:
+    if injection.metric not in (None, series.metric):
+        return series
+    elapsed = series.times - recording.window[0]
+    if isinstance(injection, MetricEffect):
+        return replace(
+            series, values=np.where(elapsed >= injection.at_s, series.values * injection.factor, series.values)
+        )
+    hit = (elapsed >= injection.start_s) & (elapsed < injection.end_s)
+    if isinstance(injection, Gap):
+        return _kept(series, ~hit)
+    return replace(series, values=np.where(hit, np.nan, series.values))
+
+
+def _kept(series: Series, keep: npt.NDArray[np.bool_]) -> Series:
+    return replace(series, times=series.times[keep], values=series.values[keep])
+
+
+def _label(summary: LabelSummary, effect: LabelEffect) -> LabelSummary:
+    if (summary.group, summary.label) != (effect.group, effect.label):
+        return summary
+    value = summary.value * effect.factor
+    return replace(summary, value=min(value, TOP_BUCKET_S) if summary.stat == "p99" else value)

@@ -1,4 +1,4 @@
-"""What happens second by second: users connect, the server answers, the coordinator's queries look at it."""
+"""Simulate a load test second by second: connected users, logins, pressure on the server and alert queries."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ import numpy as np
 
 from buildcompare.recordings.recording import FloatArray
 from loadsim.coordinator import FeedbackLoop
-from loadsim.injections import LostAgent, Restart
-from loadsim.settings import NO_ALERTS, RunSettings, ServerModel
+from loadsim.settings import NO_ALERTS, LostAgent, Restart, RunSettings, ServerModel
 
 Number = TypeVar("Number", float, FloatArray)
 QUERIES = ("client_avg", "client_p99", "client_errors", "app_cpu")
-"""What the coordinator asks the server about."""
+"""The coordinator's alert queries."""
 NEGLIGIBLE_LOGINS = 0.02
-"""Logins per second that count as none, so that an idle server serves no requests at all."""
+"""Fewer logins per second count as none, so that an idle server serves no requests."""
 NOTICEABLE_COLD = 0.1
 """Caches count as cold while they add more than this fraction to the cost of a login."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """State of the load test at each whole second, shape (n,) each, and how it ended.
+    """State of the load test at each second, shape (n,) each, and its end.
 
     `pressure` is that of :class:`ServerModel`; `cold` is the fraction that cold caches add to the cost of a login.
-    `alerts` are (time, names of the queries) of every evaluation that alerted; `queried` is what each query of
-    `QUERIES` would have answered at each scrape, shape (number of scrapes, number of queries).
+    `alerts` are (time, names of the queries) of every evaluation that alerted; `queried` are the answers of `QUERIES`
+    at each scrape, shape (number of scrapes, number of queries).
     """
 
     active: FloatArray
@@ -72,7 +71,7 @@ class Queries:
         self.answers.append(self._answer())
 
     def alert(self, at_s: float) -> bool:
-        """Whether any query is at its threshold; every one that is gets counted."""
+        """Whether any query has reached its threshold; those that have are added to `fired`."""
         if not self._on or at_s < self._quiet_s or len(self._scrapes) < 2:
             return False
         rows = zip(QUERIES, self.answers[-1], self._thresholds, strict=True)
@@ -82,7 +81,7 @@ class Queries:
         return bool(names)
 
     def _answer(self) -> tuple[float, float, float, float]:
-        """What each of `QUERIES` answers now; NaN before there are two scrapes, and 0/0, as in PromQL."""
+        """Answers of `QUERIES` now; NaN before the second scrape and for 0/0, as in PromQL."""
         now, then = self._scrapes[-1], self._scrapes[max(0, len(self._scrapes) - 1 - self._steps)]
         span, requests, client, errors, cpu = (a - b for a, b in zip(now, then, strict=True))
         if span == 0:
@@ -92,19 +91,22 @@ class Queries:
 
 
 def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: FloatArray) -> Trace:
-    """Play one load test.
+    """Simulate one load test.
 
     Parameters
     ----------
-    capacity_users, cpu_level
-        Of this run: the capacity that clients feel, and the factor on the CPU that its build usually takes.
+    capacity_users
+        Capacity of this run.
+    cpu_level
+        Factor of this run on the CPU usage of its build.
     noise
-        Of log pressure, one value per second.
+        Noise of log pressure, one value per second.
     """
     server, rule = settings.server, settings.coordinator
-    loop, queries, states = FeedbackLoop(rule), Queries(settings), _States()
+    loop, queries = FeedbackLoop(rule), Queries(settings)
+    states: list[tuple[float, ...]] = []
     limit_s = settings.duration_s if settings.type == "bounded" else settings.time_limit_s
-    faults = _Faults(settings)
+    restarts = _restarts(settings)
     factors = np.exp(noise).tolist()
     connected = logins = served = client_sum = error_sum = cpu_sum = 0.0
     warmed = cold_start_s = 0.0
@@ -123,7 +125,7 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
         cold = server.cold_gain * math.exp(-warmed / server.cold_requests)
         factor = factors[min(second, len(factors) - 1)]
         pressure = (load + server.login_weight_s * logins * (1.0 + cold)) * factor
-        states.keep(loop.active, connected, logins, pressure, cold)
+        states.append((loop.active, connected, logins, pressure, cold))
         if cold > NOTICEABLE_COLD:
             cold_start_s = float(second)
 
@@ -134,80 +136,63 @@ def play(settings: RunSettings, capacity_users: float, cpu_level: float, noise: 
         error_sum += requests * server.error_percent_at_capacity * pressure**8
         cpu_sum += min(100.0, cpu_percent(server, connected, logins) * cpu_level * factor)
 
-        # Agents that are told to stop disconnect within the time until the stop is stamped.
+        # After the decision to stop, agents disconnect before the stop is stamped.
         wanted, lag = (float(loop.active), server.connect_s) if decided is None else (0.0, settings.shutdown_s / 3)
-        if faults.restarts_at(second):
+        if second in restarts:
             connected, warmed = 0.0, 0.0
-        change = (wanted * faults.connectable(second) - connected) / max(1.0, lag)
+        change = (wanted * _connectable(settings, second) - connected) / max(1.0, lag)
         connected = max(0.0, connected + change)
         logins += (max(0.0, change) - logins) / server.login_work_s
-        if connected < 0.5 and logins < NEGLIGIBLE_LOGINS:  # nobody asks anything: rates become 0/0
+        if connected < 0.5 and logins < NEGLIGIBLE_LOGINS:  # no requests: rates become 0/0
             connected = logins = 0.0
         second += 1
-    return states.trace(decided, loop, queries, cold_start_s)
+    active, users, new, stress, cache = np.array(states, dtype=np.float64).T
+    return Trace(
+        active=active,
+        connected=users,
+        logins=new,
+        pressure=stress,
+        cold=cache,
+        decided_s=decided,
+        supported_users=loop.supported_users,
+        first_alert_s=loop.first_alert_s,
+        alerts=tuple(queries.fired),
+        actions=tuple(loop.actions),
+        cold_start_s=cold_start_s,
+        queried=np.array(queries.answers, dtype=np.float64),
+    )
 
 
 def client_average(server: ServerModel, pressure: float) -> float:
-    """Average time that clients see, in seconds."""
+    """Average response time for clients, in seconds."""
     rise = server.client_avg_at_capacity_s / server.client_avg_idle_s - 1.0
     return float(server.client_avg_idle_s * (1.0 + rise * pressure**server.client_steepness))
 
 
 def cpu_percent(server: ServerModel, users: Number, logins: Number) -> Number:
-    """CPU of an app node in percent of all its cores, of a run like its build's usual one.
+    """CPU of an app node in percent of all its cores, before the run's own factor.
 
-    Not by the run's own capacity: Mattermost's ceiling tests (v2, six setups) differ by 1.9 % in supported users from
-    run to run, and at equal users by 0.9 % in CPU.
+    It follows the build's capacity, not the run's: in Mattermost's ceiling tests (v2, six setups) supported users
+    differ by 1.9 % from run to run, but CPU at equal users by 0.9 %.
     """
     load: Number = (users / server.capacity_users) ** server.load_exponent
     return server.cpu_at_capacity_percent * load + server.cpu_per_login_percent * logins
 
 
-class _States:
-    """Collects what :class:`Trace` holds."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[float, float, float, float, float]] = []
-
-    def keep(self, *row: float) -> None:
-        self._rows.append(row)  # type: ignore[arg-type]  # five of them, by `play`
-
-    def trace(self, decided: float, loop: FeedbackLoop, queries: Queries, cold_start_s: float) -> Trace:
-        active, connected, logins, pressure, cold = np.array(self._rows, dtype=np.float64).T
-        return Trace(
-            active=active,
-            connected=connected,
-            logins=logins,
-            pressure=pressure,
-            cold=cold,
-            decided_s=decided,
-            supported_users=loop.supported_users,
-            first_alert_s=loop.first_alert_s,
-            alerts=tuple(queries.fired),
-            actions=tuple(loop.actions),
-            cold_start_s=cold_start_s,
-            queried=np.array(queries.answers, dtype=np.float64),
-        )
+def _restarts(settings: RunSettings) -> set[int]:
+    """Seconds at which the server restarts."""
+    return {round(each.at_s) for each in settings.injections if isinstance(each, Restart)}
 
 
-class _Faults:
-    """What lost agents and restarts leave of the wanted connections."""
-
-    def __init__(self, settings: RunSettings) -> None:
-        self._lost = [i for i in settings.injections if isinstance(i, LostAgent)]
-        self._restarts = [i for i in settings.injections if isinstance(i, Restart)]
-
-    def restarts_at(self, second: int) -> bool:
-        return any(round(restart.at_s) == second for restart in self._restarts)
-
-    def connectable(self, second: int) -> float:
-        """The part of the wanted users that can be connected (0 to 1)."""
-        part = 1.0
-        for agent in self._lost:
-            if second >= agent.at_s:
-                part *= 1.0 - 1.0 / agent.agents
-        for restart in self._restarts:
-            since = second - restart.at_s
-            if since >= 0:
-                part *= min(1.0, max(0.0, (since - restart.down_s) / restart.reconnect_s))
-        return part
+def _connectable(settings: RunSettings, second: int) -> float:
+    """Fraction of the wanted users that can be connected, after lost agents and restarts."""
+    part = 1.0
+    for each in settings.injections:
+        since = second - each.at_s if isinstance(each, LostAgent | Restart) else -1.0
+        if since < 0:
+            continue
+        if isinstance(each, LostAgent):
+            part *= 1.0 - 1.0 / each.agents
+        elif isinstance(each, Restart):
+            part *= min(1.0, max(0.0, (since - each.down_s) / each.reconnect_s))
+    return part

@@ -1,22 +1,23 @@
-"""What is simulated: a server, a coordinator, the noise of one run, and anything that shall go wrong in it."""
+"""Settings of a simulated load test: server, coordinator, noise, and injected faults and effects."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from loadsim.injections import Injection
+import numpy as np
 
 TestType = Literal["bounded", "unbounded"]
 
 
 @dataclass(frozen=True)
 class MetricLevels:
-    """What the server's own metrics are without logins, far from saturation and with warm caches.
+    """Levels of the server's metrics without logins, far from saturation and with warm caches.
 
     The defaults are the plateaus of Mattermost's bounded tests of v10.4 (performance-reports, v10.4/graphs).
-    The `*_login` fields say how much one login per second adds, as a fraction of the level;
-    `saturation` what a CPU at 100 % adds to times, `heap_busy` to the heap.
+    One login per second adds the fraction `*_login` to its metric; a CPU at 100 % adds the fraction `saturation` to
+    times and `heap_busy` to the heap.
     """
 
     api_avg_s: float = 0.0095
@@ -39,10 +40,10 @@ class MetricLevels:
 
 @dataclass(frozen=True)
 class ServerModel:
-    """How a server answers to `users` connected users, of whom `logins` per second are new.
+    """A server under load: how its times, errors and CPU depend on connected users and logins per second.
 
     Pressure is ``(users / capacity_users) ** load_exponent + login_weight_s * logins * (1 + cold)``, times the
-    noise; at pressure 1 clients see `client_avg_at_capacity_s` on average. Logins weigh so much because each
+    noise; at pressure 1 clients see `client_avg_at_capacity_s` on average. A login costs so much because it
     hashes a password and loads a user's channels: in v10.4's bounded tests one login per second costs the CPU of
     2800 connected users. That term bends the ramp (the limit is met while users are still being added, and as
     additions become rarer the users creep towards their equilibrium), and with cold caches it makes early bumps.
@@ -52,7 +53,7 @@ class ServerModel:
     capacity_users
         Connected users at pressure 1 if nobody logs in; supported users come out 10 to 25 % lower.
     load_exponent
-        1 is a cost in proportion to users.
+        Power of users in pressure; 1 is proportional.
     login_weight_s
         Pressure of one login per second, in seconds.
     login_work_s
@@ -71,10 +72,10 @@ class ServerModel:
         Requests per second of a connected user; requests of one login.
     cold_gain, cold_requests
         ``cold = cold_gain * exp(-served / cold_requests)``: caches fill with the requests served.
-        Caches that stay cold for half an hour (a gain above 3 with more than 30,000 requests) let the stop rule
-        find its level trend near zero users, as the real one would.
+        With caches that stay cold for half an hour (a gain above 3 with more than 30,000 requests) the stop rule
+        ends the test near zero users, as the real one would.
     cold_share
-        The part of `cold` that the server's own times show.
+        Fraction of `cold` that shows in the server's own times.
     """
 
     capacity_users: float = 8500.0
@@ -100,7 +101,7 @@ class ServerModel:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where the coordinator's queries alert; ``None`` switches one off (defaults: the load-test tool's)."""
+    """Thresholds of the coordinator's alert queries (defaults: the load-test tool's); None disables a query."""
 
     client_avg_s: float | None = 0.1
     client_p99_s: float | None = 2.0
@@ -115,9 +116,9 @@ NO_ALERTS = Thresholds(client_avg_s=None, client_p99_s=None, client_error_percen
 class Coordinator:
     """The feedback rule of mattermost-load-test-ng's coordinator (coordinator/coordinator.go).
 
-    Until the first alert users are added at every evaluation. From then on an action needs more than `rest_s`
-    since the last action, and an increment also more than `rest_s` since the last alert: with an evaluation
-    every 2 s and a rest of 2 s the ramp climbs 4 users/s before the first alert and 2 users/s after it.
+    Until the first alert, users are added at every evaluation. Afterwards an action needs more than `rest_s` since the
+    last action, and an increment also more than `rest_s` since the last alert: with an evaluation every 2 s and a
+    rest of 2 s the ramp climbs 4 users/s before the first alert and 2 users/s after it.
 
     Attributes
     ----------
@@ -129,10 +130,10 @@ class Coordinator:
         Pause of 1 s plus the time of the queries, in seconds: 1 in v11.1 (its ramp climbs 8 users/s until the
         first alert), about 2 in v10.4.
     quiet_s
-        Seconds from the start in which no query alerts (`MinIntervalSec`).
+        No query alerts before this many seconds (`MinIntervalSec`).
     window_s, slope_limit
-        The stop rule: samples since the first alert reach back further than `window_s` seconds, and the
-        least-squares slope of active users over the last `window_s` is under `slope_limit` users/s.
+        The stop rule: more than `window_s` seconds have passed since the first alert, and the least-squares slope of
+        active users over the last `window_s` is under `slope_limit` users/s.
     query_window_s
         Range of the alert queries (`rate[1m]`), in seconds.
     max_users
@@ -153,7 +154,7 @@ class Coordinator:
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """How runs of one build differ, and how samples of one run do.
+    """Differences between runs of one build, and between samples of one run.
 
     Attributes
     ----------
@@ -177,22 +178,93 @@ class NoiseModel:
 
 @dataclass(frozen=True)
 class LabelSet:
-    """Which of the known labels a build has: `without` some, `added` with (group, label, average in seconds)."""
+    """Labels of a build: the known ones `without` some, and `added` as (group, label, average in seconds)."""
 
     without: tuple[str, ...] = ()
     added: tuple[tuple[str, str, float], ...] = ()
 
 
+# ---- Faults and effects; times are seconds since the start of the run -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class LostAgent:
+    """One of `agents` agents dies: its users disconnect, but the coordinator still counts them."""
+
+    at_s: float
+    agents: int = 11
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The server restarts with cold caches: all users are gone for `down_s` and reconnect over `reconnect_s`."""
+
+    at_s: float
+    down_s: float = 20.0
+    reconnect_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Samples from `start_s` to before `end_s` are missing, of one metric or of all."""
+
+    start_s: float
+    end_s: float
+    metric: str | None = None
+
+
+@dataclass(frozen=True)
+class NanStretch:
+    """Samples from `start_s` to before `end_s` are NaN, of one metric or of all."""
+
+    start_s: float
+    end_s: float
+    metric: str | None = None
+
+
+@dataclass(frozen=True)
+class MetricEffect:
+    """The values of one metric are multiplied by `factor` from `at_s` on."""
+
+    metric: str
+    factor: float
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LabelEffect:
+    """Average and p99 of one label are multiplied by `factor`; a p99 stays within the histogram."""
+
+    group: str
+    label: str
+    factor: float
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """The recording ends at `at_s`, before the run did, and its stop is not known."""
+
+    at_s: float
+
+
+Injection: TypeAlias = LostAgent | Restart | Gap | NanStretch | MetricEffect | LabelEffect | Truncation
+"""`LostAgent` and `Restart` happen to the load test itself, and the coordinator reacts to them. The others change the
+finished recording and nothing else."""
+
+
+# ---- One run --------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class RunSettings:
-    """One run of one test on one build.
+    """All settings of one simulated run.
 
     Attributes
     ----------
     duration_s
         Length of a bounded test from its start, ramp included, in seconds (published ones: 90 minutes).
     time_limit_s
-        After this an unbounded test is stopped without an answer, in seconds.
+        An unbounded test that has not ended by then stops without an answer, in seconds.
     shutdown_s
         Time from the stop decision to the stamped stop, while agents disconnect, in seconds; 0 for none.
     start
@@ -212,3 +284,38 @@ class RunSettings:
     shutdown_s: float = 45.0
     start: int = 1_733_911_200
     step_s: int = 5
+
+
+SEEDS_APART = 10_000
+"""Added to the seed of random settings, so that settings and run of one seed use different random numbers."""
+
+
+def random_settings(seed: int) -> RunSettings:
+    """Draw the settings of an unbounded test from the range in which the simulator resembles real servers.
+
+    Capacity, pace of the coordinator and noise vary; half of the servers start with cold caches. The product of
+    `cold_gain` and `cold_requests` stays small enough that the stop rule does not end the test among early bumps.
+    """
+    rng = np.random.default_rng(SEEDS_APART + seed)
+
+    def logarithmic(low: float, high: float) -> float:
+        return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+    cold = bool(rng.integers(2))
+    step = int(rng.choice([4, 8, 8, 8, 16]))
+    return RunSettings(
+        server=ServerModel(
+            capacity_users=logarithmic(4000, 20_000),
+            load_exponent=rng.uniform(1.0, 1.4),
+            login_weight_s=rng.uniform(0.09, 0.3),
+            login_work_s=rng.uniform(40, 80),
+            connect_s=rng.uniform(8, 16),
+            client_steepness=rng.uniform(2.5, 4),
+            cold_gain=rng.uniform(1.5, 6) if cold else rng.uniform(0, 0.3),
+            cold_requests=logarithmic(2000, 30_000),
+        ),
+        coordinator=Coordinator(
+            users_inc=step, users_dec=step, evaluate_every_s=rng.uniform(1.0, 2.2), rest_s=rng.uniform(1.5, 3)
+        ),
+        noise=NoiseModel(pressure_sd=rng.uniform(0.012, 0.06), pressure_time_s=rng.uniform(40, 90)),
+    )

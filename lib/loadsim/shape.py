@@ -1,4 +1,4 @@
-"""What shape did a simulated run really have? Read off the coordinator's actions and alerts, not off a recording."""
+"""The true shape of a simulated run (early bumps, ramp, waves), from the coordinator's actions and alerts."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from buildcompare.recordings.recording import FloatArray
 from loadsim.run import Truth
 
 BUMP_STEPS, WAVE_STEPS, CYCLE_STEPS = 8, 5, 2
-"""By how many steps connected users fall for an early bump, for a wave, and for a cycle of the hunting."""
+"""Fall of connected users, in coordinator steps, that makes an early bump, a wave, and a cycle of the waves."""
 EARLY_PART, DEEP_PART, UNTIL_PART = 0.15, 0.5, 0.5
-"""What is early: below this part of the level, or falling by this part of the peak before this part of the level."""
+"""A bump is early if its peak is below `EARLY_PART` of the level, or if it comes before the curve first reaches
+`UNTIL_PART` of the level and falls by `DEEP_PART` of its peak."""
 ROW_S = 600.0
-"""Three falls are in a row when none starts later than this after the one before."""
+"""Longest time between the starts of two falls in a row."""
 PAUSE_S = 1200.0
-"""A row is not the waves yet where a pause follows that is longer than this, and than the row itself."""
+"""A row of falls followed by a pause that is longer than this, and than the row, is not yet the waves."""
 
 Turn = tuple[int, int, int]
-"""Second of the trough before a peak, of the peak, and of the trough after it."""
+"""Seconds of the trough before a peak, of the peak, and of the trough after it."""
 
 
 @dataclass(frozen=True)
 class ShapeTruth:
-    """The shape of a run; seconds since its start, users.
+    """True shape of a run, in seconds since its start and users.
 
     Attributes
     ----------
     early_bumps
-        Rises that fell back before the lasting ramp.
+        Number of rises that fell back before the lasting ramp.
     onset_s
-        The coordinator's last action near the trough that the lasting ramp climbs from.
+        Last second near the trough from which the lasting ramp climbs.
     first_alert_s, slopes
-        The first alert of the run, and the users per second that the coordinator's rule adds before and after it
-        while nothing alerts.
+        First alert of the run, and the users per second that the coordinator adds before and after it
+        while no query alerts.
     ramp_end_s
         The first alert after the onset.
     wave_onset_s
-        Start of the first of three falls in a row after the onset, of a row that no long pause follows.
+        Start of the first of three or more falls in a row after the onset, not followed by a long pause.
     wave_period_s, wave_amplitude_users
-        Median time from peak to peak (of all cycles) and median fall (of waves), from the wave onset to the stop.
+        Median time from peak to peak (of all cycles) and median fall (of waves) after the wave onset.
     connected
-        Users that are connected at each second, without noise, shape (n,).
+        Connected users at each second, without noise, shape (n,).
     """
 
     early_bumps: int
@@ -57,12 +58,12 @@ class ShapeTruth:
     connected: FloatArray
 
     def slope_at(self, at_s: float) -> float:
-        """Users per second that the coordinator adds at `at_s` while nothing alerts."""
+        """Users per second that the coordinator adds at `at_s` while no query alerts."""
         return self.slopes[at_s > self.first_alert_s]
 
 
 def shape_truth(truth: Truth) -> ShapeTruth:
-    """The shape behind `truth`, of a run without lost agents and restarts."""
+    """Shape of a run without lost agents and restarts."""
     rule = truth.settings.coordinator
     active, connected = _replayed(truth)
     level = float(np.quantile(connected, 0.98))
@@ -108,14 +109,14 @@ def _replayed(truth: Truth) -> tuple[FloatArray, FloatArray]:
 
 
 def _slopes(truth: Truth) -> tuple[float, float]:
-    """Before the first alert every pass adds users; after it the coordinator rests between two actions."""
+    """Users per second before the first alert, where every pass adds users, and after it, with rests."""
     rule = truth.settings.coordinator
     passes = math.floor(rule.rest_s / rule.evaluate_every_s) + 1
     return rule.users_inc / rule.evaluate_every_s, rule.users_inc / (passes * rule.evaluate_every_s)
 
 
 def _last_at_trough(users: FloatArray, step: int) -> int:
-    """The last second within a step of the trough that `users` then climb from."""
+    """The last second within a step of the trough from which `users` climb."""
     lowest = np.minimum.accumulate(users)
     climbing = np.flatnonzero(users - lowest >= BUMP_STEPS * step)
     last = int(climbing[0]) if climbing.size else users.size - 1
@@ -123,7 +124,7 @@ def _last_at_trough(users: FloatArray, step: int) -> int:
 
 
 def _turns(users: list[float], least: float) -> list[Turn]:
-    """Rises by `least` or more that are followed by falls by `least` or more."""
+    """Rises by `least` or more, each followed by a fall by `least` or more."""
     turns: list[Turn] = []
     start = low = high = 0
     falling = False
@@ -154,7 +155,7 @@ def _waves(connected: FloatArray, onset: int, least: float) -> list[Turn]:
 
 
 def shift_truth(base: ShapeTruth, new: ShapeTruth) -> float | None:
-    """Median gap of the connected users, new minus base, from the later onset to the first wave of either."""
+    """Median difference of connected users, new minus base, from the later onset to the first wave of either."""
     waves = [shape.wave_onset_s for shape in (base, new) if shape.wave_onset_s is not None]
     start, end = max(base.onset_s, new.onset_s), min(waves, default=math.inf)
     size = min(base.connected.size, new.connected.size, end + 1)

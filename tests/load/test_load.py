@@ -13,8 +13,7 @@ from buildcompare.load.curve import PrepareLoad
 from buildcompare.load.phases import MeasureShape
 from buildcompare.load.stop import Stop
 from buildcompare.load.turning_points import falls
-from loadsim import Restart, simulate_run
-from loadsim.drawn import drawn_settings
+from loadsim import Restart, random_settings, simulate_run
 from shape_curves import (
     path,
     prepared,
@@ -90,7 +89,7 @@ def test_a_reset_ends_before_the_ramp_that_goes_on(step_s: float) -> None:
 
 
 def test_a_simulated_restart_leaves_the_beginning_alone() -> None:
-    settings = drawn_settings(5)
+    settings = random_settings(5)
     plain, disturbed = (simulate_run(replace(settings, injections=faults), 5) for faults in ((), (Restart(2500.0),)))
     one, other = (shape(recorded(run.recording)) for run in (plain, disturbed))
     assert len(other.curve.resets) == 1

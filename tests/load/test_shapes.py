@@ -16,7 +16,7 @@ from buildcompare.load.shift import MeasureShift
 from buildcompare.load.stop import FindStop
 from buildcompare.load.waves import FindWaves
 from buildcompare.recordings.sources import record
-from loadsim.shape import shift_truth
+from loadsim import shift_truth
 from shape_curves import (
     CATALOGUE,
     GOROUTINES,

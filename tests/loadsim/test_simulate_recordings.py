@@ -29,7 +29,7 @@ from loadsim import (
 )
 from loadsim.bundled import bundled_runs, write_bundled
 from loadsim.labels import histogram_p99
-from loadsim.noise import ar1
+from loadsim.measure import ar1
 from simulated import BOUNDED, UNBOUNDED, USERS, bundled, early, peaks, run, values
 
 # ---- What is recorded -----------------------------------------------------------------------------------------------
