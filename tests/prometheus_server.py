@@ -314,6 +314,7 @@ class Proxy:
 def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> tuple[Proxy, Callable[[], None]]:
     """A proxy in front of `target`, and how to stop it."""
     lock = threading.Lock()
+    made = Proxy("")
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -326,8 +327,8 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
 
         def _forward(self, body: bytes) -> None:
             with lock:
-                proxy.seen.append((self.command, self.path, dict(self.headers), body))
-                fault = proxy.next(self.path)
+                made.seen.append((self.command, self.path, dict(self.headers), body))
+                fault = made.next(self.path)
             host, _, target_port = target.removeprefix("http://").partition(":")
             onward = http.client.HTTPConnection(host, int(target_port), timeout=60)
             onward.request(self.command, self.path, body, dict(self.headers))
@@ -336,7 +337,7 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
             if answer.headers.get("Content-Encoding"):
                 exchange.headers["Content-Encoding"] = answer.headers["Content-Encoding"]
             onward.close()
-            if not proxy.allowed(dict(self.headers)):
+            if not made.allowed(dict(self.headers)):
                 exchange.status, exchange.headers, exchange.body = 401, {"Content-Type": "text/plain"}, b"Unauthorized"
             if fault is not None:
                 fault(exchange)
@@ -368,7 +369,7 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
                     request.close()
 
     server = Server(("127.0.0.1", port), Handler)
-    proxy = Proxy(f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}")
+    made.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
 
@@ -377,7 +378,7 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
         server.server_close()
         thread.join(10)
 
-    return proxy, stop
+    return made, stop
 
 
 @pytest.fixture

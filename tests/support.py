@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def real_params(real: Path, release: str, base: str, new: str, **more: Any) -> d
     tests = []
     for folder in sorted((real / "comparisons" / release).iterdir()):
         db, kind = folder.name.split("_")
-        runs = {}
+        runs: dict[str, dict[str, Any]] = {}
         for i, side in enumerate(("base", "new")):
             runs[side] = {
                 "recording": str(folder / f"{side}.csv.gz"),
@@ -108,7 +109,7 @@ def small_params(folder: Path, **more: Any) -> dict[str, Any]:
         runs = {}
         for side, level, length in (("base", 0.010, 2400.0), ("new", 0.011, 2700.0)):
             users = users_curve(1000.0, ramp_s=ramp_s, hold_s=length, shutdown=6)
-            noise: Callable[[float], np.ndarray] = lambda sd, n=users.size: rng.normal(0.0, sd, n)  # noqa: E731
+            noise = partial(rng.normal, 0.0, size=users.size)
             file = write_csv(
                 folder / f"{kind}-{side}.csv",
                 {

@@ -57,7 +57,7 @@ def test_a_change_needs_two_values() -> None:
 
 
 def labels_of(**values: float) -> list[LabelSummary]:
-    return [LabelSummary("api", *key.split("__"), value) for key, value in values.items()]
+    return [LabelSummary("api", key.split("__")[0], key.split("__")[1], value) for key, value in values.items()]
 
 
 def test_labels_are_paired_by_name_and_none_is_dropped() -> None:

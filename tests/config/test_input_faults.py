@@ -90,7 +90,7 @@ def parquet(frame: pa.Table) -> bytes:
 
 
 def ltctl(**change: Any) -> bytes:
-    report = {"StartTime": "2024-01-01T00:00:00Z", "EndTime": "2024-01-01T01:00:00Z", "Graphs": []}
+    report: dict[str, Any] = {"StartTime": "2024-01-01T00:00:00Z", "EndTime": "2024-01-01T01:00:00Z", "Graphs": []}
     report |= {key: {} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")}
     return json.dumps(report | change).encode()
 

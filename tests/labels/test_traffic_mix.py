@@ -89,7 +89,7 @@ def test_intervals_hold_what_repeated_draws_show() -> None:
             {name: replace(each, seconds=each.seconds * math.exp(0.05 * rng.normal())) for name, each in side.items()}
             for side in (BASE, mixed)
         ]
-        split = SplitAverage()(*drawn, noise)
+        split = SplitAverage()(*drawn, noise)  # type: ignore[call-arg]  # a pair
         assert split is not None
         assert split.mix_ci is not None
         assert split.speed_ci is not None

@@ -270,7 +270,7 @@ def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
     assert noise is not None
     assert levels is not None
     assert noise.sd < 0.5 * levels.sd
-    found = at_load(*runs["g2"], file)
+    found = at_load(*runs["g2"], file)  # type: ignore[call-arg]  # a pair
     assert (found.noise_source, found.noise_of) == ("calibration", "equal_load")
 
 
@@ -283,7 +283,7 @@ def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
     only.write_text(json.dumps(document | {"groups": document["groups"][:1]}))
     own = at_load(runs["g0"][0], runs["g0"][1], only)
     assert (own.noise_source, own.noise_of) == ("catalogue", "levels")
-    other = at_load(*runs["g2"], only)
+    other = at_load(*runs["g2"], only)  # type: ignore[call-arg]  # a pair
     assert (other.noise_source, other.noise_of) == ("calibration", "equal_load")
 
 
@@ -296,7 +296,7 @@ def test_a_file_from_before_equal_load_was_measured_is_read(
         del group["at_load"]
     old = tmp_path / "old.json"
     old.write_text(json.dumps(document | {"method": 3}))
-    found = at_load(*runs["g2"], old)
+    found = at_load(*runs["g2"], old)  # type: ignore[call-arg]  # a pair
     assert (found.noise_source, found.noise_of) == ("calibration", "levels")
 
 

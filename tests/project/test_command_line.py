@@ -75,9 +75,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     def publish(params: Path, **_: Any) -> run_report.Published:
         if verdict == "failed":
             raise ExecutionError("the kernel died")
-        return run_report.Published(
-            params, Results.model_construct(verdict=verdict, tests=[], findings=[], suggestions=[])
-        )
+        results: Any = {"verdict": verdict, "tests": [], "findings": [], "suggestions": []}
+        return run_report.Published(params, Results.model_construct(**results))
 
     monkeypatch.setattr(run_report, "publish", publish)
 

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -196,7 +196,7 @@ def git(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def tracked(project: Path) -> Iterator[list[Path]]:
+def tracked(project: Path) -> list[Path]:
     """The files that are in git, or would be after `git add`."""
     listed = git(project, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode:

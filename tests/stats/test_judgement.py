@@ -180,7 +180,8 @@ def test_without_calibration_and_prior_no_change_is_claimed(
         }
     )  # fmt: skip
     results = analyse(params, read_recordings(params)).results
-    statuses = {row.status for test in results.tests for row in [*test.metrics, *test.labels]}
+    statuses = {row.status for test in results.tests for row in test.metrics}
+    statuses |= {row.status for test in results.tests for row in test.labels}
     statuses |= {test.supported_users.status for test in results.tests if test.supported_users}
     assert statuses <= {"inconclusive", "not_comparable"}
     assert results.verdict == "inconclusive"
