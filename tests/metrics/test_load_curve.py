@@ -12,7 +12,6 @@ import pytest
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
-from buildcompare.figures.equal_load import metric_at_load
 from buildcompare.load.view import ViewRun
 from buildcompare.metrics.load_adjusted import JudgeAtLoad
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
@@ -231,20 +230,6 @@ def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
     assert abs(found["goroutines-in-use"].log_ratio) < 0.005
     judged = JudgeAtLoad(CATALOGUE.find, lambda metric: RunToRun()(metric, "unbounded"))(found, (1, 1))
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
-
-
-def test_the_figure_answers_in_its_title_and_its_alternative_text() -> None:
-    judge = JudgeAtLoad(CATALOGUE.find, lambda _: NOISE)
-    curve = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
-    row = judge({"cpu-utilization": curve}, (1, 1))["cpu-utilization"]
-    figure = metric_at_load("t_at_load_cpu", ("v1", "_v2$"), CATALOGUE.find("cpu-utilization"), row)
-    for words in ("CPU Utilization at 4,000 users", "4,050 % → 4,450 %", "+9.9 %", "v1 against _v2$", "from 1,3"):
-        assert words in figure.alt
-    assert figure.svg.startswith("<svg")
-    assert "connected users" in figure.svg
-    assert "percent of one core" in figure.svg
-    assert "both sustained 4,000" in figure.svg
-    assert figure.png.startswith(b"\x89PNG")
 
 
 def test_the_curves_stand_where_both_builds_were() -> None:

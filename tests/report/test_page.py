@@ -1,4 +1,4 @@
-"""The page as it is first seen: the table below the verdict, and titles that fit their figures."""
+"""The page as it is first seen: the table below the verdict, and the rows of labels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
-
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
-from buildcompare.figures import base as figures
 from buildcompare.report import sections
 from buildcompare.text.numbers import change, interval
 from support import small_params
@@ -49,26 +44,6 @@ def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_grav
         )
     users = next(each.supported_users for each in made.results.tests if each.supported_users)
     assert f"{users.base:,.0f} \u2192 {users.new:,.0f} <b>{change(users.delta_percent)}</b>" in html
-
-
-@pytest.mark.parametrize(
-    "title",
-    [
-        "Goroutines In Use: 20,000 goroutines \u2192 21,200 goroutines (+6.0 %)",
-        "A$$b: 1 \u2192 2",
-        "x" * 400 + ": 20,000 \u2192 21,200 (+6.0 %)",
-        "W" * 70 + "\n(+3.8 %)",
-    ],
-)
-def test_a_title_fits_its_figure(title: str) -> None:
-    figure, axes = figures.new_figure(figures.SMALL, title)
-    with figures.styled():
-        FigureCanvasAgg(figure).draw()
-    (text,) = (each for each in axes.findobj(Text) if each.get_text() == axes.get_title("left"))
-    assert text.get_window_extent().x1 <= figure.bbox.x1
-    shown = axes.get_title("left")
-    assert shown.endswith(title[-8:]), "the numbers stay"
-    assert "(+6.0 %)" not in title or "(+6.0 %)" in shown
 
 
 def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from importlib.resources import files
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from buildcompare.figures.svg import THEMED, compact
-from buildcompare.figures.users import DARK, SHADES
 from buildcompare.report import commonmark
 from buildcompare.report.junit import _text
 from buildcompare.text import numbers as wording
@@ -121,43 +118,6 @@ def test_changes_and_names() -> None:
     assert [wording.db_name(n) for n in ("postgresql", "mysql", "oracle", None)] == ["Postgres", "MySQL", "Oracle", ""]
     assert wording.listed(["a", "b", "c"], most=2) == "a, b and 1 more"
     assert wording.minutes(1090) == "18.2 min"
-
-
-def test_a_drawing_says_what_it_shows_and_keeps_its_references() -> None:
-    svg = (
-        '<?xml version="1.0"?><svg width="5pt" viewBox="0 0 5 5"><metadata>x</metadata><defs><clipPath id="c1">'
-        '</clipPath></defs><g id="unused" clip-path="url(#c1)"><path d="M 1.23456 2.00001" style="stroke: #0072b2"/>'
-        "</g></svg>"
-    )
-    made = compact(svg, 'a "b" <c>')
-    assert 'role="img" aria-label="a &quot;b&quot; &lt;c&gt;"' in made
-    assert 'd="M 1.2 2"' in made
-    assert "var(--base, #0072b2)" in made
-    assert "metadata" not in made
-    assert "unused" not in made
-    (reference,) = re.findall(r"url\(#([^)]+)\)", made)
-    assert f'id="{reference}"' in made
-
-
-def _luminance(colour: str) -> float:
-    """Relative luminance of ``#rrggbb`` (WCAG 2.2)."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def test_the_phases_of_a_run_follow_the_page_and_their_names_can_be_read() -> None:
-    css = (files("buildcompare.report") / "templates/buildcompare/report.css").read_text("utf-8")
-    themes = [dict(re.findall(r"(--\w+): (#\w{6})", theme)) for theme in re.findall(r":root \{([^}]*)\}", css)]
-    assert len(themes) == 3  # light, dark, printed
-    assert {THEMED[shade] for shade in SHADES.values()} <= set(themes[0])
-    assert {themes[0][variable]: variable for variable in THEMED.values()} == THEMED
-    for theme in themes:
-        for phase, shade in SHADES.items():
-            name = theme["--paper" if phase in DARK else "--ink"]
-            light, dark = sorted((_luminance(name), _luminance(theme[THEMED[shade]])), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 4.5
-    assert _luminance(themes[1]["--ramp"]) < 0.1 < _luminance(themes[0]["--ramp"])
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from buildcompare.results import (
     GrafanaLink,
     InputProvenance,
     Label,
+    Pair,
     Provenance,
     Results,
     SetupRow,
@@ -57,7 +58,9 @@ class TestView:
     result: TestResult
     recordings: TestRecordings
     catalogue: Catalogue
-    labels: tuple[str, str]
+    labels: Pair[str]
+    at_load: Mapping[str, LoadAdjusted]
+    """By slug, each metric over the connected users; empty in a bounded test."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,13 @@ class Analysis:
     compared: Mapping[str, TestData]
     """By the test's name: what its figures need beside its result."""
 
-    def at_equal_load(self, name: str) -> Mapping[str, LoadAdjusted]:
-        """The curves of each metric of the test `name` over the load, for its figures."""
-        return self.compared[name].at_load
-
     def tests(self) -> list[TestView]:
         """Every test with its recordings, in the order of the params."""
-        labels = (self.params.base.label, self.params.new.label)
-        return [TestView(test, self.recordings[test.name], self.catalogue, labels) for test in self.results.tests]
+        labels = Pair(self.params.base.label, self.params.new.label)
+        return [
+            TestView(test, self.recordings[test.name], self.catalogue, labels, self.compared[test.name].at_load)
+            for test in self.results.tests
+        ]
 
 
 def parameters(variables: Mapping[str, Any]) -> Comparison:

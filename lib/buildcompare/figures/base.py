@@ -1,11 +1,14 @@
-"""The figures: both builds on elapsed time, same axes, each run to its own end. No statistics here."""
+"""Draw both builds on elapsed time, on the same axes, each run to its own end; no statistics here."""
 
 from __future__ import annotations
 
 import base64
 import functools
+import hashlib
+import html
 import io
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,30 +19,39 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as MatplotlibFigure
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.figures.svg import compact
-from buildcompare.recordings.recording import Recording
 from buildcompare.results import MetricResult, RunResult
-from buildcompare.text.numbers import change, minutes, quantity, unit_scale
-from buildcompare.text.reasons import reason_words
+from buildcompare.results.codes import SIDES, Side
+from buildcompare.text.figures import event_mark, marked_events, metric_alt, metric_title
+from buildcompare.text.numbers import unit_scale
 
 FIGURE_MIME = "buildcompare"
 """Key of the display metadata that tells the exporters a figure's file name and alternative text."""
-COLOURS = {"base": "#0072b2", "new": "#d55e00"}
-"""Blue and vermillion of Okabe & Ito (2008): apart for every kind of colour vision and in grey."""
+THEME = {
+    "ink": "#1b1b1a", "paper": "#ffffff", "grid": "#dddddc", "shade": "#e8e8e7", "base": "#0072b2", "new": "#d55e00",
+    "bumps": "#6e6e6c", "ramp": "#d9d9d8", "bend": "#c4c4c3", "waves": "#b0b0ae", "plateau": "#e6e6e5",
+    "shutdown": "#4e4e4c",
+}  # fmt: skip
+"""The light values of the page's CSS variables: an SVG follows the page's theme, and has these where there is none.
+
+The builds' are the blue and vermillion of Okabe & Ito (2008): apart for every kind of colour vision and in grey.
+"""
+INK, GRID, SHADE, PAPER = (THEME[name] for name in ("ink", "grid", "shade", "paper"))
+COLOURS: dict[str, str] = {side: THEME[side] for side in SIDES}
 DASHES: dict[str, Any] = {"base": "", "new": (4, 1.2)}
-INK, GRID, SHADE = "#1b1b1a", "#dddddc", "#e8e8e7"
+WIDTHS = {"base": 1.3, "new": 1.1}
 POINTS_PER_CURVE = 280
 """More cannot be told apart at the width of a report's figure."""
 SMALL = (5.4, 3.1)
-POINTS_PER_INCH = 72.0
+"""Inches; forty of one size, so that an odd one stands out."""
 LEAST_POINTS = 6.5
 """Smaller titles are not read; longer ones lose their middle: the end holds the numbers."""
-"""Inches; forty of one size, so that an odd one stands out."""
+_GEOMETRY = re.compile(r'(\s(?:d|points|transform|x|y|x1|x2|y1|y2|width|height)=")([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     """One figure per metric, named as performance reports name them: ``mysql_bounded_0_rps``."""
     taken: set[str] = set()
     for metric in test.result.metrics:
-        stem = metric.slug + _file_part("".join(f"-{value}" for value in metric.labels.values()))
+        labels = "".join(f"-{value}" for value in metric.labels.values())
+        stem = metric.slug + "".join(c if c.isalnum() or c in "._-" else "-" for c in labels)[:80]
         name = next(n for i in itertools.count(1) if (n := stem if i == 1 else f"{stem}-{i}") not in taken)
         taken.add(name)
         yield graph(test, metric, f"{test.result.name}_0_{name}")
@@ -74,167 +87,91 @@ def graphs(test: TestView) -> Iterator[Figure]:
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     """Both builds' curves of one metric, in a file of this name."""
-    title = f"{metric.name}{_labelled(metric)}: {levels(metric)}"
-    draw, axes = new_figure(SMALL, title)
+    figure, axes = new_figure(SMALL, metric_title(metric))
     top = draw_curves(axes, test, metric.slug, metric.labels, metric.unit)
     steady_windows(axes, test)
-    events = _events(axes, test, metric)
+    for event in marked_events(metric, test.result):
+        at, colour = event.at_s / 60, COLOURS[event.build]
+        axes.axvline(at, color=colour, lw=0.9, ls="--", zorder=1)
+        place = axes.get_xaxis_transform()
+        axes.text(at, 0.03, f" {event_mark(event)}", transform=place, color=colour, fontsize=7, va="bottom")
     scale_axis(axes, top, metric.unit)
-    return finished(draw, name, in_words(test, metric) + events, graph_of=test.result.name)
+    return finished(figure, name, metric_alt(metric, test.result, test.labels), graph_of=test.result.name)
 
 
-def _events(axes: Axes, test: TestView, metric: MetricResult) -> str:
-    """Mark what happened in one build only and is worth a warning; the same in words."""
-    words = ""
-    for event in test.result.events:
-        if event.metric == metric.slug and event.warning:
-            colour = COLOURS[event.build]
-            axes.axvline(event.at_s / 60, color=colour, lw=0.9, ls="--", zorder=1)
-            where = axes.get_xaxis_transform()
-            mark = f" {event.kind} {change(event.size_percent)}"
-            axes.text(event.at_s / 60, 0.03, mark, transform=where, color=colour, fontsize=7, va="bottom")
-            label = test.labels[0 if event.build == "base" else 1]
-            words += f" {label} has a {event.kind} of {change(event.size_percent)} at {minutes(event.at_s)}."
-    return words
-
-
-def levels(metric: MetricResult) -> str:
-    """The levels of both builds, and the change."""
-    if metric.base is None and metric.new is None:
-        return "no steady level"
-    text = f"{quantity(metric.base, metric.unit)} → {quantity(metric.new, metric.unit)}"
-    return text if metric.delta_percent is None else f"{text} ({change(metric.delta_percent)})"
-
-
-def in_words(test: TestView, metric: MetricResult) -> str:
-    """What a figure of `metric` shows, for those who cannot see it."""
-    base, new = test.labels
-    words = f"{metric.name}{_labelled(metric)} over elapsed time, {test.result.name}. "
-    for side, label in (("base", base), ("new", new)):
-        runs = runs_of(test, side)
-        length = max((run.duration_s for run in runs), default=0.0) / 60
-        level = quantity(getattr(metric, side), metric.unit)
-        words += f"{label} runs {length:.0f} minutes, steady level {level}. "
-    return words + (
-        f"Change {change(metric.delta_percent)}."
-        if metric.delta_percent is not None
-        else f"{reason_words(metric.reason) if metric.reason else ''}."
-    )
-
-
-def _labelled(metric: MetricResult) -> str:
-    return f" ({', '.join(metric.labels.values())})" if metric.labels else ""
-
-
-def _file_part(text: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:80]
-
-
-def runs_of(test: TestView, side: str) -> list[RunResult]:
+def runs_of(test: TestView, side: Side) -> list[RunResult]:
     """The runs of one build."""
-    return test.result.runs.base if side == "base" else test.result.runs.new
+    return list(getattr(test.result.runs, side))
 
 
-def styled() -> AbstractContextManager[None]:
-    """The style that every part of a figure is drawn in."""
-    return mpl.rc_context(cast(Any, dict(_style())))
+# ---- Curves ---------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _style() -> Mapping[str, Any]:
-    own = {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 8.0,
-        "axes.titlesize": 9.0,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.titlecolor": INK,
-        "text.color": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "grid.color": GRID,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "buildcompare",
-        "path.simplify": True,
-        "path.simplify_threshold": 0.3,
-    }
-    return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **own}
+def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The drawn samples of a metric, one row each, of every run; without `labels` of the sum of its series.
 
-
-def new_figure(
-    size: tuple[float, float], title: str, *, below: float = 0.0, above: float = 0.0
-) -> tuple[MatplotlibFigure, Axes]:
-    """An empty figure of `size` inches, over elapsed time, with some inches left free below and above its axes.
-
-    The margins are the same in all figures of one size: in a column of them, the axes stand under each other.
+    Columns ``elapsed_min``, ``value``, ``build``, ``run`` (from 1), ``metric``, and ``stretch``: a number for each
+    stretch of a run without a missing sample. A line ends where its stretch ends, so that nothing is filled in.
     """
-    left, right, top, bottom = 0.68, 0.08, 0.52 + above, 0.45 + below
-    with styled():
-        figure = MatplotlibFigure(figsize=size)
-        axes = figure.add_axes(
-            (left / size[0], bottom / size[1], 1 - (left + right) / size[0], 1 - (top + bottom) / size[1])
-        )
-        text, points = _fitting(title, POINTS_PER_INCH * (size[0] - left))
-        axes.set_title(text, pad=17, fontsize=points)
-        axes.set_xlabel("elapsed time, minutes")
-        sns.despine(ax=axes)
-    return figure, axes
+    parts = [pd.DataFrame({"elapsed_min": [], "value": [], "build": [], "run": [], "metric": [], "stretch": []})]
+    for side in SIDES:
+        for run, recording in enumerate(test.recordings[side], start=1):
+            series = recording.total(slug) if labels is None else recording.find(slug, labels)
+            if series is not None:
+                parts.append(_thinned(recording.curve(series)).assign(build=side, run=run, metric=slug))
+    long = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+    return long.assign(stretch=long.groupby(["build", "run", "stretch"]).ngroup())
 
 
-def _fitting(title: str, width: float) -> tuple[str, float]:
-    """`title` and the size at which no line is wider than `width`, both in points; cut where that is too small."""
-    usual, bold = 9.0, FontProperties(weight="bold")
-    shown = [line.replace("$", r"\$") for line in title.split("\n")]
-    widest = max(TextPath((0, 0), line, size=usual, prop=bold).get_extents().width for line in shown if line)
-    points = usual * min(1.0, 0.97 * width / widest)
-    if points >= LEAST_POINTS:
-        return "\n".join(shown), points
-    longest = max(len(line) for line in title.split("\n"))
-    keep = max(int(longest * points / LEAST_POINTS) - 2, 10)
-    cut = (
-        line if len(line) <= keep else f"{line[: keep // 2]} … {line[-(keep - keep // 2) :]}"
-        for line in title.split("\n")
-    )
-    return "\n".join(line.replace("$", r"\$") for line in cut), LEAST_POINTS
+def _thinned(curve: pd.Series) -> pd.DataFrame:
+    """The smallest and the largest value of each of many stretches of equal length, so that no spike is lost."""
+    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+    steps, finite = np.diff(elapsed), np.isfinite(values)
+    missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
+    frame = pd.DataFrame({"elapsed_min": elapsed / 60, "value": values, "stretch": np.cumsum(missing | ~finite)})
+    shown: pd.DataFrame = frame[finite]
+    if len(shown) > POINTS_PER_CURVE:
+        chunks = shown["value"].groupby(np.arange(len(shown)) * (POINTS_PER_CURVE // 2) // len(shown))
+        shown = shown.loc[np.union1d(chunks.idxmin(), chunks.idxmax())]
+    return shown
 
 
 def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str] | None, unit: str) -> float:
     """Draw every run of both builds, without `labels` the sum of their series; the largest value drawn."""
-    curves = [
-        (side, i, recording.curve(series))
-        for side in ("base", "new")
-        for i, recording in enumerate(_of(test, side))
-        if (series := recording.total(slug) if labels is None else recording.find(slug, labels)) is not None
-    ]
-    finite = [c.to_numpy()[np.isfinite(c.to_numpy())] for _, _, c in curves]
-    top = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
+    long = long_frame(test, slug, labels)
+    if long.empty:
+        return 0.0
+    top = float(long["value"].abs().max())
     factor, _ = unit_scale(top, unit)
-    for side, i, curve in curves:
-        thin = _decimated(curve)
-        label = test.labels[0 if side == "base" else 1]
-        with styled():
-            sns.lineplot(
-                x=thin.index.to_numpy() / 60,
-                y=thin.to_numpy() * factor,
-                ax=axes,
-                color=COLOURS[side],
-                lw=1.3 if side == "base" else 1.1,
-                dashes=DASHES[side] or (None, None),
-                label=legend_text(label) if i == 0 else None,
-                estimator=None,
-                sort=False,
-            )
-    if curves:
-        legend_above(axes)
+    with styled():
+        sns.lineplot(
+            data=long.assign(value=long["value"] * factor),
+            x="elapsed_min",
+            y="value",
+            hue="build",
+            style="build",
+            size="build",
+            units="stretch",
+            hue_order=SIDES,
+            style_order=SIDES,
+            palette=COLOURS,
+            dashes=DASHES,
+            sizes=WIDTHS,
+            estimator=None,
+            sort=False,
+            legend=False,
+            ax=axes,
+        )
+    drawn = set(long["build"])
+    legend_above(axes, {side: label for side, label in test.labels.items() if side in drawn})
     return top
 
 
-def legend_above(axes: Axes) -> None:
+def legend_above(axes: Axes, labels: Mapping[Side, str]) -> None:
     """Name the builds between the title and the axes, where no curve is."""
-    axes.legend(
+    legend = axes.legend(
+        handles=[Line2D([], [], color=COLOURS[s], lw=WIDTHS[s], dashes=DASHES[s] or (None, None)) for s in labels],
+        labels=list(labels),
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
         borderaxespad=0.1,
@@ -244,53 +181,81 @@ def legend_above(axes: Axes) -> None:
         labelcolor=INK,
         handlelength=2.6,
     )
-
-
-def legend_text(label: str) -> str:
-    """A label as matplotlib shows it: it reads $ as mathematics and hides what starts with an underscore."""
-    return label.replace("$", r"\$").replace("_", "\u200b_", 1) if label.startswith("_") else label.replace("$", r"\$")
-
-
-def _of(test: TestView, side: str) -> list[Recording]:
-    return list(test.recordings["base" if side == "base" else "new"])
-
-
-def _decimated(curve: pd.Series) -> pd.Series:
-    """The smallest and the largest value of each stretch, so that no spike is lost; gaps stay gaps."""
-    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
-    values = np.where(np.isfinite(values), values, np.nan)
-    if values.size > 1:
-        holes = np.flatnonzero(np.diff(elapsed) > 1.5 * np.median(np.diff(elapsed)))
-        elapsed = np.insert(elapsed, holes + 1, elapsed[holes] + 1e-3)
-        values = np.insert(values, holes + 1, np.nan)
-    if values.size <= POINTS_PER_CURVE:
-        return pd.Series(values, index=elapsed)
-    keep: list[int] = []
-    for part in np.array_split(np.arange(values.size), POINTS_PER_CURVE // 2):
-        chunk = values[part]
-        known = part[~np.isnan(chunk)]
-        ends = {int(known[np.argmin(values[known])]), int(known[np.argmax(values[known])])} if known.size else set()
-        hole = part[np.isnan(chunk)][:1]
-        keep += sorted(ends | {int(i) for i in hole})
-    return pd.Series(values[keep], index=elapsed[keep])
+    for text, label in zip(legend.get_texts(), labels.values(), strict=True):
+        text.set(text=label, parse_math=False)  # here, as a legend leaves out labels that start with an underscore
 
 
 def steady_windows(axes: Axes, test: TestView) -> None:
     """Shade the steady windows and the shutdowns of both builds."""
-    windows = [run.window for side in ("base", "new") for run in runs_of(test, side)[:1] if run.window]
+    first = [(side, run) for side in SIDES for run in runs_of(test, side)[:1]]
+    for side, run in first:
+        if run.window:
+            axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)
+            axes.axvline(run.window[0] / 60, color=COLOURS[side], lw=0.7, ls=":", zorder=1)
+        for phase in run.phases:
+            if phase.name == "shutdown":
+                axes.axvspan(phase.start_s / 60, phase.end_s / 60, color=GRID, lw=0, zorder=0)
+    windows = [run.window for _, run in first if run.window]
     if windows:
         words = "steady" if test.result.type == "bounded" else "last 30 min"
-        middle = sum(windows[-1]) / 120
-        top = axes.get_xaxis_transform()
-        axes.text(middle, 0.99, words, transform=top, ha="center", va="top", fontsize=7, color=INK, alpha=0.7)
-    for side in ("base", "new"):
-        for run in runs_of(test, side)[:1]:
-            if run.window:
-                axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)
-                axes.axvline(run.window[0] / 60, color=COLOURS[side], lw=0.7, ls=":", zorder=1)
-            for phase in run.phases:
-                if phase.name == "shutdown":
-                    axes.axvspan(phase.start_s / 60, phase.end_s / 60, color=GRID, lw=0, zorder=0)
+        place = axes.get_xaxis_transform()
+        axes.text(sum(windows[-1]) / 120, 0.99, words, transform=place, ha="center", va="top", fontsize=7, alpha=0.7)
+
+
+# ---- Axes and style -------------------------------------------------------------------------------------------------
+
+
+def styled() -> AbstractContextManager[None]:
+    """The style that every part of a figure is drawn in."""
+    return mpl.rc_context(cast(Any, dict(_style())))
+
+
+@functools.cache
+def _style() -> Mapping[str, Any]:
+    ink = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
+    own = {
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "font.size": 8.0,
+        "axes.titlesize": 9.0,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "grid.color": GRID,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "buildcompare",
+        "path.simplify": True,
+        "path.simplify_threshold": 0.3,
+    }
+    return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **dict.fromkeys(ink, INK), **own}
+
+
+def new_figure(
+    size: tuple[float, float], title: str, *, below: float = 0.0, above: float = 0.0
+) -> tuple[MatplotlibFigure, Axes]:
+    """An empty figure of `size` inches, over elapsed time, with some inches left free below and above its axes.
+
+    The margins are the same in all figures of one size: in a column of them, the axes stand under each other.
+    """
+    (width, height), left, right, top, bottom = size, 0.68, 0.08, 0.52 + above, 0.45 + below
+    with styled():
+        figure = MatplotlibFigure(figsize=size)
+        FigureCanvasAgg(figure)  # it measures the title
+        axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
+        _fit(axes.set_title(title, pad=17, parse_math=False), figure.dpi * (width - left))
+        axes.set_xlabel("elapsed time, minutes")
+        sns.despine(ax=axes)
+    return figure, axes
+
+
+def _fit(title: Text, width: float) -> None:
+    """Shrink `title` until no line is wider than `width` pixels; cut its lines where that would be too small."""
+    points = float(title.get_fontsize()) * min(1.0, 0.97 * width / title.get_window_extent().width)
+    if points < LEAST_POINTS:
+        lines = title.get_text().split("\n")
+        keep = max(int(max(map(len, lines)) * points / LEAST_POINTS) - 2, 10)
+        cut = (f"{each[: keep // 2]} … {each[keep // 2 - keep :]}" if len(each) > keep else each for each in lines)
+        title.set_text("\n".join(cut))
+    title.set_fontsize(max(points, LEAST_POINTS))
 
 
 def scale_axis(axes: Axes, top: float, unit: str) -> None:
@@ -302,6 +267,9 @@ def scale_axis(axes: Axes, top: float, unit: str) -> None:
     axes.set_xlim(left=0.0)
 
 
+# ---- Files ----------------------------------------------------------------------------------------------------------
+
+
 def finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
     """The figure in both forms."""
     vector, pixels = io.StringIO(), io.BytesIO()
@@ -309,3 +277,33 @@ def finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | N
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
     return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph_of=graph_of)
+
+
+def compact(svg: str, alt: str) -> str:
+    """One of matplotlib's SVG documents for standing inside an HTML page: small, themed, named by its words.
+
+    Parameters
+    ----------
+    svg
+        As matplotlib wrote it, with text as text.
+    alt
+        What the figure says, for those who do not see it.
+    """
+    body = re.sub(r"(?s)^.*?(?=<svg)|<metadata>.*?</metadata>|<!--.*?-->", "", svg)
+    body = _GEOMETRY.sub(lambda match: match[1] + re.sub(r"-?\d+\.\d{2,}", _rounded, match[2]) + '"', body)
+    body = re.sub(r"> +<", "><", re.sub(r"\s*\n\s*", " ", body)).replace("xlink:href", "href")
+    variables = {colour: name for name, colour in THEME.items()}
+    body = re.sub(
+        r": (#[0-9a-f]{6})\b", lambda m: f": var(--{variables[m[1]]}, {m[1]})" if m[1] in variables else m[0], body
+    )
+    used = {name for pair in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', body) for name in pair}
+    own = "f" + hashlib.sha256(body.encode()).hexdigest()[:8]  # many figures share a page
+    body = re.sub(r' id="([^"]+)"', lambda match: f' id="{own}{match[1]}"' if match[1] in used else "", body)
+    body = re.sub(r'(url\(#|href="#)', lambda match: match[1] + own, body)
+    tag, rest = body.split(">", 1)
+    tag = re.sub(r'\s(width|height|version|xmlns:xlink)="[^"]*"', "", tag)
+    return f'{tag} role="img" aria-label="{html.escape(alt, quote=True)}">{rest}'
+
+
+def _rounded(match: re.Match[str]) -> str:
+    return f"{round(float(match[0]), 1) + 0.0:g}"

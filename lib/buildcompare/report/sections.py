@@ -130,7 +130,7 @@ def metrics(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
     for test in bench.tests():
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=bench.results, test=test.result)
-        yield from figures_load.at_equal_load(test, bench.at_equal_load(test.result.name))
+        yield from figures_load.at_equal_load(test)
     yield _fragment("metrics_rule", results=bench.results, prior_source=bench.catalogue.prior_source)
 
 
