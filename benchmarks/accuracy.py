@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import special
 from scipy.signal import lfilter
 
 from buildcompare.calibration.self_check import INJECTED, Row, SelfCheck
@@ -33,8 +34,8 @@ from buildcompare.config.project import root
 from buildcompare.labels.noise import label_pairs
 from buildcompare.load.view import ViewRun
 from buildcompare.recordings.ltctl import LtctlSource
-from buildcompare.stats.autocorrelation import StandardError, WithinPair
-from buildcompare.stats.effects import MeasureEffect
+from buildcompare.stats.autocorrelation import mean_with_error
+from buildcompare.stats.effects import measure_effect
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, RunToRun
 
 SAMPLES = 1080
@@ -68,6 +69,13 @@ def ar1(rng: np.random.Generator, runs: int, phi: float) -> np.ndarray:
     return np.asarray(series[:, lead:])
 
 
+def within_pair(base: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Two-sided p-values of k pairs of series, shape (k, n) each, by their own standard errors alone."""
+    b, n = mean_with_error(base), mean_with_error(new)
+    df = np.maximum(b.n_effective + n.n_effective - 2.0, 1.0)
+    return np.asarray(2.0 * special.stdtr(df, -np.abs(n.mean - b.mean) / np.hypot(b.se, n.se)))
+
+
 def within_runs(repetitions: int) -> None:
     """No variance between runs: size and power of the test within one pair."""
     print("Within one pair, no run-to-run variance: called at a nominal 5 %")
@@ -75,8 +83,8 @@ def within_runs(repetitions: int) -> None:
     for phi in (0.0, 0.5, 0.9, 0.97):
         rng = np.random.default_rng(int(phi * 100) + 77_000)
         base, same, moved = (ar1(rng, repetitions, phi) for _ in range(3))
-        size = np.mean(WithinPair()(base, same) < 0.05)
-        power = np.mean(WithinPair()(base, moved + 0.5) < 0.05)
+        size = np.mean(within_pair(base, same) < 0.05)
+        power = np.mean(within_pair(base, moved + 0.5) < 0.05)
         print(f"{phi:6.2f} {100 * size:8.1f} {100 * power:18.1f}")
 
 
@@ -95,8 +103,8 @@ def between_runs(repetitions: int) -> None:
             assert noise is not None
             s_within = math.sqrt((1 + 0.9) / (1 - 0.9) / SAMPLES)
             truth = 3.3 * math.sqrt(2.0) * math.hypot(run_sd, s_within) / LEVEL
-            null = MeasureEffect()([base], [new], noise)
-            moved = MeasureEffect()([base], [RunLevel(new.level * (1 + truth), new.se_log, new.seconds)], noise)
+            null = measure_effect([base], [new], noise)
+            moved = measure_effect([base], [RunLevel(new.level * (1 + truth), new.se_log, new.seconds)], noise)
             assert null is not None
             assert moved is not None
             called += null.p_value < 0.05
@@ -113,7 +121,7 @@ LEVEL = 1000.0
 
 def _run_levels(rng: np.random.Generator, runs: int, run_sd: float) -> list[RunLevels]:
     series = LEVEL + run_sd * rng.normal(size=(runs, 1)) + ar1(rng, runs, 0.9)
-    worth = StandardError()(series)
+    worth = mean_with_error(series)
     return [
         RunLevels({"simulated": RunLevel(float(mean), float(se / mean), 5.0 * SAMPLES)})
         for mean, se in zip(worth.mean, worth.se, strict=True)

@@ -17,9 +17,8 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import Metric
-from buildcompare.stats.autocorrelation import StandardError
-from buildcompare.stats.effects import MeasureEffect
-from buildcompare.stats.families import JudgeMetrics
+from buildcompare.stats.autocorrelation import mean_with_error
+from buildcompare.stats.effects import judge_metrics, measure_effect
 from buildcompare.stats.noise import Noise, RunLevel
 
 POINTS = 1081
@@ -62,12 +61,12 @@ def _judged(base: np.ndarray, new: np.ndarray) -> int:
     """Judge each row of `base` against the row of `new`, as a comparison does; how many were called."""
     metric = Metric(name="metric", slug="metric", better="lower")
     noise = Noise(0.02, 14.0, "calibration")
-    worth = [StandardError()(table) for table in (base, new)]
+    worth = [mean_with_error(table) for table in (base, new)]
     effects = [
-        (metric, MeasureEffect()([RunLevel(b, b_se / b)], [RunLevel(n, n_se / n)], noise))
+        (metric, measure_effect([RunLevel(b, b_se / b)], [RunLevel(n, n_se / n)], noise))
         for b, b_se, n, n_se in zip(worth[0].mean, worth[0].se, worth[1].mean, worth[1].se, strict=True)
     ]
-    judged = JudgeMetrics()(effects)
+    judged = judge_metrics(effects)
     for each in judged:
         if each is not None:
             each.effect.interval()

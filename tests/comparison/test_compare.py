@@ -18,7 +18,7 @@ from buildcompare.labels.tables import CompareLabels
 from buildcompare.load.ramp_up import TimeToUsers
 from buildcompare.recordings.recording import LabelSummary
 from buildcompare.recordings.sources import record
-from buildcompare.stats.levels import MeasureLevel, delta_percent, mean_of_runs
+from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.text.explanations import explain
 from curves import CATALOGUE, curve, kinds, recording
 from support import users_curve
@@ -28,13 +28,13 @@ from support import users_curve
 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
     values = np.array([1.0, math.nan, 3.0, math.inf, 5.0])
-    level = MeasureLevel()(curve(values), (-5.0, 20.0))
+    level = measure_level(curve(values), (-5.0, 20.0))
     assert (level.value, level.mean, level.samples, level.missing) == (3.0, 3.0, 3, 2)
-    assert MeasureLevel()(curve(values * math.nan), (0.0, 20.0)).value is None
+    assert measure_level(curve(values * math.nan), (0.0, 20.0)).value is None
 
 
 def test_the_level_of_times_is_their_geometric_mean() -> None:
-    level = MeasureLevel(geometric=True)(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0))
+    level = measure_level(curve(np.array([0.01, 0.0, 0.04, 0.02])), (-5.0, 15.0), geometric=True)
     assert level.value == pytest.approx(0.02)
     assert level.mean == pytest.approx(0.07 / 3)
     assert (level.samples, level.missing) == (3, 1)  # a time of zero was not measured

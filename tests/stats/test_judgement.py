@@ -16,8 +16,7 @@ from scipy import stats
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric
 from buildcompare.config.params import check_params
-from buildcompare.stats.effects import Effect, Judge, MeasureEffect
-from buildcompare.stats.families import JudgeLabels, JudgeMetrics
+from buildcompare.stats.effects import Effect, judge_labels, judge_levels, judge_metrics, measure_effect, status_of
 from buildcompare.stats.noise import Noise, RunLevel
 from support import small_params
 
@@ -58,7 +57,7 @@ def test_intervals_and_p_values_are_those_of_the_t_distribution(df: float) -> No
 )
 def test_the_status_follows_from_the_intervals(log_ratio: float, sd: float, better: Any, status: str) -> None:
     found = effect(log_ratio, sd)
-    assert Judge()(found, found.p_value, 10.0, better) == status
+    assert status_of(found, found.p_value, 10.0, better) == status
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=30))
@@ -66,8 +65,8 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
     effects = [effect(each) for each in ratios]
     p_values = sorted(each.p_value for each in effects)
     count = len(p_values)
-    metrics = JudgeMetrics()([(LOWER, each) for each in effects])
-    labels = JudgeLabels()([("table", each) for each in effects])
+    metrics = judge_metrics([(LOWER, each) for each in effects])
+    labels = judge_labels([("table", each) for each in effects])
     for own, metric, label in zip(effects, metrics, labels, strict=True):
         assert metric is not None
         assert label is not None
@@ -81,7 +80,7 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
 def test_families_are_judged_apart() -> None:
     gate = LOWER.model_copy(update={"gate": True})
     rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06))]
-    judged = JudgeMetrics()(rows)
+    judged = judge_metrics(rows)
     assert judged[2] is None
     assert [each.family for each in judged if each] == ["gate", "other", "other"]
     assert judged[0] is not None
@@ -110,7 +109,7 @@ def test_what_would_be_seen_is_seen() -> None:
         known = Noise(noise.sd * math.sqrt(rng.chisquare(14.0) / 14.0), 14.0, "calibration")  # an estimate too
         factors = [1 + size / 100, *[1.0] * (len(family) - 1)]
         pairs = [([RunLevel(1.0)], [RunLevel(factor * math.exp(rng.normal(0, sd)))]) for factor in factors]
-        judged = JudgeMetrics()([(LOWER, MeasureEffect()(a, b, known)) for a, b in pairs])
+        judged = judge_metrics([(LOWER, measure_effect(a, b, known)) for a, b in pairs])
         found += judged[0] is not None and judged[0].status == "regression"
     assert 0.75 <= found / 800 <= 0.87
 
@@ -205,3 +204,14 @@ def test_margins_of_the_params_count(tmp_path: Path) -> None:
     assert rows[1.0]["rps"].status == "inconclusive"
     assert rows[30.0]["rps"].status == "equivalent"
     assert rows[30.0]["avg-api-times"].margin_percent == 30.0
+
+
+def test_levels_of_runs_are_judged_by_themselves_as_in_a_comparison() -> None:
+    noise = Noise(0.03, 12.0, "calibration")
+    own = judge_levels([100.0, 104.0], [120.0], noise, margin_percent=10.0)
+    whole = judge_metrics([(LOWER, measure_effect([RunLevel(100.0), RunLevel(104.0)], [RunLevel(120.0)], noise))])[0]
+    assert whole is not None
+    assert (own.effect, own.p_value, own.status) == (whole.effect, whole.p_value, whole.status)
+    assert judge_levels([100.0], [120.0], 0.03).effect.sd == pytest.approx(0.03 * math.sqrt(2))
+    with pytest.raises(ValueError, match="at least one positive level"):
+        judge_levels([0.0], [1.0], 0.03)

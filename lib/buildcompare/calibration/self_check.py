@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from buildcompare.config.catalogue import Metric
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.results.codes import NoiseSource, Status
-from buildcompare.stats.effects import Effect, MeasureEffect
-from buildcompare.stats.families import Judged, JudgeLabels, JudgeMetrics
+from buildcompare.stats.effects import Effect, TestedEffect, judge_labels, judge_metrics, measure_effect
 from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunToRun, slug_of
 
 INJECTED = (5.0, 10.0, 20.0, 50.0)
@@ -29,7 +28,7 @@ class Row:
     """One metric or label of an identical pair: how it was judged, and which injected changes were found."""
 
     key: str
-    judged: Judged
+    judged: TestedEffect
     found: dict[float, bool]
 
     @property
@@ -122,7 +121,7 @@ class SelfCheck:
                 noise = Noise(sd * tails.scale, tails.df, NoiseSource.CALIBRATION)
                 ratio = b.value / a.value
                 effects = {p: _effect(ratio * (1.0 + p / 100.0), noise) for p in (0.0, *INJECTED)}
-                row, *found = JudgeLabels()([(table, effect) for effect in effects.values()])
+                row, *found = judge_labels([(table, effect) for effect in effects.values()])
                 if row is not None:
                     hits = dict(zip(INJECTED, (_rose(each) for each in found), strict=True))
                     yield group, Row(f"{table[0]} {table[1]} {label}", row, hits)
@@ -137,13 +136,13 @@ class _Pair:
     first: Sequence[RunLevel]
     second: Sequence[RunLevel]
 
-    def judged(self, scaled: int | None = None, percent: float = 0.0) -> list[Judged | None]:
+    def judged(self, scaled: int | None = None, percent: float = 0.0) -> list[TestedEffect | None]:
         effects: list[tuple[Metric, Effect | None]] = []
         for i, (metric, noise) in enumerate(zip(self.metrics, self.noise, strict=True)):
             factor = 1.0 + percent / 100.0 if i == scaled else 1.0
             second = replace(self.second[i], level=self.second[i].level * factor)
-            effects.append((metric, MeasureEffect()([self.first[i]], [second], noise) if noise else None))
-        return JudgeMetrics()(effects)
+            effects.append((metric, measure_effect([self.first[i]], [second], noise) if noise else None))
+        return judge_metrics(effects)
 
 
 def _effect(ratio: float, noise: Noise) -> Effect:
@@ -155,7 +154,7 @@ def _calibrated(noise: Noise | None) -> Noise | None:
     return noise if noise is not None and noise.noise_source == NoiseSource.CALIBRATION else None
 
 
-def _rose(judged: Judged | None) -> bool:
+def _rose(judged: TestedEffect | None) -> bool:
     return judged is not None and judged.status in _CALLED and judged.effect.log_ratio > 0
 
 

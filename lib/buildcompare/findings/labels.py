@@ -8,7 +8,7 @@ from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, LabelResult, Side, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status
-from buildcompare.stats.families import JudgeLabels
+from buildcompare.stats.effects import LABEL_ALPHA
 from buildcompare.text.numbers import change, listed
 
 
@@ -19,7 +19,7 @@ def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
     faster = [row for row in judged if row.status == Status.IMPROVEMENT]
     if not slower and not faster:
         return
-    expected = JudgeLabels().alpha * len(judged)
+    expected = LABEL_ALPHA * len(judged)
     worst = listed([f"{row.label} {row.stat} ({change(row.delta_percent)})" for row in slower], most=3)
     text = (
         f"{title(test)}: {len(slower)} of {len(judged)} label rows are slower and {len(faster)} faster by more than "

@@ -15,8 +15,7 @@ from buildcompare.load.sides import SIDES, Views
 from buildcompare.results import LabelResult, Number, Pair, Side
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode, Status
-from buildcompare.stats.effects import Effect, MeasureEffect
-from buildcompare.stats.families import Judged, JudgeLabels
+from buildcompare.stats.effects import Effect, TestedEffect, judge_labels, measure_effect
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import LabelValue, RunLevel
 
@@ -42,7 +41,7 @@ class CompareLabelTables:
         calls = {(d.group, d.label): _calls(levels, (d.group, d.label)) for d in deltas}
         rows = {side: [_by_label(level) for level in levels[side]] for side in SIDES}
         effects = [self._label_effect(test, d, rows) for d in deltas]
-        judged = JudgeLabels()([((d.group, d.stat), effect) for d, effect in zip(deltas, effects, strict=True)])
+        judged = judge_labels([((d.group, d.stat), effect) for d, effect in zip(deltas, effects, strict=True)])
         return [
             _label_result(d, j, calls[d.group, d.label], steady=steady) for d, j in zip(deltas, judged, strict=True)
         ]
@@ -56,10 +55,12 @@ class CompareLabelTables:
         if noise is None:
             return None
         levels = {side: [RunLevel(value.value) for value in values[side]] for side in SIDES}
-        return MeasureEffect()(levels["base"], levels["new"], noise)
+        return measure_effect(levels["base"], levels["new"], noise)
 
 
-def _label_result(delta: LabelDelta, judged: Judged | None, calls: Pair[Number] | None, *, steady: bool) -> LabelResult:
+def _label_result(
+    delta: LabelDelta, judged: TestedEffect | None, calls: Pair[Number] | None, *, steady: bool
+) -> LabelResult:
     low, high = judged.effect.interval() if judged else (None, None)
     return LabelResult(
         group=delta.group,

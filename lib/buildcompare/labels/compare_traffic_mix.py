@@ -14,8 +14,7 @@ from buildcompare.labels.traffic_mix import Split, SplitAverage, TellMix, Traffi
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.recordings.recording import Series
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
-from buildcompare.stats.effects import Effect
-from buildcompare.stats.families import Judged, JudgeMetrics
+from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import LabelValue, Noise
 
 MOST_MOVERS = 5
@@ -63,7 +62,7 @@ def with_traffic_mix(
         (metric, at_unchanged_mix(effect, splits[metric.slug][1]) if i in moved and effect is not None else effect)
         for i, (metric, effect) in enumerate(effects)
     ]
-    judged = JudgeMetrics()(changed) if moved else []
+    judged = judge_metrics(changed) if moved else []
     return [
         row.model_copy(update={"traffic_mix": _result(row, *splits[row.slug], effects[i][1], judged[i])})
         if i in moved
@@ -73,7 +72,7 @@ def with_traffic_mix(
 
 
 def _result(
-    row: MetricResult, group: str, split: Split, effect: Effect | None, judged: Judged | None
+    row: MetricResult, group: str, split: Split, effect: Effect | None, judged: TestedEffect | None
 ) -> TrafficMixResult:
     tell = TellMix()
     kind = tell(split, effect, row.margin_percent)

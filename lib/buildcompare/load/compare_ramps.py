@@ -13,7 +13,7 @@ from buildcompare.load.view import RunView
 from buildcompare.load.wave_difference import CompareWaves, Difference
 from buildcompare.results import Bump, RampUp, RampUps, Side, WithinRuns
 from buildcompare.results.codes import Status
-from buildcompare.stats.levels import MeasureLevel, mean_of_runs
+from buildcompare.stats.levels import mean_of_runs, measure_level
 
 
 def ramp_ups(views: Views) -> dict[Side, list[RampUp]]:
@@ -131,7 +131,7 @@ def _shape(shape: Shape) -> dict[str, object]:
 def _plateau(view: RunView) -> float | None:
     if view.users is None or view.steady.window is None:
         return None
-    return MeasureLevel()(view.users, view.steady.window).value
+    return measure_level(view.users, view.steady.window).value
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:

@@ -12,7 +12,7 @@ from buildcompare.load.supported_users import EstimateSupportedUsers, SupportedU
 from buildcompare.load.view import RunView
 from buildcompare.results import Pair, Side, SupportedUsersResult
 from buildcompare.results.codes import Better, Status
-from buildcompare.stats.effects import Judge, MeasureEffect, p_worse_one_sided
+from buildcompare.stats.effects import measure_effect, p_worse_one_sided, status_of
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RunLevel, RunToRun
 
@@ -64,12 +64,12 @@ class CompareSupportedUsers:
         delta = delta_percent(best["base"], best["new"])
         noise = self.run_to_run(load, "unbounded") if load else None
         levels = {s: [RunLevel(float(users)) for users in chosen[s] if users is not None] for s in SIDES}
-        effect = MeasureEffect()(levels["base"], levels["new"], noise) if noise and delta is not None else None
+        effect = measure_effect(levels["base"], levels["new"], noise) if noise and delta is not None else None
         band = load.margin_percent if load else None
-        judged = Judge()(effect, effect.p_value, band, Better.HIGHER) if effect and band else None
+        judged = status_of(effect, effect.p_value, band, Better.HIGHER) if effect and band else None
         low, high = effect.interval() if effect else (None, None)
         if delta is None and noise and best["base"] and at_least["new"]:  # it may be more, so only the low end is known
-            bound = MeasureEffect()(levels["base"], [RunLevel(at_least["new"])], noise)
+            bound = measure_effect(levels["base"], [RunLevel(at_least["new"])], noise)
             low = bound.interval()[0] if bound else None
         return SupportedUsersResult(
             base=best["base"],

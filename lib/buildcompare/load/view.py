@@ -20,7 +20,7 @@ from buildcompare.metrics.events import FindEvents, search_window
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
-from buildcompare.stats.levels import Level, MeasureLevel
+from buildcompare.stats.levels import Level, measure_level
 from buildcompare.stats.noise import LabelValue, RunLevel, RunLevels, series_key
 
 TIMES = "seconds"
@@ -44,7 +44,7 @@ class RunView:
         found = self.recording.find(series.metric, series.labels)
         if found is None or self.steady.window is None:
             return None
-        return MeasureLevel(geometric=found.unit == TIMES)(self.recording.curve(found), self.steady.window)
+        return measure_level(self.recording.curve(found), self.steady.window, geometric=found.unit == TIMES)
 
     def labels(self, *, steady: bool = True) -> LabelLevels:
         """The label table of this run, of its steady window where it can be had or else of the whole run."""

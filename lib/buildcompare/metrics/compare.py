@@ -16,8 +16,7 @@ from buildcompare.recordings.recording import Series
 from buildcompare.results import LoadAdjustedResult, MetricResult, Pair, Side
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode, Status
-from buildcompare.stats.effects import Effect, MeasureEffect
-from buildcompare.stats.families import Judged, JudgeMetrics
+from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs
 from buildcompare.stats.noise import RunToRun
 
@@ -46,7 +45,7 @@ class CompareMetrics:
                     keys.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
         ordered = [series for _, series in sorted(keys.items(), key=lambda item: self.catalogue.position(item[0][0]))]
         measured = [self._measured(test, series, views) for series in ordered]
-        judged = JudgeMetrics()([(each.metric, each.effect) for each in measured])
+        judged = judge_metrics([(each.metric, each.effect) for each in measured])
         rows = [_metric_result(m, j, views, loaded or {}) for m, j in zip(measured, judged, strict=True)]
         return with_traffic_mix(rows, [(each.metric, each.effect) for each in measured], splits or {})
 
@@ -71,7 +70,7 @@ class CompareMetrics:
         known = {
             side: [run_level(level) for level in levels[side] if level and level.value is not None] for side in SIDES
         }
-        effect = MeasureEffect()(known["base"], known["new"], noise)
+        effect = measure_effect(known["base"], known["new"], noise)
         return _Measured(metric, series, levels, effect, None if effect else Reason(code=ReasonCode.NOT_POSITIVE))
 
 
@@ -87,7 +86,7 @@ class _Measured:
 
 
 def _metric_result(
-    measured: _Measured, judged: Judged | None, views: Views, loaded: Mapping[str, LoadAdjusted]
+    measured: _Measured, judged: TestedEffect | None, views: Views, loaded: Mapping[str, LoadAdjusted]
 ) -> MetricResult:
     metric, series, levels = measured.metric, measured.series, measured.levels
     values = {side: mean_of_runs([level.value for level in levels[side] if level]) for side in SIDES}

@@ -7,7 +7,7 @@ from buildcompare.load.view import RunView
 from buildcompare.results import ErrorRateResult, Side
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode, Status
-from buildcompare.stats.levels import MeasureLevel, delta_percent, mean_of_runs
+from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 
 
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:
@@ -43,7 +43,7 @@ def _rate(view: RunView, slug: str) -> float | None:
     series = next((s for s in view.recording.series if s.role == "error" and s.metric == slug), None)
     if series is None or view.steady.window is None:
         return None
-    return MeasureLevel()(view.recording.curve(series), view.steady.window).mean
+    return measure_level(view.recording.curve(series), view.steady.window).mean
 
 
 def unjudged(base: float | None, new: float | None) -> Reason | None:

@@ -14,7 +14,7 @@ from buildcompare.config.catalogue import Metric
 from buildcompare.metrics.load_curve import MetricAtLoad
 from buildcompare.metrics.load_family import AdjustByNoise
 from buildcompare.results.codes import Status
-from buildcompare.stats.effects import ALPHA, Effect, Judge
+from buildcompare.stats.effects import ALPHA, Effect, status_of
 from buildcompare.stats.noise import Noise
 
 FindMetric = Callable[[str], Metric]
@@ -77,7 +77,6 @@ class JudgeAtLoad:
     """The catalogue's metric of a slug."""
     noise: FindNoise
     """What runs of one build differ by."""
-    judge: Judge = field(default_factory=Judge)
     adjust: AdjustByNoise = field(default_factory=AdjustByNoise)
 
     def __call__(self, curves: Mapping[str, MetricAtLoad], runs: tuple[int, int]) -> dict[str, LoadAdjusted]:
@@ -90,7 +89,7 @@ class JudgeAtLoad:
             family = [slug for slug in effects if (metrics[slug].better == "neutral") == context]
             for slug, adjusted in zip(family, self._adjusted(family, effects, metrics), strict=True):
                 metric, effect = metrics[slug], effects[slug]
-                status = self.judge(effect, adjusted, metric.margin_percent, metric.better)
+                status = status_of(effect, adjusted, metric.margin_percent, metric.better)
                 judged[slug] = LoadAdjusted(curves[slug], effect, adjusted, status, len(family), noises[slug])
         return judged
 

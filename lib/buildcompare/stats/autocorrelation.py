@@ -1,22 +1,38 @@
-"""How exactly does one run know its own mean? Samples that follow each other are not independent.
+"""Standard errors of means of autocorrelated samples, and robust standard deviations.
 
-Samples of a load test are correlated over minutes, so their number says little about what the mean is worth.
-The long-run variance comes from the estimator of Andrews and Monahan: whiten by a first-order autoregression,
-sum the weighted autocovariances of what is left, colour again.
+Samples of a load test are correlated over minutes, so their number says little about what their mean is worth.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from buildcompare.recordings.recording import FloatArray
 
+STRONGEST = 0.99
+"""Bound on the autoregression before colouring again, as Andrews & Monahan advise (section 3)."""
+LONGEST_LAG = 60
+"""Bound on the lags of the residuals: an hour's samples rarely carry information on longer ones."""
+FEWEST = 10
+"""Fewer numbers carry no information on their own correlation."""
+HIGHEST_PHI = 0.97
+"""Above it a series of an hour cannot be told from one that wanders without a level."""
+MAD_TO_SD = 1.4826
+"""Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 _BLOCK = 256
 """Series treated at a time, so that their samples stay in the processor's cache."""
+
+
+def robust_sd(deviations: npt.ArrayLike) -> float:
+    """Standard deviation from the median of absolute `deviations`, for a normal distribution."""
+    return MAD_TO_SD * float(np.median(np.abs(deviations)))
+
+
+# ---- Any autocorrelation --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -28,7 +44,7 @@ class RunMeans:
     mean
         Shape (k,); NaN where a series has no number.
     se
-        Standard error of the mean, shape (k,); NaN with fewer than `StandardError.fewest` numbers.
+        Standard error of the mean, shape (k,); NaN with fewer than `FEWEST` numbers.
     n_effective
         How many independent samples would know the mean as well, shape (k,), at most the number of samples.
     """
@@ -38,81 +54,68 @@ class RunMeans:
     n_effective: FloatArray
 
 
-@dataclass(frozen=True)
-class StandardError:
-    """Standard error of the mean of autocorrelated series: AR(1)-prewhitened HAC.
+def mean_with_error(values: npt.ArrayLike) -> RunMeans:
+    """Mean of autocorrelated series with its standard error: AR(1)-prewhitened HAC.
 
+    By hand, as statsmodels' ``cov_hac`` does not prewhiten, takes one series at a time and has a small-sample bias.
+
+    Parameters
+    ----------
+    values
+        Shape (k, n) or (n,): k series of n equidistant samples; a NaN is a gap.
+
+    References
+    ----------
     Andrews & Monahan (1992), "An improved heteroskedasticity and autocorrelation consistent covariance matrix
-    estimator", Econometrica 60, with the Bartlett kernel and the automatic bandwidth of Andrews (1991),
-    Econometrica 59, equations 6.2 and 6.4.
+    estimator", Econometrica 60, with the Bartlett kernel and the automatic bandwidth of Andrews (1991), Econometrica
+    59, equations 6.2 and 6.4.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(1).normal(10.0, 2.0, 400)
+    >>> found = mean_with_error([noise, np.repeat(noise[::5], 5)])  # the second holds each sample five times
+    >>> found.mean.round(1), found.se.round(1), found.n_effective.round(-2)
+    (array([9.8, 9.9]), array([0.1, 0.3]), array([400.,   0.]))
     """
-
-    strongest: float = 0.99
-    """Bound on the autoregression before colouring again, as Andrews & Monahan advise (section 3)."""
-    longest_lag: int = 60
-    """Bound on the lags of the residuals: an hour's samples rarely carry information on longer ones."""
-    fewest: int = 10
-    """Fewer numbers carry no information on their own correlation."""
-
-    def __call__(self, values: npt.ArrayLike) -> RunMeans:
-        """Judge `values`, shape (k, n) or (n,): k series of n equidistant samples; a NaN is a gap."""
-        table = np.atleast_2d(np.asarray(values, dtype=np.float64))
-        parts = [self._block(table[i : i + _BLOCK]) for i in range(0, len(table), _BLOCK)]
-        mean, se, n_effective = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        return RunMeans(mean, se, n_effective)
-
-    def _block(self, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        known = np.isfinite(values)
-        count = known.sum(axis=1).astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(known, values, 0.0).sum(axis=1) / count
-            centred = np.where(known, values - mean[:, None], 0.0)
-            squares = np.einsum("ij,ij->i", centred, centred)
-            both = known[:, 1:] & known[:, :-1]
-            earlier = np.where(both, centred[:, :-1], 0.0)
-            rho = _lagged(centred, 1) / np.einsum("ij,ij->i", earlier, earlier)
-            rho = np.clip(np.nan_to_num(rho), -self.strongest, self.strongest)
-            residuals = np.where(both, centred[:, 1:] - rho[:, None] * centred[:, :-1], 0.0)
-            innovations = self._kernel_sum(residuals, np.maximum(both.sum(axis=1).astype(np.float64), 1.0))
-            long_run = innovations / (1.0 - rho) ** 2 / _bias(rho, count)
-            variance = squares / count
-            enough = count >= self.fewest
-            se = np.where(enough, np.sqrt(long_run / count), np.nan)
-            n_effective = np.where(long_run > 0, np.minimum(count * variance / long_run, count), count)
-        return mean, se, np.where(enough, n_effective, np.nan)
-
-    def _kernel_sum(self, residuals: FloatArray, pairs: FloatArray) -> FloatArray:
-        """Long-run variance of `residuals`: Bartlett-weighted autocovariances up to the automatic bandwidth."""
-        variance = np.einsum("ij,ij->i", residuals, residuals) / pairs
-        r = np.clip(np.nan_to_num(_lagged(residuals, 1) / (variance * pairs)), -self.strongest, self.strongest)
-        alpha = 4.0 * r**2 / ((1.0 - r) ** 2 * (1.0 + r) ** 2)
-        limit = min(self.longest_lag, max(residuals.shape[1] // 4, 1))
-        bandwidth = np.minimum(1.1447 * np.cbrt(alpha * pairs), limit)
-        total = variance.copy()
-        for lag in range(1, int(np.max(bandwidth, initial=0.0)) + 1):
-            wide = bandwidth > lag
-            weight = 1.0 - lag / (bandwidth[wide] + 1.0)
-            total[wide] += 2.0 * weight * _lagged(residuals[wide], lag) / pairs[wide]
-        return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
+    table = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    parts = [_block(table[i : i + _BLOCK]) for i in range(0, len(table), _BLOCK)]
+    return RunMeans(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-@dataclass(frozen=True)
-class WithinPair:
-    """The difference of two runs, judged by what happened inside these two runs alone.
+def _block(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    known = np.isfinite(values)
+    count = known.sum(axis=1).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(known, values, 0.0).sum(axis=1) / count
+        centred = np.where(known, values - mean[:, None], 0.0)
+        squares = np.einsum("ij,ij->i", centred, centred)
+        both = known[:, 1:] & known[:, :-1]
+        earlier = np.where(both, centred[:, :-1], 0.0)
+        rho = _lagged(centred, 1) / np.einsum("ij,ij->i", earlier, earlier)
+        rho = np.clip(np.nan_to_num(rho), -STRONGEST, STRONGEST)
+        residuals = np.where(both, centred[:, 1:] - rho[:, None] * centred[:, :-1], 0.0)
+        innovations = _kernel_sum(residuals, np.maximum(both.sum(axis=1).astype(np.float64), 1.0))
+        long_run = innovations / (1.0 - rho) ** 2 / _bias(rho, count)
+        variance = squares / count
+        enough = count >= FEWEST
+        se = np.where(enough, np.sqrt(long_run / count), np.nan)
+        n_effective = np.where(long_run > 0, np.minimum(count * variance / long_run, count), count)
+    return mean, se, np.where(enough, n_effective, np.nan)
 
-    It says whether this pair differs, not whether the builds do: see :mod:`buildcompare.stats.noise`.
-    """
 
-    standard_error: StandardError = StandardError()
-
-    def __call__(self, base: npt.ArrayLike, new: npt.ArrayLike) -> FloatArray:
-        """Two-sided p-values, shape (k,), of k pairs of series, each of shape (k, n) (n may differ)."""
-        b, n = self.standard_error(base), self.standard_error(new)
-        se = np.hypot(b.se, n.se)
-        df = np.maximum(b.n_effective + n.n_effective - 2.0, 1.0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            p_values = 2.0 * special.stdtr(df, -np.abs(n.mean - b.mean) / se)
-        return np.asarray(p_values, dtype=np.float64)
+def _kernel_sum(residuals: FloatArray, pairs: FloatArray) -> FloatArray:
+    """Long-run variance of `residuals`: Bartlett-weighted autocovariances up to the automatic bandwidth."""
+    variance = np.einsum("ij,ij->i", residuals, residuals) / pairs
+    r = np.clip(np.nan_to_num(_lagged(residuals, 1) / (variance * pairs)), -STRONGEST, STRONGEST)
+    alpha = 4.0 * r**2 / ((1.0 - r) ** 2 * (1.0 + r) ** 2)
+    limit = min(LONGEST_LAG, max(residuals.shape[1] // 4, 1))
+    bandwidth = np.minimum(1.1447 * np.cbrt(alpha * pairs), limit)
+    total = variance.copy()
+    for lag in range(1, int(np.max(bandwidth, initial=0.0)) + 1):
+        wide = bandwidth > lag
+        weight = 1.0 - lag / (bandwidth[wide] + 1.0)
+        total[wide] += 2.0 * weight * _lagged(residuals[wide], lag) / pairs[wide]
+    return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
 
 
 def _bias(rho: FloatArray, count: FloatArray) -> FloatArray:
@@ -126,3 +129,55 @@ def _bias(rho: FloatArray, count: FloatArray) -> FloatArray:
 
 def _lagged(values: FloatArray, lag: int) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->i", values[:, lag:], values[:, :-lag]), dtype=np.float64)
+
+
+# ---- AR(1) ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ar1Noise:
+    """Noise of a series around the means of its segments.
+
+    Attributes
+    ----------
+    sd
+        Standard deviation around the segments' means.
+    phi
+        Correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias.
+    long_run_variance
+        n times the variance of a mean of n samples, for large n: ``sd**2`` where phi is 0, more where it is not.
+    """
+
+    sd: float
+    phi: float
+    long_run_variance: float
+
+    def mean_variance(self, size: int) -> float:
+        """Variance of the mean of `size` successive samples."""
+        lags = np.arange(1, min(size, 200))
+        return self.sd**2 / size * (1.0 + 2.0 * float(((1.0 - lags / size) * self.phi**lags).sum()))
+
+
+def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
+    """Noise of `values`, shape (n,), around the means of the segments between `changes`.
+
+    phi is the first autocorrelation, plus its bias (Marriott & Pope 1954: ``-(1 + 3 phi) / n`` with one mean; each
+    further mean costs ``(1 + phi) / n`` more).
+    """
+    size, means = values.size, len(changes) + 1
+    rest = values - segment_means(values, changes)
+    power = float(rest @ rest)
+    if size <= means + 1 or power <= size * np.finfo(float).eps * float(values @ values) / max(size, 1):
+        return Ar1Noise(0.0, 0.0, 0.0)
+    raw = float(rest[1:] @ rest[:-1]) / power
+    phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), HIGHEST_PHI)
+    shocks = rest[1:] - phi * rest[:-1]
+    shock_variance = float(shocks @ shocks) / max(size - 1 - means, 1)
+    return Ar1Noise(math.sqrt(power / (size - means)), phi, shock_variance / (1.0 - phi) ** 2)
+
+
+def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
+    """At each of `values` the mean of its segment, shape (n,); each of `changes` begins one."""
+    starts = np.array((0, *changes))
+    counts = np.diff(np.append(starts, values.size))
+    return np.asarray(np.repeat(np.add.reduceat(values, starts) / counts, counts), dtype=np.float64)

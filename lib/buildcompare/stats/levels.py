@@ -1,4 +1,4 @@
-"""At what level was a metric over a window, and how far apart are two levels?"""
+"""Measure the level of a metric over a window, and compare two levels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.autocorrelation import StandardError
+from buildcompare.stats.autocorrelation import mean_with_error
 
 
 @dataclass(frozen=True)
 class Level:
-    """Where a metric stood over a window of one run.
+    """Level of a metric over a window of one run.
 
     Attributes
     ----------
@@ -42,37 +42,51 @@ class Level:
     seconds: float = math.nan
 
 
-@dataclass(frozen=True)
-class MeasureLevel:
-    """The level over a window; samples that are no number are left out and counted.
+def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: bool = False) -> Level:
+    """Measure the level of a metric over a window.
 
     Parameters
     ----------
+    series
+        The metric, indexed by elapsed seconds; samples that are no number are left out and counted.
+    window
+        Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     geometric
         Take the geometric mean, as for times: they are skewed, and in a wavy load a few peaks of ten times the usual
         would decide the arithmetic one. A time is never zero; one that is was too short to be measured.
+
+    Returns
+    -------
+    Level
+        The level with its standard error within the run.
+
+    References
+    ----------
+    Andrews & Monahan (1992), Econometrica 60 (the standard error).
+
+    Examples
+    --------
+    >>> cpu = pd.Series([10.0, 30.0, 40.0, 50.0, float("nan")] * 20, index=range(0, 500, 5))
+    >>> found = measure_level(cpu, (100.0, 400.0))
+    >>> found.value, found.samples, found.missing
+    (32.5, 48, 12)
     """
-
-    geometric: bool = False
-
-    def __call__(self, curve: pd.Series, window: tuple[float, float]) -> Level:
-        """Measure `curve` (over elapsed seconds) after ``window[0]`` up to ``window[1]``."""
-        inside = curve[(curve.index > window[0]) & (curve.index <= window[1])]
-        values = inside.to_numpy(dtype=np.float64)
-        usable = np.isfinite(values) & ((values > 0) | (not self.geometric))
-        finite = values[usable]
-        step = float(np.median(np.diff(curve.index.to_numpy()))) if len(curve) > 1 else math.nan
-        expected = round((window[1] - window[0]) / step) if step > 0 else values.size
-        missing = max(expected, values.size) - int(finite.size)
-        if not finite.size:
-            return Level(None, None, 0, missing)
-        mean = float(finite.mean())
-        scaled = np.log(finite) if self.geometric else finite
-        worth = StandardError()(_on_grid(inside.index.to_numpy()[usable], scaled, step) if step > 0 else scaled)
-        value = math.exp(float(scaled.mean())) if self.geometric else mean
-        se = float(worth.se[0]) if self.geometric else float(worth.se[0]) / mean if mean > 0 else math.nan
-        covered = (window[1] - window[0]) * finite.size / (finite.size + missing)
-        return Level(value, mean, int(finite.size), missing, se, float(worth.n_effective[0]), covered)
+    inside = series[(series.index > window[0]) & (series.index <= window[1])]
+    values = inside.to_numpy(dtype=np.float64)
+    usable = np.isfinite(values) & ((values > 0) | (not geometric))
+    finite = values[usable]
+    step = float(np.median(np.diff(series.index.to_numpy()))) if len(series) > 1 else math.nan
+    expected = round((window[1] - window[0]) / step) if step > 0 else values.size
+    missing = max(expected, values.size) - int(finite.size)
+    if not finite.size:
+        return Level(None, None, 0, missing)
+    mean = float(finite.mean())
+    scaled = np.log(finite) if geometric else finite
+    worth = mean_with_error(_on_grid(inside.index.to_numpy()[usable], scaled, step) if step > 0 else scaled)
+    value = math.exp(float(scaled.mean())) if geometric else mean
+    se = float(worth.se[0]) if geometric else float(worth.se[0]) / mean if mean > 0 else math.nan
+    covered = (window[1] - window[0]) * finite.size / (finite.size + missing)
+    return Level(value, mean, int(finite.size), missing, se, float(worth.n_effective[0]), covered)
 
 
 def _on_grid(elapsed: FloatArray, values: FloatArray, step: float) -> FloatArray:
