@@ -37,7 +37,9 @@ def main(folder: str | None = None) -> None:
             validity = judged(test, source)
             seen[validity.status] += 1
             until = "" if validity.valid_until_s is None else f"until {validity.valid_until_s:.0f} s"
-            print(f"{name:40s} {validity.status:8s} {until:13s} {'; '.join(validity.reasons)}")
+            print(
+                f"{name:40s} {validity.status:8s} {until:13s} {'; '.join(reason.text for reason in validity.reasons)}"
+            )
         print("in all:", ", ".join(f"{count} {status}" for status, count in sorted(seen.items())), "\n")
 
 

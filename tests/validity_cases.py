@@ -15,9 +15,9 @@ from buildcompare.load.stop import Stop
 from buildcompare.load.supported_users import EstimateSupportedUsers
 from buildcompare.load.view import ViewRun
 from buildcompare.recordings.recording import Recording
-from buildcompare.validity.facts import facts_of
-from buildcompare.validity.reasons import Covered, RunFacts, TestVerdict
-from buildcompare.validity.rules import JudgeValidity
+from buildcompare.results import Pair
+from buildcompare.validity.facts import RunFacts, run_facts
+from buildcompare.validity.rules import TestValidity, judge_facts
 from loadsim import (
     Coordinator,
     Injection,
@@ -39,7 +39,7 @@ def facts(recording: Recording, kind: Kind, users: int | None, run: Run | None =
         if kind == "unbounded"
         else None
     )
-    return facts_of(view, estimate, test, own, CATALOGUE, Rule())
+    return run_facts(view, estimate, test, own, CATALOGUE, Rule())
 
 
 def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunFacts:
@@ -53,12 +53,12 @@ def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> R
     return facts(simulate_run(settings, seed).recording, "unbounded", ceiling)
 
 
-def judged(base: RunFacts, new: RunFacts) -> TestVerdict:
-    return JudgeValidity()([base], [new])
+def judged(base: RunFacts, new: RunFacts) -> TestValidity:
+    return judge_facts(Pair([base], [new]))
 
 
-def codes(verdict: TestVerdict) -> set[tuple[str, str | None]]:
-    return {(reason.code, reason.side) for reason in verdict.test.reasons}
+def codes(found: TestValidity) -> set[tuple[str, str | None]]:
+    return {(reason.code, reason.side) for reason in found.test.reasons}
 
 
 def flat(curve: Sequence[float] | np.ndarray, **more: Any) -> RunFacts:
@@ -72,7 +72,7 @@ def flat(curve: Sequence[float] | np.ndarray, **more: Any) -> RunFacts:
         "stop": Stop(end, end, shutdown=False),
         "steady": (900.0, end),
         "target": 5000,
-        "coverage": {"m": Covered(1.0)},
+        "coverage": {"m": 1.0},
         **more,
     }
     return RunFacts(**own)

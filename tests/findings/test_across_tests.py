@@ -80,6 +80,10 @@ def label_row(group: str, label: str, delta: float, p_value: float, marked: bool
     )
 
 
+def validity_of(status: str, code: str) -> Validity:
+    return Validity.model_validate({"status": status, "reasons": [{"code": code, "status": status}]})
+
+
 def kinds(*tests: TestResult) -> dict[str, Finding]:
     return {each.kind: each for each in findings.find(tests, LABELS)}
 
@@ -198,7 +202,7 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     assert "3 runs of each build" in suggest(tests)[0].text
     assert "Look at getPost: 2 tests" in suggest(tests)[1].text
     for i, status in ((1, "limited"), (2, "invalid")):
-        validity = Validity.model_validate({"status": status, "codes": ["unlike_any"]})
+        validity = validity_of(status, "gaps")
         tests[i] = tests[i].model_copy(update={"validity": validity})
     assert [(each.kind, each.test) for each in suggest(tests)] == [
         ("rerun", "mariadb_bounded"),
@@ -213,14 +217,14 @@ def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -
         side: [run.model_copy(update={"load_curve": None}) for run in getattr(found.runs, side)]
         for side in ("base", "new")
     }
-    limited = Validity.model_validate({"status": "limited", "codes": ["no_steady_window"]})
+    limited = validity_of("limited", "no_steady_window")
     unknown = found.model_copy(update={"validity": limited, "runs": found.runs.model_copy(update=runs)})
     assert suggest([unknown])[0].text.startswith("Record the connected users in ")
     assert suggest([found.model_copy(update={"validity": limited})])[0].text.startswith("Run ")
 
 
 def test_what_limits_the_users_only_needs_no_rerun() -> None:
-    usual = Validity.model_validate({"status": "limited", "codes": ["still_climbing"]})
+    usual = validity_of("limited", "still_climbing")
     assert suggest([result().model_copy(update={"validity": usual})]) == []
 
 

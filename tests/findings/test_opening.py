@@ -162,7 +162,7 @@ def test_a_loss_of_users_that_cannot_be_excluded_is_said() -> None:
 
 
 def test_an_invalid_test_is_named_and_hides_no_regression() -> None:
-    invalid = quiet("mysql_bounded").model_copy(update={"validity": Validity(status="invalid", reasons=["base: x"])})
+    invalid = quiet("mysql_bounded").model_copy(update={"validity": Validity(status="invalid")})
     found = results(worse(quiet(), "p99-api-times", 33.4), worse(invalid, "avg-api-times", 99.0))
     assert opening(found).title == "Invalid test: Bounded MySQL"
     assert "What could be judged got worse: P99 API times +33.4 % in Bounded Postgres." in opening(found).sentence

@@ -25,7 +25,7 @@ from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Runs, Side, TestResult
 from buildcompare.stats.noise import RunToRun
-from buildcompare.validity.apply import judge_fitness
+from buildcompare.validity.judge import judge_validity
 
 __all__ = ["SIDES", "TestData", "compare_test"]
 
@@ -76,14 +76,13 @@ def compare_test(
     view_run = ViewRun(catalogue, coordinator)
     seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
     by_curve = {side: estimates(test, seen, side) for side in SIDES}
-    fitness = judge_fitness(test, seen, by_curve, catalogue, coordinator)
-    views, supported_by_run = fitness.views, fitness.estimates
+    validity, views, supported_by_run = judge_validity(test, seen, by_curve, catalogue, coordinator)
     ramps = ramp_ups(views)
     runs = {
         side: [
-            run_result(catalogue, view, estimate, ramp, params.supported_users, fitness.of_run(side, number))
-            for number, (view, estimate, ramp, params) in enumerate(
-                zip(views[side], supported_by_run[side], ramps[side], test.runs(side), strict=True)
+            run_result(catalogue, view, estimate, ramp, params.supported_users, valid)
+            for view, estimate, ramp, params, valid in zip(
+                views[side], supported_by_run[side], ramps[side], test.runs(side), validity.runs[side], strict=True
             )
         ]
         for side in SIDES
@@ -94,13 +93,12 @@ def compare_test(
     at_load = at_equal_load(test, views, catalogue, run_to_run)
     splits = split_averages(test, views, catalogue, label_noise)
     metrics = CompareMetrics(catalogue, run_to_run)(test, views, at_load, splits)
-    validity = fitness.of_test()
     result = TestResult(
         name=test.name,
         type=test.type,
         db_engine=test.db_engine,
         users=test.users,
-        verdict=verdict.of_test(metrics, supported, validity),
+        verdict=verdict.of_test(metrics, supported, validity.test),
         limited_by=limited_by(test, views, catalogue, coordinator),
         runs=Runs(base=runs["base"], new=runs["new"]),
         supported_users=supported,
@@ -109,6 +107,6 @@ def compare_test(
         errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
         labels=CompareLabelTables(catalogue, label_noise)(test, views),
         events=CompareEvents(catalogue, run_to_run.groups)(test, views),
-        validity=validity,
+        validity=validity.test,
     )
     return TestData(result, views, at_load)

@@ -9,6 +9,7 @@ from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, RunResult, TestResult
 from buildcompare.results.codes import FindingKind, Severity, ValidityStatus
 from buildcompare.text.numbers import NO_ESTIMATE_WORDS, listed, minutes
+from buildcompare.text.reasons import validity_words
 
 USUAL_LIMITS = {"may_be_cut", "still_climbing", "ceiling_reached"}
 """Limits that say something of the supported users only, and stand beside them anyway."""
@@ -21,8 +22,7 @@ def validity(test: TestResult, labels: Labels) -> Iterator[Finding]:
     found = test.validity
     if found.status == ValidityStatus.VALID:
         return
-    named = [f"{labels[0]}{r[4:]}" if r.startswith("base") else f"{labels[1]}{r[3:]}" if r.startswith("new") else r
-             for r in found.reasons]  # fmt: skip
+    named = validity_words(found.reasons, labels, several=test.runs.several)
     usual = found.status == ValidityStatus.LIMITED and set(found.codes) <= USUAL_LIMITS
     start = "is no valid test" if found.status == ValidityStatus.INVALID else "is limited"
     text = f"{title(test)} {start}: {'; '.join(named)}."

@@ -13,7 +13,7 @@ from buildcompare.report import executed
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
 from buildcompare.results.codes import Status, Verdict
 from buildcompare.text.numbers import STATUS_WORDS, change, quantity
-from buildcompare.text.reasons import reason_words
+from buildcompare.text.reasons import reason_words, validity_words
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -87,7 +87,8 @@ def _case(test: TestResult, name: str, status: Status, text: str, *, gate: bool)
     case = ET.Element("testcase", classname=_text(test.name), name=_text(name))
     message = _text(f"{STATUS_WORDS[status]}: {text}")
     if test.verdict == Verdict.INVALID and gate:
-        ET.SubElement(case, "error", message=_text(f"invalid test: {'; '.join(test.validity.reasons)}"))
+        why = validity_words(test.validity.reasons, several=test.runs.several)
+        ET.SubElement(case, "error", message=_text(f"invalid test: {'; '.join(why)}"))
     elif status == Status.REGRESSION and gate:
         ET.SubElement(case, "failure", message=message)
     elif status in (Status.INCONCLUSIVE, Status.NOT_COMPARABLE):

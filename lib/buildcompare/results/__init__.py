@@ -35,7 +35,7 @@ from buildcompare.results.history import (
 from buildcompare.results.load import AlertResult, LimitedBy, LoadAdjustedResult, MixMover, TrafficMixResult
 from buildcompare.results.provenance import GrafanaLink, InputProvenance, Provenance
 from buildcompare.results.rows import ErrorRateResult, Event, LabelResult, MetricResult
-from buildcompare.results.runs import Estimate, RunResult, Runs, SeriesCoverage, ServerResult, Validity
+from buildcompare.results.runs import Estimate, RunResult, Runs, SeriesCoverage, ServerResult, Validity, ValidityReason
 from buildcompare.results.users import Bump, Phase, RampUp, RampUps, SupportedUsersResult, WithinRuns
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "TestResult",
     "TrafficMixResult",
     "Validity",
+    "ValidityReason",
     "Verdict",
     "Window",
     "WithinRuns",

@@ -78,6 +78,32 @@ class ValidityStatus(StrEnum):
     INVALID = "invalid"
 
 
+class ValidityCode(StrEnum):
+    """What limits a run or a test; the rule and the sentence of each: :mod:`buildcompare.validity.rules`."""
+
+    TARGET_NOT_REACHED = "target_not_reached"
+    TARGET_NOT_HELD = "target_not_held"
+    LOADS_DIFFER = "loads_differ"
+    USERS_LOST = "users_lost"
+    RESTARTED = "restarted"
+    COUNTERS_RESTARTED = "counters_restarted"
+    CEILING_REACHED = "ceiling_reached"
+    STILL_CLIMBING = "still_climbing"
+    STILL_FALLING = "still_falling"
+    MAY_BE_CUT = "may_be_cut"
+    TOO_SHORT = "too_short"
+    GAPS = "gaps"
+    NO_USERS = "no_users"
+    SILENT_END = "silent_end"
+    SILENT_START = "silent_start"
+    NO_STEADY_WINDOW = "no_steady_window"
+    WINDOW_SHORTER = "window_shorter"
+    LITTLE_COVERAGE = "little_coverage"
+    SERIES_MISSING = "series_missing"
+    WINDOWS_OVERLAP = "windows_overlap"
+    OTHER_RUNS = "other_runs"
+
+
 class Better(StrEnum):
     """Which way a metric gets better."""
 

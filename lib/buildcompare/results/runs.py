@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from buildcompare.results.base import Model, Number, Reason, Window
-from buildcompare.results.codes import ValidityStatus
+from buildcompare.results.codes import Side, ValidityCode, ValidityStatus
 from buildcompare.results.users import Phase, RampUp
 
 
@@ -29,16 +29,38 @@ class SeriesCoverage(Model):
     longest_gap_s: float
 
 
+class ValidityReason(Model):
+    """Something that limits what may be concluded from a run or a test."""
+
+    code: ValidityCode
+    status: ValidityStatus
+    """What it makes of the run: limited or invalid."""
+    text: str = ""
+    """A clause without a full stop and without the run's name."""
+    side: Side | None = None
+    run: int | None = None
+    """Counted from 1; null where it is about several runs."""
+    metric: str | None = None
+    because: Reason | None = None
+    """Of `no_steady_window`: why there is none."""
+    until_s: Number = None
+    """The run is valid up to here; null where the fault has no time."""
+    numbers: dict[str, Number] = Field(default_factory=dict)
+    """What was found and what was expected; times in elapsed seconds."""
+
+
 class Validity(Model):
     """Whether a run or a test may be judged."""
 
     status: ValidityStatus
     valid_until_s: Number = None
-    codes: list[str] = Field(default_factory=list)
-    """What each of the reasons is, for programs."""
-    reasons: list[str] = Field(default_factory=list)
-    numbers: list[dict[str, Number]] = Field(default_factory=list)
-    """The numbers of each of the reasons; times in elapsed seconds."""
+    """Elapsed seconds up to which a limited run may be judged; null where time does not limit it."""
+    reasons: list[ValidityReason] = Field(default_factory=list)
+
+    @property
+    def codes(self) -> list[ValidityCode]:
+        """The code of each reason."""
+        return [reason.code for reason in self.reasons]
 
 
 class ServerResult(Model):
@@ -94,3 +116,8 @@ class Runs(Model):
 
     base: list[RunResult]
     new: list[RunResult]
+
+    @property
+    def several(self) -> bool:
+        """Whether a build has more than one run."""
+        return len(self.base) > 1 or len(self.new) > 1

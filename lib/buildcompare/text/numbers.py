@@ -1,9 +1,13 @@
-"""How numbers are said: three significant digits, a unit that fits their size, a sign on every change."""
+"""Format numbers, units, changes, intervals, statuses and lists."""
 
 from __future__ import annotations
 
 import math
+import string
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from buildcompare.config.errors import plural
 from buildcompare.results.codes import Better, Status, Verdict
 
 MISSING = "–"
@@ -149,7 +153,40 @@ def db_name(db_engine: str | None) -> str:
     return _DB_NAMES.get(db_engine.casefold(), db_engine[:1].upper() + db_engine[1:])
 
 
-def listed(items: list[str], most: int = 5) -> str:
-    """Some items in words, with a count of those left out."""
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """The first `most` items, with a count of those left out."""
     shown = ", ".join(items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
+_SPECS: Mapping[str, Callable[[Any], str]] = {
+    "change": change,
+    "percent": percent,
+    "min.1": minutes,
+    "min": lambda seconds: f"{seconds / 60:.0f} min",
+    "list": listed,
+    "and": " and ".join,
+}
+
+
+class _Template(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec.startswith("#"):
+            return plural(value, format_spec[1:])
+        words = _SPECS.get(format_spec)
+        return words(value) if words else format(value, format_spec)
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """Fill a sentence with `values`.
+
+    Beside Python's own format specifications there are ``change``, ``percent``, ``min`` and ``min.1`` (seconds as
+    minutes), ``list``, ``and``, and ``#noun`` for a count with its noun.
+
+    Examples
+    --------
+    >>> fill("{label} lost {lost:percent} at {at_s:min} in {runs:#run}", {"label": "v2", "lost": 9.1, "at_s": 4500,
+    ...                                                                   "runs": 2})
+    'v2 lost 9.1 % at 75 min in 2 runs'
+    """
+    return _Template().vformat(template, (), values)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from buildcompare.results import ValidityReason
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
 
@@ -54,3 +57,15 @@ def reason_words(reason: Reason) -> str:
     if code is ReasonCode.UNFIT_EARLY:
         return f"only {reason.minutes or 0.0:.0f} minutes of steady load before the run was no longer valid"
     return _WORDS[code]
+
+
+def validity_words(
+    reasons: Iterable[ValidityReason], labels: tuple[str, str] = ("base", "new"), *, several: bool = False
+) -> list[str]:
+    """Each reason with the run that it is about; `several`: a build has several runs."""
+    words = []
+    for reason in reasons:
+        label = labels[0 if reason.side == "base" else 1]
+        run = f"{label} run {reason.run}" if several and reason.run is not None else label
+        words.append(f"{run}: {reason.text}" if reason.side else reason.text)
+    return words

@@ -1,1 +1,1 @@
-"""Rules that say whether a run may be judged."""
+"""Judge whether a run and a test may be judged, and up to when."""

@@ -1,21 +1,86 @@
-"""What is known of a run that its validity depends on, from its view and its params."""
+"""Collect the facts of a run that its validity depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Run, Test
+from buildcompare.load.stop import Stop
 from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
-from buildcompare.text.reasons import reason_words
-from buildcompare.validity.reasons import Covered, RunFacts
+from buildcompare.results.base import Reason, Window
+from buildcompare.results.codes import TestType
 
 
-def facts_of(
+@dataclass(frozen=True)
+class RunFacts:
+    """Facts of one run.
+
+    Attributes
+    ----------
+    load
+        The curve of users, or of a proxy (`users` False), over elapsed seconds; None without either.
+    steady, no_steady
+        The steady window, or the reason why there is none.
+    target
+        Users of a bounded test; the ceiling of an unbounded one.
+    fastest_fall
+        Users per second that the coordinator takes away by itself.
+    coverage
+        By slug of the catalogue's metrics: the part of the steady window that has a number; None without a series.
+    window, clock
+        Start and end in seconds since 1970, and the address of the server whose clock this is; None where the
+        clocks of two runs cannot be compared.
+    resets
+        How often counters of the server restarted inside the window.
+    no_users
+        Whether a curve of users was recorded that is zero from beginning to end.
+    silent_s
+        From the load's last number to the known stop, in seconds; 0 where the stop is not known.
+    late_s
+        From the window's start to the first number of any metric, in seconds.
+    """
+
+    kind: TestType
+    load: pd.Series | None
+    users: bool
+    stop: Stop | None
+    steady: Window | None
+    no_steady: Reason | None = None
+    target: int | None = None
+    fastest_fall: float = 4.0
+    estimate: SupportedUsers | None = None
+    reported: float | None = None
+    coverage: Mapping[str, float | None] = field(default_factory=dict)
+    window: Window = (0.0, 0.0)
+    clock: str | None = None
+    resets: int = 0
+    no_users: bool = False
+    silent_s: float = 0.0
+    late_s: float = 0.0
+
+    @property
+    def steady_s(self) -> float | None:
+        """Length of the steady window in seconds."""
+        return self.steady[1] - self.steady[0] if self.steady else None
+
+    @property
+    def under_load(self) -> pd.Series:
+        """The finite part of the load up to the stop."""
+        if self.load is None:
+            return pd.Series(dtype=float)
+        end = self.stop.at_s if self.stop else np.inf
+        users: pd.Series = self.load[np.isfinite(self.load.to_numpy()) & (self.load.index <= end)]
+        return users
+
+
+def run_facts(
     view: RunView,
     estimate: SupportedUsers | None,
     test: Test,
@@ -23,9 +88,8 @@ def facts_of(
     catalogue: Catalogue,
     coordinator: Coordinator,
 ) -> RunFacts:
-    """The facts of one run of `test`."""
+    """Collect the facts of one run of `test`."""
     known: Mapping[str, Any] = view.recording.provenance
-    pulled = run.is_pulled and isinstance(known.get("url"), str)
     resets = known.get("counter_resets")
     return RunFacts(
         kind=test.type,
@@ -33,14 +97,14 @@ def facts_of(
         users=view.users is not None,
         stop=view.stop,
         steady=view.steady.window,
-        no_steady=reason_words(view.steady.reason) if view.steady.reason else None,
+        no_steady=view.steady.reason,
         target=test.users,
         fastest_fall=coordinator.fastest_fall,
         estimate=estimate,
         reported=run.supported_users,
-        coverage={metric.slug: Covered(_covered(view, metric.slug)) for metric in catalogue.metrics},
+        coverage={metric.slug: _covered(view, metric.slug) for metric in catalogue.metrics},
         window=view.recording.window,
-        clock=str(known["url"]) if pulled else None,
+        clock=str(known["url"]) if run.is_pulled and isinstance(known.get("url"), str) else None,
         resets=max(map(int, resets.values()), default=0) if isinstance(resets, Mapping) else 0,
         no_users=view.users is None and _only_zeros(view, catalogue),
         silent_s=view.recording.duration_s - view.stop.end_s if view.stop and view.recording.stop_known else 0.0,
@@ -49,7 +113,6 @@ def facts_of(
 
 
 def _late_s(view: RunView) -> float:
-    """From the window's start to the first number of any metric; 0 where there is no metric at all."""
     curves = [view.recording.curve(series) for series in view.recording.graphs()]
     first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
     return min(first, default=0.0)
@@ -62,7 +125,7 @@ def _only_zeros(view: RunView, catalogue: Catalogue) -> bool:
 
 
 def _covered(view: RunView, slug: str) -> float | None:
-    """The part of the steady window that is there as a number, in the fullest series of `slug`."""
+    """The part of the steady window that has a number, in the fullest series of `slug`."""
     found = [series for series in view.recording.graphs() if series.metric == slug]
     if not found or view.steady.window is None:
         return 0.0 if found else None

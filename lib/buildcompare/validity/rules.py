@@ -1,312 +1,410 @@
-"""May a run be judged at all, and up to when? A test that measured something else is no regression.
+"""Rules that limit or invalidate a test: each is a function, its codes and their sentences in one place.
 
-Every reason is a code with its numbers; sentences are made of them in :mod:`buildcompare.text.validity`.
+A fault of the measurement is no regression of the build.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 
 from buildcompare.load.steady_state import ARRIVAL_S, sustained
-from buildcompare.load.supported_users import Reason as NoEstimate
-from buildcompare.results.codes import ValidityStatus
+from buildcompare.results import Pair, Validity, ValidityReason
+from buildcompare.results.codes import SIDES, Side, ValidityCode, ValidityStatus
+from buildcompare.text.numbers import fill
+from buildcompare.text.reasons import reason_words
+from buildcompare.validity.facts import RunFacts
 from buildcompare.validity.falls import Fall, FindFalls
-from buildcompare.validity.reasons import Code, Reason, RunFacts, Side, TestVerdict, Verdict
 
-_OTHER: Mapping[Side, Side] = {"base": "new", "new": "base"}
-_EQUILIBRIUM: Mapping[NoEstimate, Code] = {
-    "still_climbing": "still_climbing",
-    "still_falling": "still_falling",
-    "may_be_cut": "may_be_cut",
-    "too_short": "too_short",
-    "gaps": "gaps",
-}
-"""Why a curve gives no supported users, where that is a fault of the run and not of what was recorded of it."""
+REACHED = 0.97
+"""A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
+APART = 0.05
+"""Bounded runs whose loads differ by more than this were not the same test."""
+HELD = 0.97
+"""Below this part of its load a bounded run does not hold it."""
+NOT_HELD, HARDLY_HELD = 0.05, 0.25
+"""Parts of the time below `HELD` from which a bounded run is limited and invalid."""
+PROXY_HARDLY_ANY = 0.1
+"""A proxy of the users shows a restart only below this part of its level."""
+CEILING = 0.98
+"""An unbounded run that ends above this part of its ceiling was stopped by it; waves keep the mean below it."""
+STEEP = 0.4
+"""Users per second, twice mattermost-load-test-ng's stop rule: a curve that moves this fast was not interrupted, but
+has no level yet."""
+REPORTED = 0.02
+"""The mean of a published curve is within 0.44 % of the supported users that its run reported (45 curves): further
+apart, they are of different runs."""
+COVERED, HARDLY_COVERED = 0.9, 0.5
+"""Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
+SHORTEST_S = 300.0
+"""Shortest steady window: five samples of a one-minute rate."""
+SILENT_S = 120.0
+"""Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
+SHORTER = 0.5
+"""Bounded runs with less than this part of the other build's steady window were cut."""
+
+Say = str | Callable[[ValidityReason], str]
+Reasons = Iterator[ValidityReason]
+Rule = TypeVar("Rule", bound=Callable[..., Reasons])
+_SENTENCES: dict[ValidityCode, Say] = {}
+
+
+def says(sentences: Mapping[ValidityCode, Say]) -> Callable[[Rule], Rule]:
+    """Register the sentences of the codes that a rule yields: templates, or functions of the reason."""
+    _SENTENCES.update(sentences)
+    return lambda rule: rule
 
 
 @dataclass(frozen=True)
-class JudgeValidity:
-    """Judge the runs of one test, alone and beside each other.
+class TestValidity:
+    """The validity of a test and of each of its runs."""
 
-    Parameters
-    ----------
-    reached
-        A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it.
-    apart
-        Bounded runs whose loads differ by more than this were not the same test.
-    held, not_held, hardly_held
-        Below `held` of its load a bounded run does not hold it: for more than the part `not_held` of the time it is
-        limited, for more than `hardly_held` invalid.
-    proxy_hardly_any
-        A curve that stands in for the users shows a restart only below this part of its level.
-    ceiling
-        An unbounded run that ends above this part of the ceiling was stopped by it: the waves of the feedback loop
-        keep a mean from being the ceiling itself.
-    steep
-        Users per second: a curve that moves this fast through half of its level within 30 minutes was not interrupted
-        there, but has no level yet (twice mattermost-load-test-ng's stop rule).
-    reported
-        The mean of a whole published curve is within 0.44 % of the supported users that its run reported
-        (45 curves): with more than this between them they are not of one run.
-    covered, hardly_covered
-        A metric with less than `covered` of its samples is named; with less than `hardly_covered` in every metric
-        there is nothing to judge.
-    shortest_s
-        With less than this before a fault nothing can be judged (five samples of a one-minute rate).
-    silent_s
-        After this long without a number of the load, before the known stop of a run, its end was not seen: an alert
-        query looks back one minute, twice. After as long without any number, the window begins before the run.
-    shorter
-        Bounded runs with less than this part of the other build's steady window were cut.
-    """
+    __test__ = False  # not a test class of pytest's
 
-    reached: float = 0.97
-    apart: float = 0.05
-    held: float = 0.97
-    not_held: float = 0.05
-    hardly_held: float = 0.25
-    proxy_hardly_any: float = 0.1
-    ceiling: float = 0.98
-    steep: float = 0.4
-    reported: float = 0.02
-    covered: float = 0.9
-    hardly_covered: float = 0.5
-    shortest_s: float = 300.0
-    silent_s: float = 120.0
-    shorter: float = 0.5
+    test: Validity
+    runs: Pair[tuple[Validity, ...]]
 
-    def __call__(self, base: Sequence[RunFacts], new: Sequence[RunFacts]) -> TestVerdict:
-        """The verdicts on the test and on each run."""
-        sides: dict[Side, Sequence[RunFacts]] = {"base": base, "new": new}
-        reasons = [
-            replace(r, side=side, run=i)
-            for side, runs in sides.items()
-            for i, facts in enumerate(runs)
-            for r in self._run(facts)
-        ]
-        both = [*self._loads(sides), *self._lengths(sides), *self._missing(sides), *self._overlaps(sides)]
-        own: dict[Side, tuple[Verdict, ...]] = {
-            side: tuple(_verdict([r for r in reasons if (r.side, r.run) == (side, i)]) for i in range(len(runs)))
-            for side, runs in sides.items()
-        }
-        return TestVerdict(_verdict([*reasons, *both]), own)
 
-    # ---- One run ------------------------------------------------------------------------------------------------
-
-    def _run(self, facts: RunFacts) -> Iterator[Reason]:
-        if facts.steady is None and facts.no_steady:
-            yield Reason("no_steady_window", ValidityStatus.LIMITED, text=facts.no_steady)
-        if facts.no_users:
-            yield Reason("no_users", ValidityStatus.LIMITED)
-        if facts.silent_s > self.silent_s and not (facts.users and facts.kind == "unbounded"):  # "gaps", says that
-            yield Reason("silent_end", ValidityStatus.LIMITED, {"seconds": facts.silent_s})
-        if facts.late_s > self.silent_s:
-            yield Reason("silent_start", ValidityStatus.LIMITED, {"seconds": facts.late_s})
-        falls = list(self._falls(facts))
-        yield from falls
-        if facts.kind == "bounded":
-            yield from self._target(facts)
-        else:
-            yield from self._equilibrium(facts, broken=any("in_last_minutes" in fall.numbers for fall in falls))
-        yield from self._coverage(facts)
-        if facts.resets:
-            yield Reason("counters_restarted", ValidityStatus.LIMITED, {"times": facts.resets})
-
-    def _falls(self, facts: RunFacts) -> Iterator[Reason]:
-        if facts.load is None or facts.stop is None:
-            return
-        allowed = 0.0 if facts.kind == "bounded" else facts.fastest_fall
-        find = FindFalls(fastest_fall=allowed)
-        if not facts.users:  # goroutines come and go by themselves, and a server without users has some hundred left
-            find = replace(find, hardly_any=self.proxy_hardly_any)
-        falls = [f for f in find(facts.load, facts.stop.at_s) if facts.users or f.kind == "restart"]
-        if facts.kind == "bounded":
-            falls = self._lost(facts, falls)
-        reasons = [self._fall(facts, fall) for fall in falls]
-        for code in dict.fromkeys(reason.code for reason in reasons):
-            same = [reason for reason in reasons if reason.code == code]
-            worst = max(
-                same, key=lambda reason: (reason.severity == ValidityStatus.INVALID, reason.voids_supported_users)
+def judge_facts(facts: Pair[list[RunFacts]]) -> TestValidity:
+    """Judge the runs of one test, alone and beside each other."""
+    reasons = [
+        reason.model_copy(update={"side": side, "run": i})
+        for side, runs in facts.items()
+        for i, run in enumerate(runs, start=1)
+        for rule in _OF_ONE_RUN
+        for reason in rule(run)
+    ]
+    reasons = [_with_text(reason) for reason in reasons]
+    between = [_with_text(reason) for rule in _BETWEEN_RUNS for reason in rule(facts)]
+    return TestValidity(
+        _validity([*reasons, *between]),
+        Pair.of(
+            lambda side: tuple(
+                _validity([reason for reason in reasons if (reason.side, reason.run) == (side, i)])
+                for i in range(1, len(facts[side]) + 1)
             )
-            yield replace(worst, numbers={**worst.numbers, "times": len(same)})
-
-    def _lost(self, facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
-        """The falls of a bounded run but those of users in excess of its load: who came on top and went is not lost."""
-        load = max(facts.target or 0.0, _sustained(facts, self.shortest_s))
-        return [fall for fall in falls if fall.after < self.held * load]
-
-    def _fall(self, facts: RunFacts, fall: Fall) -> Reason:
-        numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
-        if not facts.users:
-            numbers["stand_in"] = 1.0
-        if fall.back_s is not None:
-            numbers["back_s"] = fall.back_s
-        code: Code = "restarted" if fall.kind == "restart" else "users_lost"
-        if code == "users_lost" and fall.after < fall.before:  # a load agent of eleven takes one user in 11 with it
-            lost = fall.before - fall.after
-            numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
-        start = facts.steady[0] if facts.steady else fall.at_s
-        if facts.kind == "bounded":
-            left = fall.at_s - start
-            before_the_window = fall.back_s is not None and fall.back_s <= start
-            severity = (
-                ValidityStatus.LIMITED if before_the_window or left >= self.shortest_s else ValidityStatus.INVALID
-            )
-            return Reason(code, severity, numbers, until_s=None if before_the_window else fall.at_s)
-        if fall.at_s > start:  # the last 30 minutes
-            return Reason(code, ValidityStatus.LIMITED, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
-        if fall.back_s is None or fall.back_s > start:  # the last 30 minutes began without them
-            numbers["still_missing"] = 1.0
-        return Reason(code, ValidityStatus.LIMITED, numbers)
-
-    def _target(self, facts: RunFacts) -> Iterator[Reason]:
-        if facts.load is None or not facts.users or facts.stop is None:
-            return
-        top = _sustained(facts, self.shortest_s)
-        ended_early = facts.steady is None and _sustained(facts, ARRIVAL_S) > top  # cut as it arrived: said already
-        if ended_early:
-            top = _sustained(facts, ARRIVAL_S)
-        if facts.target is not None and not top >= self.reached * facts.target:
-            yield Reason("target_not_reached", ValidityStatus.INVALID, {"reached": top, "target": facts.target})
-        users = _under_load(facts)
-        values = users.to_numpy()
-        up = np.flatnonzero(values >= self.held * top)
-        if up.size == 0:
-            return
-        falls = self._lost(facts, FindFalls(fastest_fall=0.0)(users, facts.stop.at_s))
-        until = min((fall.at_s for fall in falls), default=facts.stop.at_s)
-        plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
-        below = float(np.mean(plateau.to_numpy() < self.held * top)) if len(plateau) else 0.0
-        if below > self.not_held:
-            severity = ValidityStatus.INVALID if below > self.hardly_held else ValidityStatus.LIMITED
-            yield Reason("target_not_held", severity, {"below": below, "users": top, "held": self.held})
-
-    def _equilibrium(self, facts: RunFacts, *, broken: bool) -> Iterator[Reason]:
-        estimate = facts.estimate
-        if estimate is None:
-            return
-        mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
-        if facts.target is not None and mean is not None and mean >= self.ceiling * facts.target:
-            yield Reason("ceiling_reached", ValidityStatus.LIMITED, {"users": mean, "ceiling": facts.target})
-        slope = estimate.slope_users_per_s
-        why = estimate.reason
-        if why == "interrupted" and slope is not None and abs(slope) > self.steep:
-            why = "still_climbing" if slope > 0 else "still_falling"
-        if broken and why in ("still_climbing", "still_falling"):
-            why = None  # who went away in these minutes, or came back, makes the slope: that is said already
-        if why is not None and why in _EQUILIBRIUM:
-            yield Reason(
-                _EQUILIBRIUM[why], ValidityStatus.LIMITED, {} if slope is None else {"slope_users_per_s": slope}
-            )
-        if facts.reported is None:
-            return
-        if estimate.estimated is not None and abs(estimate.estimated / facts.reported - 1.0) > self.reported:
-            yield _other_run(estimate.estimated, facts.reported)
-        elif estimate.estimated is None and mean is not None and mean > (1.0 + self.reported) * facts.reported:
-            yield _other_run(mean, facts.reported)  # what it carried at least
-
-    def _coverage(self, facts: RunFacts) -> Iterator[Reason]:
-        known = {slug: c.fraction for slug, c in facts.coverage.items() if c.fraction is not None}
-        if not known or facts.steady is None:
-            return
-        poor = {slug: fraction for slug, fraction in known.items() if fraction < self.covered}
-        if max(known.values()) < self.hardly_covered:
-            yield Reason(
-                "little_coverage", ValidityStatus.INVALID, {"covered": max(known.values()), "metrics": len(known)}
-            )
-            return
-        gaps = {slug: fraction for slug, fraction in poor.items() if fraction > 0.0}  # without a number it is missing
-        if gaps:
-            worst = min(gaps, key=gaps.__getitem__)
-            yield Reason(
-                "little_coverage",
-                ValidityStatus.LIMITED,
-                {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1},
-                worst,
-            )
-
-    # ---- Runs beside each other ---------------------------------------------------------------------------------
-
-    def _loads(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
-        bounded = {s: [f for f in runs if f.kind == "bounded" and f.users and f.steady] for s, runs in sides.items()}
-        tops = {side: [_sustained(facts, self.shortest_s) for facts in runs] for side, runs in bounded.items()}
-        if not all(tops.values()):
-            return
-        base, new = (float(np.mean(tops[side])) for side in ("base", "new"))
-        if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(self.apart)):
-            yield Reason("loads_differ", ValidityStatus.INVALID, {"base": base, "new": new})
-
-    def _lengths(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
-        for side, other in _OTHER.items():
-            theirs = [f.steady[1] - f.steady[0] for f in sides[other] if f.kind == "bounded" and f.steady]
-            for i, facts in enumerate(sides[side]):
-                if facts.kind != "bounded" or facts.steady is None or not theirs:
-                    continue
-                own = facts.steady[1] - facts.steady[0]
-                if own < self.shorter * float(np.median(theirs)):
-                    numbers = {"seconds": own, "other_seconds": float(np.median(theirs))}
-                    yield Reason("window_shorter", ValidityStatus.LIMITED, numbers, side=side, run=i)
-
-    def _missing(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
-        slugs = sorted({slug for runs in sides.values() for facts in runs for slug in facts.coverage})
-        there = {
-            side: {slug for slug in slugs if any(_there(facts, slug) for facts in runs)} for side, runs in sides.items()
-        }
-        for side, other in _OTHER.items():
-            if not any(facts.steady for facts in sides[side]):
-                continue  # said already
-            for slug in slugs:
-                if slug in there[other] and slug not in there[side]:
-                    yield Reason("series_missing", ValidityStatus.LIMITED, text=slug, side=side)
-
-    def _overlaps(self, sides: Mapping[Side, Sequence[RunFacts]]) -> Iterator[Reason]:
-        runs = [(side, i, facts) for side in sides for i, facts in enumerate(sides[side]) if facts.clock is not None]
-        for k, (side, i, facts) in enumerate(runs):
-            for _, _, earlier in runs[:k]:
-                both = min(facts.window[1], earlier.window[1]) - max(facts.window[0], earlier.window[0])
-                if facts.clock == earlier.clock and both > 0:
-                    yield Reason("windows_overlap", ValidityStatus.INVALID, {"seconds": both}, side=side, run=i)
-                    break
-
-
-def _verdict(reasons: Sequence[Reason]) -> Verdict:
-    severities = {reason.severity for reason in reasons}
-    status = (
-        ValidityStatus.INVALID
-        if ValidityStatus.INVALID in severities
-        else ValidityStatus.LIMITED
-        if reasons
-        else ValidityStatus.VALID
+        ),
     )
-    untils = [reason.until_s for reason in reasons if reason.until_s is not None]
-    return Verdict(status, min(untils) if untils and status == ValidityStatus.LIMITED else None, tuple(reasons))
 
 
-def _there(facts: RunFacts, slug: str) -> bool:
-    covered = facts.coverage.get(slug)
-    return covered is not None and covered.fraction is not None and covered.fraction > 0.0
-
-
-def _under_load(facts: RunFacts) -> pd.Series:
-    if facts.load is None:
-        return pd.Series(dtype=float)
-    end = facts.stop.at_s if facts.stop else math.inf
-    users: pd.Series = facts.load[np.isfinite(facts.load.to_numpy()) & (facts.load.index <= end)]
-    return users
-
-
-def _other_run(curve: float, reported: float) -> Reason:
-    return Reason(
-        "other_runs", ValidityStatus.INVALID, {"curve": curve, "reported": reported, "change": curve / reported - 1.0}
+def _validity(reasons: Sequence[ValidityReason]) -> Validity:
+    invalid = any(reason.status == ValidityStatus.INVALID for reason in reasons)
+    status = ValidityStatus.INVALID if invalid else ValidityStatus.LIMITED if reasons else ValidityStatus.VALID
+    until = [reason.until_s for reason in reasons if reason.until_s is not None]
+    return Validity(
+        status=status,
+        valid_until_s=min(until) if until and status == ValidityStatus.LIMITED else None,
+        reasons=list(reasons),
     )
+
+
+def _with_text(reason: ValidityReason) -> ValidityReason:
+    say = _SENTENCES[reason.code]
+    text = say(reason) if callable(say) else fill(say, {**reason.numbers, "metric": reason.metric})
+    return reason.model_copy(update={"text": text})
+
+
+def _limited(code: ValidityCode, **numbers: float) -> ValidityReason:
+    return ValidityReason(code=code, status=ValidityStatus.LIMITED, numbers=dict(numbers))
+
+
+def _invalid(code: ValidityCode, **numbers: float) -> ValidityReason:
+    return ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=dict(numbers))
+
+
+# ---- One run --------------------------------------------------------------------------------------------------------
+
+
+def _why_no_window(reason: ValidityReason) -> str:
+    return "no steady window" + (f": {reason_words(reason.because)}" if reason.because else "")
+
+
+@says({ValidityCode.NO_STEADY_WINDOW: _why_no_window})
+def _no_steady_window(facts: RunFacts) -> Reasons:
+    if facts.steady is None and facts.no_steady:
+        yield _limited(ValidityCode.NO_STEADY_WINDOW).model_copy(update={"because": facts.no_steady})
+
+
+@says({ValidityCode.NO_USERS: "its connected users are zero from beginning to end"})
+def _no_users(facts: RunFacts) -> Reasons:
+    if facts.no_users:
+        yield _limited(ValidityCode.NO_USERS)
+
+
+@says({ValidityCode.SILENT_END: "its load has no samples in the last {seconds:min} before its stop"})
+def _silent_end(facts: RunFacts) -> Reasons:
+    gaps_say_it = facts.users and facts.kind == "unbounded"
+    if facts.silent_s > SILENT_S and not gaps_say_it:
+        yield _limited(ValidityCode.SILENT_END, seconds=facts.silent_s)
+
+
+@says({
+    ValidityCode.SILENT_START:
+        "its window starts {seconds:min} before its first sample; elapsed time counts from the start of the window",
+})  # fmt: skip
+def _silent_start(facts: RunFacts) -> Reasons:
+    if facts.late_s > SILENT_S:
+        yield _limited(ValidityCode.SILENT_START, seconds=facts.late_s)
+
+
+def _fall_words(reason: ValidityReason) -> str:
+    n = reason.numbers
+    what = "users were lost suddenly" if reason.code == ValidityCode.USERS_LOST else "nearly all users disconnected"
+    unit = "on the proxy curve" if "stand_in" in n else "users"
+    text = fill(f"{what} at {{at_s:min}}: {{before:,.0f}} {unit} before, {{after:,.0f}} after", n)
+    if "one_in" in n:
+        text += fill(" ({lost_percent:.1f} % lost, one user in {one_in:.0f})", n)
+    if "back_s" in n:
+        text += fill(", back at {back_s:min}", n)
+    if (n["times"] or 0) > 1:
+        text += fill(" ({times:.0f} times in all)", n)
+    return f"{text}; judged up to there" if reason.until_s is not None and reason.status == "limited" else text
+
+
+@says({ValidityCode.USERS_LOST: _fall_words, ValidityCode.RESTARTED: _fall_words})
+def _falls(facts: RunFacts) -> Reasons:
+    if facts.load is None or facts.stop is None:
+        return
+    allowed = 0.0 if facts.kind == "bounded" else facts.fastest_fall
+    # Goroutines come and go by themselves, and a server without users has some hundred left.
+    hardly_any = FindFalls.hardly_any if facts.users else PROXY_HARDLY_ANY
+    found = FindFalls(fastest_fall=allowed, hardly_any=hardly_any)(facts.load, facts.stop.at_s)
+    falls = [fall for fall in found if facts.users or fall.kind == "restart"]
+    reasons = [_fall(facts, fall) for fall in (_lost(facts, falls) if facts.kind == "bounded" else falls)]
+    for code in dict.fromkeys(reason.code for reason in reasons):
+        same = [reason for reason in reasons if reason.code == code]
+        worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
+        yield worst.model_copy(update={"numbers": {**worst.numbers, "times": len(same)}})
+
+
+def voids(reason: ValidityReason) -> bool:
+    """Whether users were lost within the last 30 minutes, or not yet back when these began."""
+    return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
+
+
+def _lost(facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
+    """The falls of a bounded run, without those of users in excess of its load."""
+    load = max(facts.target or 0.0, _sustained(facts, SHORTEST_S))
+    return [fall for fall in falls if fall.after < HELD * load]
+
+
+def _fall(facts: RunFacts, fall: Fall) -> ValidityReason:
+    numbers: dict[str, float | None] = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
+    if not facts.users:
+        numbers["stand_in"] = 1.0
+    if fall.back_s is not None:
+        numbers["back_s"] = fall.back_s
+    code = ValidityCode.RESTARTED if fall.kind == "restart" else ValidityCode.USERS_LOST
+    if fall.kind != "restart" and fall.after < fall.before:  # a load agent of eleven takes one user in 11 with it
+        lost = fall.before - fall.after
+        numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
+    start = facts.steady[0] if facts.steady else fall.at_s
+    until: float | None = None
+    status = ValidityStatus.LIMITED
+    if facts.kind == "bounded":
+        back_before_the_window = fall.back_s is not None and fall.back_s <= start
+        until = None if back_before_the_window else fall.at_s
+        if not back_before_the_window and fall.at_s - start < SHORTEST_S:
+            status = ValidityStatus.INVALID
+    elif fall.at_s > start:  # the last 30 minutes
+        until = fall.at_s
+        numbers["in_last_minutes"] = 1.0
+    elif fall.back_s is None or fall.back_s > start:  # the last 30 minutes began without them
+        numbers["still_missing"] = 1.0
+    return ValidityReason(code=code, status=status, numbers=numbers, until_s=until)
+
+
+@says({
+    ValidityCode.TARGET_NOT_REACHED: "the load was never reached: {reached:,.0f} users of {target:,.0f}",
+    ValidityCode.TARGET_NOT_HELD:
+        "the load was not held: below {held:.0%} of {users:,.0f} users for {below:.0%} of the time",
+})  # fmt: skip
+def _target(facts: RunFacts) -> Reasons:
+    if facts.kind != "bounded" or facts.load is None or not facts.users or facts.stop is None:
+        return
+    top = _sustained(facts, SHORTEST_S)
+    if facts.steady is None and _sustained(facts, ARRIVAL_S) > top:  # cut on arrival: there is no steady window
+        top = _sustained(facts, ARRIVAL_S)
+    if facts.target is not None and not top >= REACHED * facts.target:
+        yield _invalid(ValidityCode.TARGET_NOT_REACHED, reached=top, target=facts.target)
+    users = facts.under_load
+    up = np.flatnonzero(users.to_numpy() >= HELD * top)
+    if up.size == 0:
+        return
+    falls = _lost(facts, FindFalls(fastest_fall=0.0)(users, facts.stop.at_s))
+    until = min((fall.at_s for fall in falls), default=facts.stop.at_s)
+    plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
+    below = float(np.mean(plateau.to_numpy() < HELD * top)) if len(plateau) else 0.0
+    if below > NOT_HELD:
+        make = _invalid if below > HARDLY_HELD else _limited
+        yield make(ValidityCode.TARGET_NOT_HELD, below=below, users=top, held=HELD)
+
+
+def _slope_words(reason: ValidityReason) -> str:
+    verb = "rose" if reason.code == ValidityCode.STILL_CLIMBING else "fell"
+    slope = abs(reason.numbers.get("slope_users_per_s") or 0.0)
+    return f"no equilibrium: over the last 30 minutes the users still {verb} by {slope:.2f} per second"
+
+
+@says({
+    ValidityCode.CEILING_REACHED:
+        "the ceiling of users was reached ({users:,.0f} of {ceiling:,.0f}): the build supports at least as many",
+    ValidityCode.STILL_CLIMBING: _slope_words,
+    ValidityCode.STILL_FALLING: _slope_words,
+    ValidityCode.MAY_BE_CUT: "the curve ends with the base's and shows no stop, so it may have been cut",
+    ValidityCode.TOO_SHORT: "the run is shorter than the 30 minutes that count",
+    ValidityCode.GAPS: "the last 30 minutes have gaps",
+})  # fmt: skip
+def _equilibrium(facts: RunFacts) -> Reasons:
+    estimate = facts.estimate
+    if facts.kind == "bounded" or estimate is None:
+        return
+    mean = _carried(facts)
+    if facts.target is not None and mean is not None and mean >= CEILING * facts.target:
+        yield _limited(ValidityCode.CEILING_REACHED, users=mean, ceiling=facts.target)
+    slope = estimate.slope_users_per_s
+    why = str(estimate.reason)
+    if why == "interrupted" and slope is not None and abs(slope) > STEEP:
+        why = "still_climbing" if slope > 0 else "still_falling"
+    if why in ("still_climbing", "still_falling") and any("in_last_minutes" in fall.numbers for fall in _falls(facts)):
+        return  # who was lost in these minutes, or came back, makes the slope
+    if why in ("still_climbing", "still_falling", "may_be_cut", "too_short", "gaps"):  # faults of the run itself
+        yield _limited(ValidityCode(why), **({} if slope is None else {"slope_users_per_s": slope}))
+
+
+@says({
+    ValidityCode.OTHER_RUNS:
+        "the curve and the reported supported users are of different runs: {curve:,.0f} users against "
+        "{reported:,.0f} ({change:+.1%})",
+})  # fmt: skip
+def _other_runs(facts: RunFacts) -> Reasons:
+    mean, reported = _carried(facts), facts.reported
+    if facts.kind == "bounded" or facts.estimate is None or mean is None or reported is None:
+        return
+    change = mean / reported - 1.0
+    at_least = facts.estimate.estimated is None
+    if (mean > (1.0 + REPORTED) * reported) if at_least else (abs(change) > REPORTED):
+        yield _invalid(ValidityCode.OTHER_RUNS, curve=mean, reported=reported, change=change)
+
+
+def _carried(facts: RunFacts) -> float | None:
+    """The users over the last 30 minutes, as an estimate or as a lower bound."""
+    estimate = facts.estimate
+    if estimate is None:
+        return None
+    return estimate.estimated if estimate.estimated is not None else estimate.at_least
+
+
+def _coverage_words(reason: ValidityReason) -> str:
+    covered = f"{reason.numbers['covered']:.0%}"
+    if reason.metric is None:
+        return f"every metric lacks more than half of its samples in the steady window (at most {covered} are there)"
+    others = reason.numbers["others"]
+    more = f"; {others:.0f} other metrics lack samples too" if others else ""
+    return f"{reason.metric}: only {covered} of the samples in the steady window are there{more}"
+
+
+@says({ValidityCode.LITTLE_COVERAGE: _coverage_words})
+def _coverage(facts: RunFacts) -> Reasons:
+    known = {slug: part for slug, part in facts.coverage.items() if part is not None}
+    if not known or facts.steady is None:
+        return
+    if max(known.values()) < HARDLY_COVERED:
+        yield _invalid(ValidityCode.LITTLE_COVERAGE, covered=max(known.values()), metrics=len(known))
+        return
+    gaps = {slug: part for slug, part in known.items() if 0.0 < part < COVERED}  # without a number it is missing
+    if gaps:
+        worst = min(gaps, key=gaps.__getitem__)
+        found = _limited(ValidityCode.LITTLE_COVERAGE, covered=gaps[worst], metrics=len(gaps), others=len(gaps) - 1)
+        yield found.model_copy(update={"metric": worst})
+
+
+@says({ValidityCode.COUNTERS_RESTARTED: "counters of the server restarted inside the window, {times:.0f} times"})
+def _counters_restarted(facts: RunFacts) -> Reasons:
+    if facts.resets:
+        yield _limited(ValidityCode.COUNTERS_RESTARTED, times=facts.resets)
 
 
 def _sustained(facts: RunFacts, seconds: float) -> float:
     """The highest load that the run was at or above for this long in all."""
-    users = _under_load(facts)
+    users = facts.under_load
     return sustained(users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64), seconds)
+
+
+# ---- Runs beside each other -----------------------------------------------------------------------------------------
+
+
+@says({ValidityCode.LOADS_DIFFER: "the builds were under different loads: {base:,.0f} and {new:,.0f} users"})
+def _loads_differ(facts: Pair[list[RunFacts]]) -> Reasons:
+    bounded = facts.map(lambda runs: [run for run in runs if run.kind == "bounded" and run.users and run.steady])
+    if not all(bounded):
+        return
+    base, new = (float(np.mean([_sustained(run, SHORTEST_S) for run in runs])) for runs in bounded)
+    if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
+        yield _invalid(ValidityCode.LOADS_DIFFER, base=base, new=new)
+
+
+@says({
+    ValidityCode.WINDOW_SHORTER:
+        "its steady window is cut short: {seconds:min} against {other_seconds:min} of the other build",
+})  # fmt: skip
+def _window_shorter(facts: Pair[list[RunFacts]]) -> Reasons:
+    lengths = facts.map(lambda runs: [run.steady_s for run in runs if run.kind == "bounded"])
+    for side in SIDES:
+        theirs = [length for length in lengths[_other(side)] if length is not None]
+        for i, own in enumerate(lengths[side], start=1):
+            if theirs and own is not None and own < SHORTER * float(np.median(theirs)):
+                found = _limited(ValidityCode.WINDOW_SHORTER, seconds=own, other_seconds=float(np.median(theirs)))
+                yield found.model_copy(update={"side": side, "run": i})
+
+
+@says({ValidityCode.SERIES_MISSING: "{metric} was not recorded; the other build has it"})
+def _series_missing(facts: Pair[list[RunFacts]]) -> Reasons:
+    there = facts.map(lambda runs: {slug for run in runs for slug, part in run.coverage.items() if part})
+    for side in SIDES:
+        if any(run.steady for run in facts[side]):  # else there is no steady window to cover
+            for slug in sorted(there[_other(side)] - there[side]):
+                found = _limited(ValidityCode.SERIES_MISSING)
+                yield found.model_copy(update={"side": side, "metric": slug})
+
+
+@says({
+    ValidityCode.WINDOWS_OVERLAP:
+        "its window overlaps that of another run on the same server by {seconds:min}: both measured the same thing",
+})  # fmt: skip
+def _windows_overlap(facts: Pair[list[RunFacts]]) -> Reasons:
+    runs = [(side, i, run) for side, of_side in facts.items() for i, run in enumerate(of_side, start=1) if run.clock]
+    for k, (side, i, run) in enumerate(runs):
+        for _, _, earlier in runs[:k]:
+            both = min(run.window[1], earlier.window[1]) - max(run.window[0], earlier.window[0])
+            if run.clock == earlier.clock and both > 0:
+                yield _invalid(ValidityCode.WINDOWS_OVERLAP, seconds=both).model_copy(update={"side": side, "run": i})
+                break
+
+
+def _other(side: Side) -> Side:
+    return "new" if side == "base" else "base"
+
+
+_OF_ONE_RUN: tuple[Callable[[RunFacts], Reasons], ...] = (
+    _no_steady_window,
+    _no_users,
+    _silent_end,
+    _silent_start,
+    _falls,
+    _target,
+    _equilibrium,
+    _other_runs,
+    _coverage,
+    _counters_restarted,
+)
+_BETWEEN_RUNS: tuple[Callable[[Pair[list[RunFacts]]], Reasons], ...] = (
+    _loads_differ,
+    _window_shorter,
+    _series_missing,
+    _windows_overlap,
+)
