@@ -68,6 +68,13 @@ data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the 
 test: $(READY) ## run the tests with coverage; TESTS=tests/test_X.py: only these, without
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),--cov) $(ARGS)
 
+test-fast: $(READY) ## only the tests that need no kernel, browser, server or real data, in one process
+	@$(RUN) -m pytest -q -m "not slow" $(TESTS) $(ARGS)
+
+docs: $(READY) ## build the documentation: build/docs/index.html
+	@$(RUN) -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	@echo "build/docs/index.html"
+
 golden: $(READY) ## accept what the bundled comparisons publish now, in tests/golden; then look at `git diff`
 	@$(RUN) tests/golden.py
 
@@ -154,4 +161,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch index lab prometheus data test golden lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch index lab prometheus data test test-fast docs golden lint format setup lock clean distclean conda-environment FORCE

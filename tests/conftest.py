@@ -45,6 +45,19 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+# ---- What `make test-fast` leaves out --------------------------------------------------------------------------------
+
+SLOW_FIXTURES = {"browser", "bundled", "chromium", "hostile", "pages", "real", "reports", "servers"}
+"""A test that asks for one of these needs a browser, a kernel, a server or the real data, and is marked `slow`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}:
+            item.add_marker("slow")
+
+
 # ---- Where things are -----------------------------------------------------------------------------------------------
 
 

@@ -136,6 +136,7 @@ def test_every_release_is_listed_with_its_report(
     assert "&lt;b&gt;x&lt;/b&gt;" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filled", [True, False])
 def test_the_notebook_runs(project: Path, tmp_path: Path, filled: bool) -> None:
     if filled:

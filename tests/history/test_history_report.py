@@ -159,6 +159,7 @@ def test_recording_says_where(tmp_path: Path) -> None:
     assert "a study outside the chain" in words["s"]
 
 
+@pytest.mark.slow
 def test_only_record_records(small: dict[str, Any], tmp_path: Path) -> None:
     file = write_params(tmp_path / "small.yaml", small)
     out = str(tmp_path / "out")

@@ -48,6 +48,7 @@ def without_run(results: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.slow
 def test_plain_papermill_gives_the_results_of_the_command_line(
     project: Path, params_file: Path, elsewhere: Path, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_plain_papermill_gives_the_results_of_the_command_line(
     assert without_run(saved) == without_run(json.loads((published.folder / "results.json").read_text("utf-8")))
 
 
+@pytest.mark.slow
 def test_values_of_a_small_comparison(params_file: Path, tmp_path: Path) -> None:
     results = publish(params_file, output=tmp_path / "out").results
     bounded, unbounded = results.tests
@@ -81,6 +83,7 @@ def test_values_of_a_small_comparison(params_file: Path, tmp_path: Path) -> None
     assert label.delta_percent == pytest.approx(10)
 
 
+@pytest.mark.slow
 def test_opened_by_hand_it_shows_the_file_that_params_names(
     params_file: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +99,7 @@ def test_opened_by_hand_it_shows_the_file_that_params_names(
     assert results.comparison == "small"
 
 
+@pytest.mark.slow
 def test_run_by_hand_it_leaves_a_published_report_alone(
     params_file: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +114,7 @@ def test_run_by_hand_it_leaves_a_published_report_alone(
     assert "holds a published report" in (tmp_path / "x.ipynb").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path: Path) -> None:
     """`tests` misspelt: papermill itself only warns."""
     with pytest.raises(papermill.PapermillExecutionError, match=r"tests: expected.*at least 1 item"):
@@ -122,6 +127,7 @@ def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path
     assert not (elsewhere / "reports").exists()
 
 
+@pytest.mark.slow
 def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder: Path) -> None:
     """The command line takes the file's name; a notebook is told the file's contents only."""
     unnamed = {key: value for key, value in small_params(folder / "data").items() if key != "name"}
@@ -130,6 +136,7 @@ def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder
         workbench.parameters({**unnamed, "name": ""})
 
 
+@pytest.mark.slow
 def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_path: Path) -> None:
     assert not os.environ.get("PARAMS")
     output = tmp_path / "bundled.ipynb"

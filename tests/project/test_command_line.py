@@ -29,6 +29,7 @@ def params_file(tmp_path: Path) -> Path:
     return write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
 
 
+@pytest.mark.slow
 def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path) -> None:
     done = run("report", str(params_file), "--output", str(tmp_path / "out"))
     assert done.exit_code == 0
@@ -63,6 +64,7 @@ def test_bad_data_starts_nothing_either(tmp_path: Path, monkeypatch: pytest.Monk
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_a_batch_goes_on_and_exits_with_the_worst(params_file: Path, tmp_path: Path) -> None:
     bad = write_params(tmp_path / "bad.yaml", {})
     done = run("batch", str(bad), str(params_file), "--output", str(tmp_path / "out"))

@@ -100,6 +100,7 @@ def test_make_says_what_it_needs_where_there_is_no_python(elsewhere: Path) -> No
     assert not (elsewhere / ".venv").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_setup_is_made_again(elsewhere: Path) -> None:
     """A pip that fails half-way leaves no stamp, so nothing trusts that .venv."""
     (elsewhere / "requirements.lock").write_text("no-such-package==1.0 --hash=sha256:0\n", encoding="utf-8")
@@ -109,6 +110,7 @@ def test_an_interrupted_setup_is_made_again(elsewhere: Path) -> None:
     assert "rm -rf .venv" in make(elsewhere, "-n", "report")
 
 
+@pytest.mark.slow
 def test_a_made_environment_is_not_made_again(elsewhere: Path) -> None:
     (elsewhere / "requirements.lock").write_text("# nothing to install\n", encoding="utf-8")
     (elsewhere / "pyproject.toml").write_text(

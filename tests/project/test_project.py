@@ -1,14 +1,13 @@
-"""The plumbing: one set of packages in three files, a house in order, nothing of one machine in git."""
+"""Rules of the repository: one set of packages in three files, one-way imports, nothing of one machine in git."""
 
 from __future__ import annotations
 
 import ast
-import importlib.metadata
-import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,40 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import golden
-from buildcompare.config.project import commit
-from buildcompare.recordings import cache
-
 pytest_plugins = ["pytester"]
-
-
-# ---- Which checkout a report was made from --------------------------------------------------------------------------
-
-
-def test_the_commit_is_that_of_the_project_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-        return subprocess.run(
-            ["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
-        ).stdout.strip()
-
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
-    assert commit() is None, "no checkout"
-    git("init", "--quiet")
-    assert commit() is None, "no commit yet"
-    (tmp_path / "kept").write_text("one")
-    git("add", "kept")
-    git("commit", "--quiet", "-m", "one")
-    (tmp_path / "new").write_text("not tracked")
-    assert commit() == git("rev-parse", "--short=12", "HEAD")
-    (tmp_path / "kept").write_text("two")
-    assert commit() == git("rev-parse", "--short=12", "HEAD") + " with changes"
-    (tmp_path / "inside").mkdir()
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path / "inside"))
-    assert commit() is None, "a folder in somebody else's checkout"
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit() is None, "no git"
 
 
 # ---- The same packages everywhere -----------------------------------------------------------------------------------
@@ -95,43 +61,7 @@ def test_lock_holds_everything_that_pyproject_asks_for(declared: dict[str, str],
         assert Requirement(f"{name}{specifier}").specifier.contains(locked[name]), f"{name}: run `make lock`"
 
 
-NOT_IMPORTED = {
-    "ipykernel": "the kernel of the notebooks",
-    "ipywidgets": "rich's progress in a notebook",
-    "jupyterlab": "make lab",
-    "mypy": "make lint",
-    "nbstripout": "make format",
-    "pandas-stubs": "types for mypy",
-    "pytest-cov": "--cov",
-    "pytest-xdist": "-n",
-    "ruff": "make lint",
-    "setuptools": "the build",
-    "types-pyyaml": "types for mypy",
-}
-"""Packages that are used without an import, and what for."""
-
-
-def test_every_package_that_pyproject_asks_for_is_used(project: Path, declared: dict[str, str]) -> None:
-    imported = {
-        name.split(".")[0]
-        for folder in ("lib", "tests", "benchmarks", "docs")
-        for file in (project / folder).rglob("*.py")
-        for name in re.findall(r"^ *(?:import|from) ([\w.]+)", file.read_text("utf-8"), flags=re.MULTILINE)
-    }
-    modules: dict[str, set[str]] = {}
-    for module, packages in importlib.metadata.packages_distributions().items():
-        for package in packages:
-            modules.setdefault(canonicalize_name(package), set()).add(module)
-    unused = {name for name in declared if not modules.get(name, set()) & imported}
-    assert unused == NOT_IMPORTED.keys()
-
-
-def test_nothing_optional_is_offered_that_is_not_there(project: Path) -> None:
-    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(table["optional-dependencies"]) == {"dev"}
-
-
-def test_lock_is_pinned_by_hashes_and_names_no_place(project: Path, locked: dict[str, str]) -> None:
+def test_lock_is_pinned_by_hashes_and_names_no_index(project: Path, locked: dict[str, str]) -> None:
     text = (project / "requirements.lock").read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).strip())
     assert len(entries) == len(locked)
@@ -139,130 +69,121 @@ def test_lock_is_pinned_by_hashes_and_names_no_place(project: Path, locked: dict
     assert not re.search(r"://|--(extra-)?index-url|--find-links|-e |\bfile:|(^|\s)/", text)
 
 
-def test_lock_is_for_every_python_that_pyproject_allows(project: Path) -> None:
-    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
-    assert table["project"]["requires-python"] == ">=3.11"
-    assert table["tool"]["mypy"]["python_version"] == "3.11"
-    assert table["tool"]["ruff"]["target-version"] == "py311"
-    assert "--python-version 3.11" in (project / "Makefile").read_text(encoding="utf-8")
-
-
-# ---- The house ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def rooms(project: Path) -> dict[str, int]:
-    """Each module and package of the library -> its row in CONTRIBUTING.md's table."""
-    text = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = text[text.index("| room |") : text.index("Notebooks are the face of it")]
-    there = [path for path in (project / "lib/buildcompare").iterdir() if path.name != "__init__.py"]
-    found: dict[str, int] = {}
-    for row, line in enumerate(table.strip().splitlines()[2:]):
-        for pattern in re.findall(r"`([^`]+)`", line.split("|")[1]):
-            named = {path.stem for path in there if path.match(pattern.rstrip("/"))} - {*found}
-            assert named, f"{pattern} of CONTRIBUTING.md is not there"
-            found |= dict.fromkeys(named, row)
-    return found
-
-
-def test_contributing_names_every_room(project: Path, rooms: dict[str, int]) -> None:
-    library = project / "lib/buildcompare"
-    assert {path.stem for path in library.iterdir() if path.stem not in ("__init__", "__pycache__")} == {*rooms}
-
-
-def test_a_room_imports_only_from_rooms_before_it(project: Path, rooms: dict[str, int]) -> None:
-    library = project / "lib/buildcompare"
-    backwards, seen = [], 0
-    for file in sorted(library.rglob("*.py")):
-        room = file.relative_to(library).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("buildcompare"):
-                continue
-            inner = str(node.module).split(".")[1:2] or [name.name for name in node.names]
-            seen += len(inner)
-            backwards += [f"{file.name} imports {other}" for other in inner if rooms[other] > rooms[room]]
-    assert backwards == []
-    assert seen > 300
-
-
-# ---- What git sees --------------------------------------------------------------------------------------------------
-
-
-def git(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["git", "-c", f"core.excludesFile={os.devnull}", *arguments],
+def test_no_tracked_file_names_a_registry_or_this_machine(project: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=project, capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tracked(project: Path) -> list[Path]:
-    """The files that are in git, or would be after `git add`."""
-    listed = git(project, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode:
         pytest.skip(f"not a git checkout: {listed.stderr.strip()}")
-    return [file for name in listed.stdout.split("\0") if name and (file := project / name).is_file()]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "lib/buildcompare/new_module.py",
-        "lib/buildcompare/report/templates/page.j2",
-        *[f"data/recordings/{name}/mysql_bounded/base.parquet" for name in golden.BUNDLED],
-        "data/history/mattermost/v10.4.0-rc1.json",
-        "data/calibration/mattermost.json",
-        "params/metrics/new.yaml",
-        "notebooks/new.ipynb",
-        "requirements.lock",
-    ],
-)
-def test_git_sees_the_projects_own_files(project: Path, path: str) -> None:
-    ignored = git(project, "check-ignore", "--no-index", "--verbose", path)
-    assert ignored.returncode == 1, f"hidden by {ignored.stdout or ignored.stderr}"
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "reports/v10.4.0-rc1/report.html",
-        "runs/base.csv",
-        "out.ipynb",
-        cache.Slot("mine", "postgresql_bounded", "base", 1).path,
-        "data/calibration/.mattermost.json.12.part",
-        "data/history/mattermost/.lock",
-        ".venv/bin/python",
-        ".coverage",
-        ".coverage.host.1234.abcdef",
-        "lib/buildcompare/__pycache__/x.cpython-312.pyc",
-        "lib/buildcompare.egg-info/PKG-INFO",
-        "notebooks/.ipynb_checkpoints/comparison-checkpoint.ipynb",
-        ".mypy_cache/x",
-    ],
-)
-def test_git_does_not_see_what_is_made(project: Path, path: str) -> None:
-    assert git(project, "check-ignore", "--no-index", "--quiet", path).returncode == 0
-
-
-def test_nothing_tracked_names_a_registry_or_this_machine(project: Path, tracked: list[Path]) -> None:
-    # Put together here, so that this file does not hold what it looks for.
+    files = [file for name in listed.stdout.split("\0") if name and (file := project / name).is_file()]
+    assert "uv.lock" not in {file.name for file in files}, "it holds addresses of registries"
+    # Joined here, so that this file does not contain what it looks for.
     hosts = ["pypi" + ".org", "python" + "hosted.org", "crates" + ".io/api", "registry.npm" + "js.org"]
     folders = [r"(?<![\w.:/-])/" + folder + "/" for folder in ("work", "root")]
     place = [re.escape(str(project))] if len(project.parts) > 2 else []
     forbidden = re.compile("|".join([*map(re.escape, hosts), *folders, *place]))
     found = [
         f"{file.relative_to(project)}: {match.group()}"
-        for file in tracked
+        for file in files
         if (match := forbidden.search(file.read_bytes().decode("utf-8", errors="replace")))
     ]
     assert found == []
 
 
-def test_no_registry_lock_of_uv_is_tracked(tracked: list[Path]) -> None:
-    assert "uv.lock" not in {file.name for file in tracked}
+# ---- Rooms of the library -------------------------------------------------------------------------------------------
+
+FLOORS = (
+    "results", "config", "recordings", "text", "stats", "load", "labels metrics", "validity",
+    "calibration", "comparison", "history", "findings", "figures", "api", "report", "__init__", "__main__",
+)  # fmt: skip
+"""Rooms from the ground up; a room imports only from its own floor and the floors below (CONTRIBUTING.md)."""
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 
 
-# ---- The tests' own rules -------------------------------------------------------------------------------------------
+def room_of(module: str) -> str:
+    """The room of a module of buildcompare: its first name, "__init__" for the package itself."""
+    inner = module.removeprefix("buildcompare").removeprefix(".")
+    return (inner or "__init__").split(".")[0]
+
+
+def imports(project: Path) -> Iterator[tuple[str, str, bool]]:
+    """(importing module, imported module, whether at its top) for every import between modules of lib/."""
+    library = project / "lib"
+    modules = {
+        ".".join(file.relative_to(library).with_suffix("").parts).removesuffix(".__init__"): file
+        for package in ("buildcompare", "loadsim")
+        for file in (library / package).rglob("*.py")
+    }
+    for module, file in modules.items():
+        tree = ast.parse(file.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}: relative import"
+                names = [f"{node.module}.{each.name}" for each in node.names]
+                found = {name if name in modules else str(node.module) for name in names}
+            elif isinstance(node, ast.Import):
+                found = {each.name for each in node.names}
+            else:
+                continue
+            for name in found & modules.keys():
+                yield module, name, node in tree.body
+
+
+@pytest.mark.xfail(reason="rooms are being condensed", strict=False)
+def test_a_room_imports_only_from_floors_below(project: Path) -> None:
+    between = [pair for pair in imports(project) if all(name.startswith("buildcompare") for name in pair[:2])]
+    upwards = [
+        f"{importing} imports {imported}"
+        for importing, imported, _ in between
+        if FLOOR[room_of(imported)] > FLOOR[room_of(importing)]
+    ]
+    assert upwards == []
+    assert len(between) > 100
+
+
+def test_only_the_command_line_imports_the_simulator(project: Path) -> None:
+    outside = {
+        (importing, room_of(imported))
+        for importing, imported, _ in imports(project)
+        if imported.startswith("buildcompare") and importing.startswith("loadsim")
+    }
+    assert {room for _, room in outside} <= {"config", "recordings"}
+    users = {a for a, b, _ in imports(project) if b.startswith("loadsim") and not a.startswith("loadsim")}
+    assert users == {"buildcompare.__main__"}
+
+
+def test_modules_do_not_import_each_other_in_a_circle(project: Path) -> None:
+    graph: dict[str, set[str]] = {}
+    for importing, imported, at_top in imports(project):
+        if at_top and importing != imported:
+            graph.setdefault(importing, set()).add(imported)
+    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+@pytest.mark.xfail(reason="rooms are being condensed", strict=False)
+def test_rooms_stay_small(project: Path) -> None:
+    library = project / "lib/buildcompare"
+    loose = {file.name for file in library.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert len(loose) <= 3
+    sizes = {folder.name: len([*folder.rglob("*.py")]) for folder in library.iterdir() if folder.is_dir()}
+    assert {name: size for name, size in sizes.items() if size > 15} == {}
+
+
+# ---- Rules of the tests ---------------------------------------------------------------------------------------------
+
+
+def test_no_test_imports_another_test(project: Path) -> None:
+    files = [*(project / "tests").rglob("*.py")]
+    tests = {file.stem for file in files if file.stem.startswith("test_")}
+    found = [
+        f"{file.name} imports {name}"
+        for file in files
+        for name in re.findall(r"^ *(?:import|from) (\w+)", file.read_text("utf-8"), flags=re.MULTILINE)
+        if name in tests
+    ]
+    assert found == []
+
 
 SKIPS = """
 import pytest
@@ -292,10 +213,12 @@ def suite(pytester: pytest.Pytester, project: Path, monkeypatch: pytest.MonkeyPa
     return pytester
 
 
+@pytest.mark.slow
 def test_a_skip_is_a_skip_by_default(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess().assert_outcomes(passed=1, skipped=3, xfailed=1)
 
 
+@pytest.mark.slow
 def test_a_skip_is_a_failure_where_every_test_is_required(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +232,7 @@ def test_a_skip_is_a_failure_where_every_test_is_required(
     assert "no_such_module" in text
 
 
+@pytest.mark.slow
 def test_missing_real_data_is_named(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUILDCOMPARE_REAL", "/no/such/folder")
     suite.makepyfile(test_skips="def test_real(real):\n    pass\n")

@@ -278,6 +278,7 @@ def test_builds_on_different_servers_are_a_warning(elsewhere: Path, servers: Ser
     assert finding.evidence["new"] == ["victoriametrics v1.130.0"]
 
 
+@pytest.mark.slow
 def test_an_archived_folder_is_served_as_a_copy(project: Path, tmp_path: Path) -> None:
     """`make prometheus`: old blocks are kept, and the archive is not touched."""
     for program in ("prometheus", "promtool", "make"):

@@ -85,6 +85,7 @@ def test_a_broken_marker_is_named(tmp_path: Path, text: str, line: str, expected
     assert expected in error.value.expected
 
 
+@pytest.mark.slow
 def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(tmp_path: Path) -> None:
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data", comments=["From the *params*."]))
     output = tmp_path / "out"

@@ -219,6 +219,7 @@ def watched(kind: str, file: Path) -> tuple[str, int]:
     return " ".join(said.split()), int(peak.split()[0]) * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_under_a_gigabyte(tmp_path: Path, name: str) -> None:
     kind, make, words = BOMBS[name]
@@ -230,6 +231,7 @@ def test_a_bomb_is_refused_under_a_gigabyte(tmp_path: Path, name: str) -> None:
     assert peak < GIGABYTE
 
 
+@pytest.mark.slow
 def test_the_largest_table_that_is_read_takes_less_than_a_gigabyte(tmp_path: Path) -> None:
     file = tmp_path / "large.csv"
     just_within(file)
@@ -238,6 +240,7 @@ def test_the_largest_table_that_is_read_takes_less_than_a_gigabyte(tmp_path: Pat
     assert peak < GIGABYTE
 
 
+@pytest.mark.slow
 def test_the_watch_itself_sees_memory() -> None:
     """The limit of the test above is measured, not assumed."""
     code = WATCHED.split("try:")[0] + "x = bytearray(2 << 30)\n" + WATCHED.splitlines()[-1]

@@ -95,6 +95,7 @@ def is_whole(folder: Path) -> bool:
     return results.complete and (folder / "report.html").read_text("utf-8").rstrip().endswith("</html>")
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, project: Path) -> None:
     """SIGKILL at 20 random moments, before, at and after the first report."""
     params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))

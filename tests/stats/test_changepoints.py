@@ -174,6 +174,7 @@ def test_without_calibration_false_alarms_are_few_and_a_step_is_found(phi: float
     assert np.mean(found) >= 0.60
 
 
+@pytest.mark.slow
 def test_with_calibration_false_alarms_are_rare_and_a_step_is_found() -> None:
     rng = np.random.default_rng(13)
     step = 2.0 * (np.arange(1080) >= 540)

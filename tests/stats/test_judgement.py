@@ -141,6 +141,7 @@ def test_what_users_feel_must_be_there_in_both_builds(
 # ---- Nothing is claimed without knowing the noise -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     ratio=st.floats(0.01, 100.0),

@@ -1,0 +1,36 @@
+"""The commit that a report names is that of the project itself."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from buildcompare.config.project import commit
+
+
+def test_the_commit_is_that_of_the_project_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    assert commit() is None, "no checkout"
+    git("init", "--quiet")
+    assert commit() is None, "no commit yet"
+    (tmp_path / "kept").write_text("one")
+    git("add", "kept")
+    git("commit", "--quiet", "-m", "one")
+    (tmp_path / "new").write_text("not tracked")
+    assert commit() == git("rev-parse", "--short=12", "HEAD")
+    (tmp_path / "kept").write_text("two")
+    assert commit() == git("rev-parse", "--short=12", "HEAD") + " with changes"
+    (tmp_path / "inside").mkdir()
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path / "inside"))
+    assert commit() is None, "a folder in somebody else's checkout"
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit() is None, "no git"
