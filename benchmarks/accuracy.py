@@ -26,7 +26,8 @@ import pandas as pd
 from scipy import special
 from scipy.signal import lfilter
 
-from buildcompare.calibration.self_check import INJECTED, Row, SelfCheck
+from buildcompare.calibration.learn import run_levels
+from buildcompare.calibration.self_check import INJECTED, CheckedRow, label_rows, metric_pairs
 from buildcompare.config.catalogue import Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run
@@ -36,7 +37,7 @@ from buildcompare.load.view import ViewRun
 from buildcompare.recordings.ltctl import LtctlSource
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import measure_effect
-from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, RunToRun
+from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, metric_noise
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
@@ -98,7 +99,7 @@ def between_runs(repetitions: int) -> None:
         for _ in range(repetitions):
             levels = _run_levels(rng, 22, run_sd)
             pairs = [RepeatedRuns(str(i), "bounded", levels[i : i + 2]) for i in range(0, 20, 2)]
-            noise = RunToRun(pairs)(METRIC, "bounded")
+            noise = metric_noise(METRIC, "bounded", pairs)
             base, new = (run.metrics["simulated"] for run in levels[20:])
             assert noise is not None
             s_within = math.sqrt((1 + 0.9) / (1 - 0.9) / SAMPLES)
@@ -150,7 +151,7 @@ def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
             except InputError:
                 continue  # one file is empty, as published
             view = view_run(recording, row.test_type)
-            runs.append(view_run.levels(view, row.test_type))
+            runs.append(run_levels(view, row.test_type, catalogue))
             levels = {series.metric: view.level(series) for series in recording.graphs()}
             means[id(runs[-1])] = {slug: level.mean for slug, level in levels.items() if level and level.mean}
         if len(runs) > 1:
@@ -162,12 +163,12 @@ def identical_pairs(
     title: str, groups: Sequence[RepeatedRuns], means: Means, only: Sequence[str] | None = None
 ) -> None:
     """False alarms and detection on pairs between which nothing changed, beside the peer's rule."""
-    check = SelfCheck(read_catalogue("mattermost").find)
-    pairs = [rows for group, rows in check.metric_pairs(groups) if only is None or group.name in only]
+    find = read_catalogue("mattermost").find
+    pairs = [rows for group, rows in metric_pairs(groups, find) if only is None or group.name in only]
     metrics = [row for rows in pairs for row in rows]
-    labels = [row for group, row in check.label_rows(groups) if only is None or group.name in only]
+    labels = [row for group, row in label_rows(groups) if only is None or group.name in only]
     shown = [group for group in groups if only is None or group.name in only]
-    changes = [b.value / a.value for group in shown for _, _, a, b in label_pairs(group)]
+    changes = [ratio for group in shown for ratio in label_pairs(group).eval("second / first")]
     runs = [pair for group in shown for pair in itertools.combinations(group.runs, 2)]
     plain = [
         means[id(second)][row.key] / means[id(first)][row.key]
@@ -212,11 +213,12 @@ def _threshold(ratios: Sequence[float], rate: float) -> float:
 
 def _peer_calls(group: RepeatedRuns) -> tuple[int, int]:
     """Rows of label tables whose difference is not zero once both are whole milliseconds; and all rows."""
-    differing = [round(1e3 * a.value) != round(1e3 * b.value) for _, _, a, b in label_pairs(group)]
-    return sum(differing), len(differing)
+    pairs = label_pairs(group)
+    differing = (1e3 * pairs["first"]).round() != (1e3 * pairs["second"]).round()
+    return int(differing.sum()), len(differing)
 
 
-def _by_key(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+def _by_key(rows: Sequence[CheckedRow]) -> Iterator[tuple[str, list[CheckedRow]]]:
     for key, each in itertools.groupby(sorted(rows, key=lambda row: row.key), key=lambda row: row.key):
         yield key, list(each)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from buildcompare import findings
+from buildcompare.calibration.learn import run_levels
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
@@ -27,7 +28,7 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import ViewRun
 from buildcompare.recordings.ltctl import LtctlSource
 from buildcompare.recordings.recording import Recording
-from buildcompare.stats.noise import RepeatedRuns, RunToRun
+from buildcompare.stats.noise import RepeatedRuns
 
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 CATALOGUE = read_catalogue("mattermost")
@@ -39,7 +40,7 @@ def main(folder: str | None = None) -> None:
     recordings, reported = read(Path(given).resolve())
     view_run = ViewRun(CATALOGUE)
     groups = {
-        (name, kind): RepeatedRuns(name, kind, [view_run.levels(view_run(r, kind), kind) for r in runs])  # type: ignore[arg-type]
+        (name, kind): RepeatedRuns(name, kind, [run_levels(view_run(r, kind), kind, CATALOGUE) for r in runs])  # type: ignore[arg-type]
         for (name, kind), runs in recordings.items()
     }
     for calibrated in (True, False):
@@ -50,7 +51,7 @@ def main(folder: str | None = None) -> None:
                 if (name in SMALL) is not small:
                     continue
                 others = [g for g in groups.values() if calibrated and g.name != name and g.name not in SMALL]
-                noises = {"run_to_run": RunToRun(others), "label_noise": LabelNoise(others)}
+                noises = {"groups": others, "label_noise": LabelNoise(others)}
                 for (i, first), (j, second) in itertools.combinations(enumerate(runs, 1), 2):
                     base, new = (Run(report="-", supported_users=reported.get((name, n))) for n in (i, j))
                     test = Test(name=f"{name}_{i}_{j}", type=kind, base=[base], new=[new])  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.metrics.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
-from buildcompare.stats.noise import RepeatedRuns, RunToRun
+from buildcompare.stats.noise import RepeatedRuns
 from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
 from loadsim.bundled import QUIET
 
@@ -109,7 +109,7 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
         ("10 % slower, runs 1.9 times as unlike", 1, UNLIKE),
         ("10 % slower, runs as alike as the bundled", 1, QUIET),
     )
-    noises: dict[NoiseModel, list[RunToRun]] = {}
+    noises: dict[NoiseModel, list[list[RepeatedRuns]]] = {}
     for _, _, noise in kinds:
         if noise not in noises:
             noises[noise] = [calibration(first_seed + 500_000 + 1000 * i, noise) for i in range(CALIBRATIONS)]
@@ -122,7 +122,7 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
             curves = CompareAtLoad()(*sides)
             took = time.process_time() - start
             calibrated = noises[noise][pair % CALIBRATIONS]
-            for how, known in (("catalogue", RunToRun()), ("calibration", calibrated)):
+            for how, known in (("catalogue", []), ("calibration", calibrated)):
                 tally = tallies[name, how]
                 tally.add(JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known))(curves, (runs, runs)))
                 tally.seconds += took
@@ -138,14 +138,14 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
         print(f"{name:46s}{100 * np.mean([ratio > reach for ratio, _ in cpu[name]]):11.1f}")
 
 
-def calibration(first_seed: int, noise: NoiseModel) -> RunToRun:
+def calibration(first_seed: int, noise: NoiseModel) -> list[RepeatedRuns]:
     """What repeated runs of other servers teach."""
     groups = []
     for i, runs in enumerate(GROUPS):
         settings = replace(_server(np.random.default_rng(first_seed + 50 * i)), noise=noise)
         views = [_loaded(simulate_run(settings, first_seed + 50 * i + 10 + run).recording) for run in range(runs)]
         groups.append(RepeatedRuns(str(i), "unbounded", [], MeasureNoiseAtLoad()(views)))
-    return RunToRun(groups)
+    return groups
 
 
 # ---- Real runs ------------------------------------------------------------------------------------------------------
@@ -165,11 +165,11 @@ def real() -> None:
         for how in ("catalogue", "calibration"):
             tally = Tally()
             for group in kept:
-                known = RunToRun([each for each in kept if each is not group] if how == "calibration" else [])
+                known = [each for each in kept if each is not group] if how == "calibration" else []
                 for first, second in itertools.combinations(runs[group.name], 2):
                     tally.add(_judged([first], [second], known))
             print(tally.line(f"{tally.pairs} {name}, {how}"))
-    for how, known in (("catalogue", RunToRun()), ("calibration", RunToRun(useful))):
+    for how, known in (("catalogue", []), ("calibration", useful)):
         tally = Tally()
         for sides in _comparisons(folder):
             judged = _judged(*sides, known)
@@ -195,7 +195,9 @@ def _spread(name: str, setups: Sequence[Sequence[LoadedRun]]) -> str:
     return f"{name:46s}" + "".join(f"{100 * math.sqrt(each):11.2f}" for each in spreads)
 
 
-def _judged(base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: RunToRun) -> dict[str, LoadAdjusted]:
+def _judged(
+    base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns]
+) -> dict[str, LoadAdjusted]:
     curves = {slug: each for slug, each in CompareAtLoad()(base, new).items() if CATALOGUE.find(slug).known}
     return JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known))(curves, (len(base), len(new)))
 

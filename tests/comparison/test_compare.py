@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 from buildcompare import findings
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Source, Test
-from buildcompare.labels.tables import CompareLabels
 from buildcompare.load.ramp_up import TimeToUsers
-from buildcompare.recordings.recording import LabelSummary
 from buildcompare.recordings.sources import record
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.text.explanations import explain
 from curves import CATALOGUE, curve, kinds, recording
 from support import users_curve
 
-# ---- Levels and labels ----------------------------------------------------------------------------------------------
+# ---- Levels ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_level_leaves_out_what_is_no_number_and_counts_it() -> None:
@@ -54,38 +52,6 @@ def test_a_change_needs_two_values() -> None:
     assert delta_percent(0.0100, 0.0115) == pytest.approx(15.0)  # the peer prints +20 %
     assert mean_of_runs([1.0, None, 3.0]) == 2.0
     assert mean_of_runs([None]) is None
-
-
-def labels_of(**values: float) -> list[LabelSummary]:
-    return [LabelSummary("api", key.split("__")[0], key.split("__")[1], value) for key, value in values.items()]
-
-
-def test_labels_are_paired_by_name_and_none_is_dropped() -> None:
-    base = labels_of(gone__avg=0.5, kept__avg=0.01, kept__p99=3.0, never__avg=math.nan, zero__avg=0.0, top__p99=10.0)
-    new = labels_of(came__avg=0.7, kept__avg=0.0115, kept__p99=10.0, never__avg=1.0, zero__avg=0.001, top__p99=10.0)
-    rows = {(d.label, d.stat): d for d in CompareLabels(CATALOGUE)([base], [new])}
-    assert len(rows) == 7
-    assert (rows["gone", "avg"].only_in, rows["gone", "avg"].delta_percent) == ("base", None)
-    assert (rows["came", "avg"].only_in, rows["came", "avg"].new) == ("new", 0.7)
-    assert rows["kept", "avg"].delta_percent == pytest.approx(15.0)
-    assert rows["kept", "p99"].at_least == (False, True)
-    assert rows["kept", "p99"].delta_percent is None
-    assert rows["top", "p99"].at_least == (True, True)
-    assert rows["never", "avg"].reason == "never called in the base build"
-    assert rows["zero", "avg"].delta_percent is None
-    assert not [d for d in rows.values() if d.delta_percent == -100.0]
-
-
-def test_an_average_beyond_the_last_bucket_is_a_value() -> None:
-    """Averages come from sums, not from the histogram: 30 s is 30 s."""
-    row = CompareLabels(CATALOGUE)([labels_of(slow__avg=30.0)], [labels_of(slow__avg=33.0)])[0]
-    assert row.at_least == (False, False)
-    assert row.delta_percent == pytest.approx(10.0)
-
-
-def test_repeated_runs_are_averaged() -> None:
-    row = CompareLabels(CATALOGUE)([labels_of(a__avg=1.0), labels_of(a__avg=3.0)], [labels_of(a__avg=4.0)])[0]
-    assert (row.base, row.new, row.delta_percent) == (2.0, 4.0, pytest.approx(100.0))
 
 
 def test_the_time_to_users() -> None:

@@ -23,7 +23,6 @@ from buildcompare.history.look_back import LookBack, Step, look_back
 from buildcompare.history.table import import_table
 from buildcompare.history.text import step_lines
 from buildcompare.results import Drift, HistoryResult
-from buildcompare.stats.noise import RunToRun
 from buildcompare.text.numbers import change
 
 MARGIN = 5.0
@@ -45,7 +44,7 @@ def ledger(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 @pytest.fixture(scope="module")
 def looked(ledger: Ledger) -> LookBack:
-    known = SupportedUsersNoise.of(read_catalogue("mattermost"), RunToRun())
+    known = SupportedUsersNoise.of(read_catalogue("mattermost"))
     assert known.noise is not None
     return look_back(ledger.chain, known.noise, ledger.studies)
 

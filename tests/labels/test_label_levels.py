@@ -6,13 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
-from buildcompare.labels.histogram import HistogramQuantile
-from buildcompare.labels.levels import MeasureLabels
+from buildcompare.labels.tables import histogram_quantile, label_levels, label_table
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from support import users_curve
 
@@ -35,20 +35,26 @@ def recording(average: float, *, calls: float = 2.0) -> Recording:
     return Recording((load, *labels), (0.0, 3600.0), stop_known=True, label_summaries=summaries)
 
 
+def values_by_stat(of: Recording, window: tuple[float, float]) -> dict[str, float]:
+    """The one label's values over `window`."""
+    rows = label_levels(of, window).rows
+    assert ({*rows["group"]}, {*rows["label"]}) == ({"api"}, {"getPost"})
+    return dict(zip(rows["stat"], rows["value"], strict=True))
+
+
 def test_an_average_is_weighted_with_its_calls() -> None:
-    levels = MeasureLabels()(recording(0.02), (0.0, 3600.0))
+    found = values_by_stat(recording(0.02), (0.0, 3600.0))
     truth = (10 * 0.1 * 9.0 + 49 * 2.0 * 0.02) / (10 * 0.1 + 49 * 2.0)
-    found = {summary.stat: summary.value for summary in levels.summaries}
     assert found["avg"] == pytest.approx(truth, rel=1e-12)
     assert found["p99"] == pytest.approx(0.1)
-    assert levels.calls["api", "getPost"] == pytest.approx((10 * 0.1 + 50 * 2.0) * 60)
+    assert found["calls"] == pytest.approx((10 * 0.1 + 50 * 2.0) * 60)
 
 
 def test_without_series_the_source_s_own_summaries_count() -> None:
     bare = recording(0.02)
     bare = Recording(bare.series[:1], bare.window, stop_known=True, label_summaries=bare.label_summaries)
-    assert MeasureLabels()(bare, (0.0, 3600.0)).summaries == bare.label_summaries
-    assert not MeasureLabels()(recording(0.02), None).steady
+    assert values_by_stat(bare, (0.0, 3600.0)) == {"avg": 7.0}
+    assert not label_levels(recording(0.02), None).steady
 
 
 def test_a_label_table_is_of_the_steady_window_where_it_can_be() -> None:
@@ -80,9 +86,9 @@ def with_buckets() -> Recording:
 
 
 def test_a_percentile_comes_from_the_buckets_of_its_window() -> None:
-    found = {s.stat: s.value for s in MeasureLabels()(with_buckets(), (600.0, 3600.0)).summaries}
+    found = values_by_stat(with_buckets(), (600.0, 3600.0))
     assert found["p99"] == pytest.approx(0.1 + 0.9 * (0.99 * 2 - 1) / 1, rel=1e-12)
-    found = {s.stat: s.value for s in MeasureLabels()(with_buckets(), (0.0, 600.0)).summaries}
+    found = values_by_stat(with_buckets(), (0.0, 600.0))
     assert found["p99"] == 1.0  # all of them beyond the last bound: at least that
 
 
@@ -112,5 +118,49 @@ INF = math.inf
     ],
 )
 def test_a_quantile_of_buckets(quantile: float, bounds: list[float], counts: list[float], expected: float) -> None:
-    found = HistogramQuantile(quantile)(np.array(bounds, dtype=float), np.array(counts, dtype=float))
+    found = histogram_quantile(quantile, np.array(bounds, dtype=float), np.array(counts, dtype=float))
     assert found == pytest.approx(expected, nan_ok=True)
+
+
+TOP = {"api": 10.0}
+
+
+def labels_of(**values: float) -> pd.DataFrame:
+    rows = [("api", *key.split("__"), value) for key, value in values.items()]
+    return pd.DataFrame(rows, columns=["group", "label", "stat", "value"])
+
+
+def test_labels_are_paired_by_name_and_none_is_dropped() -> None:
+    base = labels_of(gone__avg=0.5, kept__avg=0.01, kept__p99=3.0, never__avg=math.nan, zero__avg=0.0, top__p99=10.0)
+    new = labels_of(came__avg=0.7, kept__avg=0.0115, kept__p99=10.0, never__avg=1.0, zero__avg=0.001, top__p99=10.0)
+    rows = {(row.label, row.stat): row for row in label_table(base, new, top_buckets=TOP).itertuples()}
+    assert len(rows) == 7
+    assert [(row.reason, row.reason_build) for row in rows.values()] == [
+        ("only_in", "new"),
+        ("only_in", "base"),
+        (None, None),
+        ("beyond_last_bucket", "new"),
+        ("never_called", "base"),
+        ("beyond_last_bucket", None),
+        ("too_short_to_measure", "base"),
+    ]
+    assert (rows["gone", "avg"].only_in, rows["came", "avg"].only_in, rows["came", "avg"].new) == ("base", "new", 0.7)
+    assert rows["kept", "avg"].delta_percent == pytest.approx(15.0)
+    assert {key for key, row in rows.items() if np.isfinite(row.delta_percent)} == {("kept", "avg")}
+    assert (rows["kept", "p99"].base_at_least, rows["kept", "p99"].new_at_least) == (False, True)
+    assert (rows["top", "p99"].base_at_least, rows["top", "p99"].new_at_least) == (True, True)
+
+
+def test_an_average_beyond_the_last_bucket_is_a_value() -> None:
+    """Averages come from sums, not from the histogram: 30 s is 30 s."""
+    (row,) = label_table(labels_of(slow__avg=30.0), labels_of(slow__avg=33.0), top_buckets=TOP).itertuples()
+    assert (row.base_at_least, row.new_at_least) == (False, False)
+    assert row.delta_percent == pytest.approx(10.0)
+
+
+def test_repeated_runs_are_averaged_and_calls_are_columns() -> None:
+    base = pd.concat([labels_of(a__avg=1.0, a__calls=10.0), labels_of(a__avg=3.0, a__calls=30.0)])
+    (row,) = label_table(base, labels_of(a__avg=4.0)).itertuples()
+    assert (row.base, row.new, row.delta_percent) == (2.0, 4.0, pytest.approx(100.0))
+    assert row.base_calls == 20.0
+    assert math.isnan(row.new_calls)

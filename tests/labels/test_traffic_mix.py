@@ -6,20 +6,23 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from buildcompare import findings
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
-from buildcompare.labels.traffic_mix import SplitAverage, TellMix, Traffic, at_unchanged_mix
+from buildcompare.labels.traffic_mix import TrafficMix, traffic_mix
 from buildcompare.results import TestResult
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import Noise
-from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
-from loadsim import Traffic as SimulatedTraffic
+from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 
-BASE = {"fast": Traffic(3000.0, 0.001), "slow": Traffic(1000.0, 0.009)}
+Labels = dict[str, tuple[float, float]]
+"""Calls and seconds per call."""
+BASE: Labels = {"fast": (3000.0, 0.001), "slow": (1000.0, 0.009)}
+MIXED: Labels = {"fast": (1500.0, 0.001), "slow": (1000.0, 0.009)}
 SETTINGS = RunSettings(
     type="bounded",
     coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
@@ -29,68 +32,73 @@ QUIET = replace(SETTINGS, noise=replace(SETTINGS.noise, level_scale=0.15))
 """Chance draws little, so that each of the three answers is certain."""
 
 
-def compared(traffic: SimulatedTraffic, *, settings: RunSettings = QUIET) -> TestResult:
+def split_of(base: Labels, new: Labels, noise: dict[str, Noise] | None = None) -> TrafficMix:
+    split = maybe_split(base, new, noise)
+    assert split is not None
+    return split
+
+
+def maybe_split(base: Labels, new: Labels, noise: dict[str, Noise] | None = None) -> TrafficMix | None:
+    frames = [
+        pd.DataFrame([(k, *v) for k, v in side.items()], columns=["label", "calls", "seconds"]) for side in (base, new)
+    ]
+    return traffic_mix(*frames, noise=noise)
+
+
+def compared(traffic: Traffic, *, settings: RunSettings = QUIET) -> TestResult:
     run = {"recording": "x.parquet"}
     test = Test.model_validate({"name": "bounded", "type": "bounded", "users": 2000, "base": run, "new": run})
-    base = simulate_run(settings, 11, traffic=SimulatedTraffic()).recording
+    base = simulate_run(settings, 11, traffic=Traffic()).recording
     new = simulate_run(settings, 12, traffic=traffic).recording
     return compare_test(test, {"base": [base], "new": [new]}, read_catalogue("mattermost")).result
 
 
 def test_a_fast_label_that_is_no_longer_called_is_all_mix() -> None:
-    split = SplitAverage()(BASE, {"slow": Traffic(1000.0, 0.009)})
-    assert split is not None
+    split = split_of(BASE, {"slow": BASE["slow"]})
     assert (split.base, split.new) == pytest.approx((0.003, 0.009))
     assert (split.delta_percent, split.mix_percent, split.speed_percent) == pytest.approx((200.0, 200.0, 0.0))
     assert split.log_mix == pytest.approx(math.log(3.0))
-    assert sum(mover.percent for mover in split.movers) == pytest.approx(200.0)
+    assert split.movers["percent"].sum() == pytest.approx(200.0)
 
 
 def test_slower_calls_are_all_speed() -> None:
-    split = SplitAverage()(BASE, {name: replace(each, seconds=1.3 * each.seconds) for name, each in BASE.items()})
-    assert split is not None
+    split = split_of(BASE, {name: (calls, 1.3 * seconds) for name, (calls, seconds) in BASE.items()})
     assert (split.mix_percent, split.speed_percent) == pytest.approx((0.0, 30.0))
-    assert split.movers == ()
+    assert split.movers.empty
 
 
 def test_more_of_everything_changes_nothing() -> None:
-    split = SplitAverage()(BASE, {name: replace(each, calls=5.0 * each.calls) for name, each in BASE.items()})
-    assert split is not None
+    split = split_of(BASE, {name: (5.0 * calls, seconds) for name, (calls, seconds) in BASE.items()})
     assert (split.delta_percent, split.mix_percent, split.log_mix) == pytest.approx((0.0, 0.0, 0.0), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_parts_add_up_and_change_sign_with_the_builds(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    sides = [{f"l{i}": Traffic(*row) for i, row in enumerate(np.exp(rng.normal(size=(9, 2))).tolist())} for _ in "bn"]
-    there, back = SplitAverage()(*sides), SplitAverage()(sides[1], sides[0])
-    assert there is not None
-    assert back is not None
+    sides = [{f"l{i}": (a, b) for i, (a, b) in enumerate(np.exp(rng.normal(size=(9, 2))).tolist())} for _ in "bn"]
+    there, back = split_of(*sides), split_of(sides[1], sides[0])
     assert there.mix_percent + there.speed_percent == pytest.approx(there.delta_percent)
     assert there.log_mix == pytest.approx(-back.log_mix)
     assert there.log_ratio == pytest.approx(-back.log_ratio)
 
 
 def test_calls_without_a_duration_leave_no_answer() -> None:
-    assert SplitAverage()(BASE, {**BASE, "lost": Traffic(100.0, math.nan)}) is None
-    assert SplitAverage()(BASE, {**BASE, "lost": Traffic(10.0, math.nan)}) is not None
-    assert SplitAverage()(BASE, {}) is None
+    assert maybe_split(BASE, {**BASE, "lost": (100.0, math.nan)}) is None
+    assert maybe_split(BASE, {**BASE, "lost": (10.0, math.nan)}) is not None
+    assert maybe_split(BASE, {}) is None
 
 
 def test_intervals_hold_what_repeated_draws_show() -> None:
     """Durations are redrawn with the stated noise: the parts of identical speed fall into their intervals."""
     rng, inside = np.random.default_rng(5), [0, 0]
-    mixed = {"fast": Traffic(1500.0, 0.001), "slow": Traffic(1000.0, 0.009)}
-    truth = SplitAverage()(BASE, mixed)
-    assert truth is not None
+    truth = split_of(BASE, MIXED)
     noise = dict.fromkeys(BASE, Noise(0.05, math.inf, "calibration"))
     for _ in range(600):
         drawn = [
-            {name: replace(each, seconds=each.seconds * math.exp(0.05 * rng.normal())) for name, each in side.items()}
-            for side in (BASE, mixed)
+            {name: (calls, seconds * math.exp(0.05 * rng.normal())) for name, (calls, seconds) in side.items()}
+            for side in (BASE, MIXED)
         ]
-        split = SplitAverage()(*drawn, noise)  # type: ignore[call-arg]  # a pair
-        assert split is not None
+        split = split_of(drawn[0], drawn[1], noise)
         assert split.mix_ci is not None
         assert split.speed_ci is not None
         inside[0] += split.mix_ci[0] <= truth.mix_percent <= split.mix_ci[1]
@@ -101,21 +109,18 @@ def test_intervals_hold_what_repeated_draws_show() -> None:
 
 
 def test_the_four_answers() -> None:
-    split = SplitAverage()(BASE, {"fast": Traffic(1500.0, 0.001), "slow": Traffic(1000.0, 0.009)})
-    assert split is not None
-    tell, same = TellMix(), SplitAverage()(BASE, BASE)
-    assert same is not None
+    split, same = split_of(BASE, MIXED), split_of(BASE, BASE)
     effect = Effect(split.log_mix, 0.05, math.inf, 0.035, "catalogue")
-    assert tell(split, effect, 10.0) == "mix"
-    assert tell(split, replace(effect, log_ratio=effect.log_ratio + 0.3), 10.0) == "both"
-    assert tell(same, replace(effect, log_ratio=0.3), 10.0) == "speed"
-    assert tell(same, replace(effect, log_ratio=0.0), 10.0) == "neither"
-    assert tell(split, None, 10.0) == "unknown"
-    assert at_unchanged_mix(effect, split).delta_percent == pytest.approx(0.0)
+    assert split.kind(effect, 10.0) == "mix"
+    assert split.kind(replace(effect, log_ratio=effect.log_ratio + 0.3), 10.0) == "both"
+    assert same.kind(replace(effect, log_ratio=0.3), 10.0) == "speed"
+    assert same.kind(replace(effect, log_ratio=0.0), 10.0) == "neither"
+    assert split.kind(None, 10.0) == "unknown"
+    assert split.unmixed(effect).delta_percent == pytest.approx(0.0)
 
 
 def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None:
-    result = compared(SimulatedTraffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0))))
+    result = compared(Traffic(calls=(("api/getUser", 0.0), ("api/getTeam", 0.0), ("api/getUsersByIds", 0.0))))
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.status == "regression"
     assert row.traffic_mix is not None
@@ -135,7 +140,7 @@ def test_a_mix_that_raises_an_average_does_not_count_against_the_build() -> None
 def test_slower_calls_behind_a_faster_mix_count() -> None:
     """The average hardly moves: fewer slow calls hide that every call became slower by two thirds."""
     calls = tuple((f"api/{name}", 0.1) for name in ("searchPostsInTeam", "createChannel", "login", "addChannelMember"))
-    dropped = SimulatedTraffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),))
+    dropped = Traffic(calls=(*calls, ("api/getUser", 2.0)), times=(("api/*", 1.67),))
     result = compared(dropped)
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix is not None
@@ -148,7 +153,7 @@ def test_slower_calls_behind_a_faster_mix_count() -> None:
 
 
 def test_unchanged_traffic_says_nothing_of_a_mix() -> None:
-    result = compared(SimulatedTraffic(times=(("api/*", 1.5),)))
+    result = compared(Traffic(times=(("api/*", 1.5),)))
     row = next(row for row in result.metrics if row.slug == "avg-api-times")
     assert row.traffic_mix is not None
     assert (row.traffic_mix.kind, row.traffic_mix.counts) == ("speed", False)
@@ -165,7 +170,7 @@ def test_without_call_rates_there_is_no_split() -> None:
 
 
 def test_simulated_graph_and_labels_agree_and_the_rest_stays() -> None:
-    plain, traffic = simulate_run(QUIET, 11).recording, SimulatedTraffic(calls=(("api/getUser", 0.0),))
+    plain, traffic = simulate_run(QUIET, 11).recording, Traffic(calls=(("api/getUser", 0.0),))
     played = simulate_run(QUIET, 11, traffic=traffic).recording
     for series in plain.graphs():
         found = played.find(series.metric)

@@ -17,7 +17,7 @@ from buildcompare.metrics.load_adjusted import JudgeAtLoad
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
-from buildcompare.stats.noise import Noise, RunToRun
+from buildcompare.stats.noise import Noise, metric_noise
 from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
@@ -194,7 +194,7 @@ def test_a_family_is_judged_against_margin_and_noise() -> None:
 def test_simulated_builds_that_differ_in_their_limit_do_not_differ_at_equal_load(rule: Coordinator) -> None:
     base = loaded(simulate_run(RunSettings(noise=STILL), 31).recording)
     new = loaded(simulate_run(RunSettings(noise=STILL, coordinator=rule, time_limit_s=9000.0), 32).recording)
-    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: RunToRun()(metric, "unbounded"))(
+    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))(
         CompareAtLoad()([base], [new]), (1, 1)
     )
     assert len(judged) == 9
@@ -210,7 +210,7 @@ def test_a_simulated_build_of_costlier_requests_is_found_although_it_carries_few
     server = ServerModel()
     slow = ServerModel(cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11)
     runs = [loaded(simulate_run(RunSettings(server=s, noise=STILL), 40).recording) for s in (server, slow)]
-    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: RunToRun()(metric, "unbounded"))(
+    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))(
         CompareAtLoad()(runs[:1], runs[1:]), (1, 1)
     )
     assert judged["cpu-utilization"].status == "regression"
@@ -229,7 +229,7 @@ def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
     assert found["cpu-utilization"].at_users == pytest.approx(users, rel=0.01)
     assert 0.0 < math.expm1(found["cpu-utilization"].log_ratio) < 0.05
     assert abs(found["goroutines-in-use"].log_ratio) < 0.005
-    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: RunToRun()(metric, "unbounded"))(found, (1, 1))
+    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))(found, (1, 1))
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
 
 

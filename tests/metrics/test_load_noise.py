@@ -30,7 +30,7 @@ from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, RunToRun
+from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, metric_noise
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
 from support import write_params
 
@@ -47,9 +47,9 @@ def straight(level: float, seed: int, top: float = 4000.0) -> LoadedRun:
     return LoadedRun(pd.Series(users, index), {"cpu-utilization": curve}, float(index[-1]))
 
 
-def known(variance: float, df: float, within: float = 0.0, *, times: int = 1) -> RunToRun:
+def known(variance: float, df: float, within: float = 0.0, *, times: int = 1) -> list[RepeatedRuns]:
     one = {"cpu-utilization": NoiseAtEqualLoad(variance, within, df)}
-    return RunToRun([RepeatedRuns(str(i), "unbounded", [], one) for i in range(times)])
+    return [RepeatedRuns(str(i), "unbounded", [], one) for i in range(times)]
 
 
 # ---- Measuring ------------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
 
 
 def test_without_a_calibration_the_prior_counts() -> None:
-    noise = NoiseAtLoad(RunToRun())
-    assert noise(CPU) == RunToRun()(CPU, "unbounded")
+    noise = NoiseAtLoad()
+    assert noise(CPU) == metric_noise(CPU, "unbounded")
     heap = noise(CATALOGUE.find("heap-in-use"))
     assert heap is not None
     assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.015)))
@@ -116,17 +116,17 @@ def test_errors_within_runs_never_explain_all() -> None:
 
 
 def test_setups_that_really_differ_are_worth_less() -> None:
-    one, other = known(1e-6, 2.0, times=9).groups, known(1e-2, 2.0).groups
-    noise = NoiseAtLoad(RunToRun([*one, *other]))(CPU)
+    one, other = known(1e-6, 2.0, times=9), known(1e-2, 2.0)
+    noise = NoiseAtLoad([*one, *other])(CPU)
     assert noise is not None
     assert noise.df < 10.0
 
 
 def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
     runs = [RunLevels({"cpu-utilization": RunLevel(level)}) for level in (100.0, 104.0, 97.0)]
-    levels = RunToRun([RepeatedRuns(str(i), "unbounded", runs) for i in range(6)])
-    noise = NoiseAtLoad(levels)(CPU)
-    assert noise == levels(CPU, "unbounded")
+    groups = [RepeatedRuns(str(i), "unbounded", runs) for i in range(6)]
+    noise = NoiseAtLoad(groups)(CPU)
+    assert noise == metric_noise(CPU, "unbounded", groups)
     assert noise is not None
     assert (noise.noise_source, noise.at_load) == ("calibration", False)
 
@@ -265,8 +265,8 @@ def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
     assert within > 0
     assert df == 2.0
     groups = read_calibration(str(file), "mattermost").repeated_runs()
-    noise = NoiseAtLoad(RunToRun(groups))(CATALOGUE.find("goroutines-in-use"))
-    levels = RunToRun(groups)(CATALOGUE.find("goroutines-in-use"), "unbounded")
+    noise = NoiseAtLoad(groups)(CATALOGUE.find("goroutines-in-use"))
+    levels = metric_noise(CATALOGUE.find("goroutines-in-use"), "unbounded", groups)
     assert noise is not None
     assert levels is not None
     assert noise.sd < 0.5 * levels.sd
@@ -331,7 +331,7 @@ def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
         )
         for i in range(6)
     ]
-    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(RunToRun(groups)))
+    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(groups))
     found = wrong = worse = 0
     for seed in range(2000, 2120, 10):
         base = simulated(RunSettings(server=server), seed)

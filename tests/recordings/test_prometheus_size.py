@@ -19,7 +19,7 @@ import pytest
 import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import Run
-from buildcompare.labels.levels import MeasureLabels
+from buildcompare.labels.tables import label_levels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import record
 from pulling import at, bits, raw, same, source
@@ -278,7 +278,7 @@ def test_whole_runs_equal_the_peer_s_queries(filled: Filled, side: str, group: s
 def test_a_steady_window_equals_the_peer_s_queries_over_it(filled: Filled) -> None:
     """It is put together from points of a minute: averages weighted with their calls, percentiles from the buckets."""
     window = (1_800.0, 5_100.0)
-    levels = MeasureLabels()(filled.pulled["base"], window)
+    levels = label_levels(filled.pulled["base"], window)
     assert levels.steady
     for group, (metric, label, names) in TABLES.items():
         queries = {
@@ -288,5 +288,6 @@ def test_a_steady_window_equals_the_peer_s_queries_over_it(filled: Filled) -> No
         for stat, query in queries.items():
             rows = instant(filled.url, query, STARTS["base"] + window[1])
             peer = {row["metric"][label]: float(row["value"][1]) for row in rows}
-            mine = {s.label: s.value for s in levels.summaries if (s.group, s.stat) == (group, stat)}
+            of_table = (levels.rows["group"] == group) & (levels.rows["stat"] == stat)
+            mine = levels.rows[of_table].set_index("label")["value"]
             np.testing.assert_allclose([mine[name] for name in names], [peer[name] for name in names], rtol=1e-9)

@@ -13,7 +13,8 @@ import pytest
 from scipy import special
 from scipy.signal import lfilter
 
-from buildcompare.calibration.self_check import SelfCheck
+from buildcompare.calibration.learn import run_levels
+from buildcompare.calibration.self_check import metric_pairs, self_check
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
@@ -23,7 +24,7 @@ from buildcompare.load.view import ViewRun
 from buildcompare.recordings.ltctl import LtctlSource
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import judge_labels, measure_effect
-from buildcompare.stats.noise import LabelValue, Noise, RepeatedRuns, RunLevel, RunLevels, RunToRun
+from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
 from support import real_params
 
 SAMPLES = 1080
@@ -102,7 +103,9 @@ def groups_of(levels: np.ndarray, kind: Any = "bounded") -> list[RepeatedRuns]:
 
 def test_noise_is_what_the_runs_were_made_with() -> None:
     rng = np.random.default_rng(6)
-    found = RunToRun(groups_of(np.exp(rng.normal(0, 0.04, (200, 3)) + rng.normal(0, 1, (200, 1)))))(LOWER, "bounded")
+    found = metric_noise(
+        LOWER, "bounded", groups_of(np.exp(rng.normal(0, 0.04, (200, 3)) + rng.normal(0, 1, (200, 1))))
+    )
     assert found is not None
     assert found.noise_source == "calibration"
     assert found.sd == pytest.approx(0.04, rel=0.08)
@@ -114,7 +117,7 @@ def test_setups_that_differ_are_worth_fewer_degrees_of_freedom() -> None:
     alike, unlike = 0.02 * np.ones(8), np.array([0.002] * 7 + [0.2])
     for sds, low, high in ((alike, 8, 16), (unlike, 2.9, 4)):
         logs = rng.normal(size=(8, 3)) * sds[:, None]
-        found = RunToRun(groups_of(np.exp(logs)))(LOWER, "bounded")
+        found = metric_noise(LOWER, "bounded", groups_of(np.exp(logs)))
         assert found is not None
         assert low <= found.df <= high
 
@@ -123,7 +126,7 @@ def test_few_runs_lean_on_the_other_type_of_test() -> None:
     rng = np.random.default_rng(8)
     many = groups_of(np.exp(rng.normal(0, 0.08, (30, 3))), "unbounded")
     few = groups_of(np.array([[100.0, 100.1, 100.2]]), "bounded")
-    found = RunToRun([*many, *few])(LOWER, "bounded")
+    found = metric_noise(LOWER, "bounded", [*many, *few])
     assert found is not None
     assert found.df == pytest.approx(2 + 4)
     assert found.sd == pytest.approx(math.sqrt((2 * 0.001**2 + 4 * 0.08**2) / 6), rel=0.1)
@@ -131,17 +134,17 @@ def test_few_runs_lean_on_the_other_type_of_test() -> None:
 
 def test_without_runs_the_prior_is_borrowed_and_without_a_prior_there_is_none() -> None:
     with_prior = Metric(name="m", slug="metric", run_sd_percent=RunSd(bounded=2.0))
-    borrowed = RunToRun()(with_prior, "bounded")
+    borrowed = metric_noise(with_prior, "bounded")
     assert borrowed is not None
     assert (borrowed.noise_source, borrowed.df) == ("catalogue", math.inf)
     assert borrowed.sd == pytest.approx(math.log(1.02))
-    assert RunToRun()(with_prior, "unbounded") is None
-    assert RunToRun()(LOWER, "bounded") is None
+    assert metric_noise(with_prior, "unbounded") is None
+    assert metric_noise(LOWER, "bounded") is None
 
 
 def test_few_runs_lean_on_the_catalogue() -> None:
     with_prior = LOWER.model_copy(update={"run_sd_percent": RunSd(bounded=8.0)})
-    found = RunToRun(groups_of(np.array([[100.0, 100.1, 100.2]])))(with_prior, "bounded")
+    found = metric_noise(with_prior, "bounded", groups_of(np.array([[100.0, 100.1, 100.2]])))
     assert found is not None
     assert found.df == pytest.approx(2 + 4)
     assert found.sd == pytest.approx(math.sqrt((2 * 0.001**2 + 4 * math.log(1.08) ** 2) / 6), rel=0.01)
@@ -162,7 +165,7 @@ def test_a_calibrated_comparison_has_its_size_and_finds_what_it_should(run_sd: f
     repetitions, within = 1500, 0.133  # standard error of a mean of 1,080 samples at phi 0.9
     for _ in range(repetitions):
         logs = np.hypot(run_sd, within) * rng.normal(size=22) / 1000
-        noise = RunToRun(groups_of(np.exp(logs[:20].reshape(10, 2))))(LOWER, "bounded")
+        noise = metric_noise(LOWER, "bounded", groups_of(np.exp(logs[:20].reshape(10, 2))))
         assert noise is not None
         truth = 3.3 * math.sqrt(2) * math.hypot(run_sd, within) / 1000
         null = measure_effect([RunLevel(math.exp(logs[20]))], [RunLevel(math.exp(logs[21]))], noise)
@@ -201,6 +204,11 @@ def test_a_shorter_window_is_less_certain() -> None:
 # ---- Labels ---------------------------------------------------------------------------------------------------------
 
 
+def labelled(values: dict[str, float]) -> RunLevels:
+    """Average times of API handlers."""
+    return RunLevels(labels=label_frame([("api", label, "avg", value, math.nan) for label, value in values.items()]))
+
+
 def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[RepeatedRuns]:
     """Labels whose noise falls with their level, from 40 % at 1 ms to 4 % at 1 s."""
     levels = np.exp(rng.uniform(math.log(1e-3), 0.0, labels))
@@ -209,14 +217,7 @@ def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[Rep
     for setup in range(setups):
         shift = rng.normal(0, 0.5, labels)
         runs = [
-            RunLevels(
-                labels={
-                    ("api", "avg", f"l{i}"): LabelValue(
-                        float(levels[i] * math.exp(shift[i] + rng.normal(0, float(sds[i]))))
-                    )
-                    for i in range(labels)
-                }
-            )
+            labelled({f"l{i}": levels[i] * math.exp(shift[i] + rng.normal(0, float(sds[i]))) for i in range(labels)})
             for _ in range(3)
         ]
         groups.append(RepeatedRuns(f"s{setup}", "bounded", runs))
@@ -225,10 +226,8 @@ def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[Rep
 
 def test_the_noise_of_a_label_follows_its_level() -> None:
     noise = LabelNoise(label_groups(np.random.default_rng(10), 6, 80))
-    quiet = noise(("api", "avg"), "unseen", [LabelValue(0.5)], "bounded")
-    loud = noise(("api", "avg"), "unseen", [LabelValue(0.002)], "bounded")
-    assert quiet is not None
-    assert loud is not None
+    found = noise([labelled({"quiet": 0.5, "loud": 0.002}).labels], "bounded")
+    quiet, loud = (found["api", label, "avg"] for label in ("quiet", "loud"))
     assert quiet.sd == pytest.approx(0.04 * 0.5 ** (-1 / 3), rel=0.4)
     assert loud.sd == pytest.approx(0.04 * 0.002 ** (-1 / 3), rel=0.4)
 
@@ -240,11 +239,11 @@ def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
     marked = judged = 0
     for first, second in itertools.combinations(groups[7].runs, 2):
         rows = []
-        for key, a in first.labels.items():
-            b = second.labels[key]
-            known = noise(key[:2], key[2], (a, b), "bounded")
-            assert known is not None
-            rows.append((key[:2], measure_effect([RunLevel(a.value)], [RunLevel(b.value)], known)))
+        known = noise([first.labels, second.labels], "bounded")
+        assert len(known) == 80
+        for a, b in zip(first.labels.itertuples(), second.labels.itertuples(), strict=True):
+            effect = measure_effect([RunLevel(a.value)], [RunLevel(b.value)], known["api", a.label, "avg"])
+            rows.append(("api avg", effect))
         found = judge_labels(rows, margin_percent=0.1)
         judged += len(found)
         marked += sum(each is not None and each.status in ("regression", "improvement") for each in found)
@@ -253,11 +252,13 @@ def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
 
 def test_too_little_says_nothing_of_a_label() -> None:
     few = label_groups(np.random.default_rng(13), 2, 80)
-    assert LabelNoise(few)(("api", "avg"), "l1", [LabelValue(0.1)], "bounded") is None
-    assert LabelNoise()(("api", "avg"), "l1", [LabelValue(0.1)], "bounded") is None
+    known = labelled({"l1": 0.1}).labels
+    assert LabelNoise(few)([known], "bounded") == {}
+    assert LabelNoise()([known], "bounded") == {}
     enough = label_groups(np.random.default_rng(13), 4, 80)
-    assert LabelNoise(enough)(("store", "avg"), "l1", [LabelValue(0.1)], "bounded") is None
-    assert LabelNoise(enough)(("api", "avg"), "l1", [LabelValue(0.0)], "bounded") is None
+    assert [*LabelNoise(enough)([known], "bounded")] == [("api", "l1", "avg")]
+    assert LabelNoise(enough)([known.assign(group="store")], "bounded") == {}
+    assert LabelNoise(enough)([known.assign(value=0.0)], "bounded") == {}
 
 
 # ---- Real runs ------------------------------------------------------------------------------------------------------
@@ -278,14 +279,14 @@ def ceiling(real: Path) -> list[RepeatedRuns]:
             except InputError:
                 assert row.run_id == "v2-4XL552-1"  # an empty file, as published
                 continue
-            runs.append(view_run.levels(view_run(recording, row.test_type), row.test_type))
+            runs.append(run_levels(view_run(recording, row.test_type), row.test_type, catalogue))
         if len(runs) > 1 and f"{suite}-{config}" not in SMALL:
             groups.append(RepeatedRuns(f"{suite}-{config}", rows.test_type.iloc[0], runs))
     return groups
 
 
 def test_real_identical_pairs_are_rarely_called_changed(ceiling: list[RepeatedRuns]) -> None:
-    found = SelfCheck(read_catalogue("mattermost").find)(ceiling)
+    found = self_check(ceiling, read_catalogue("mattermost").find)
     assert found is not None
     assert (found.groups, found.pairs) == (10, 28)
     assert found.metrics.called / found.metrics.rows <= 0.05
@@ -293,12 +294,12 @@ def test_real_identical_pairs_are_rarely_called_changed(ceiling: list[RepeatedRu
     assert found.pairs_called / found.pairs <= 0.10
     assert found.metrics.covering / found.metrics.rows >= 0.93
     assert found.labels.covering / found.labels.rows >= 0.93
-    assert found.metrics.found[50.0] / found.metrics.rows >= 0.95
+    assert found.metrics.found["50"] / found.metrics.rows >= 0.95
 
 
 def test_twenty_percent_on_a_resource_is_found(ceiling: list[RepeatedRuns]) -> None:
     five = ("cpu-utilization", "heap-in-use", "stack-in-use", "goroutines-in-use", "rps")
-    pairs = SelfCheck(read_catalogue("mattermost").find).metric_pairs(ceiling)
+    pairs = metric_pairs(ceiling, read_catalogue("mattermost").find)
     found = [row.found[20.0] for _, rows in pairs for row in rows if row.key in five]
     assert len(found) == 5 * 28
     assert np.mean(found) >= 0.9

@@ -1,4 +1,4 @@
-"""What repeated runs of one build taught: read, written, and cleared of the runs that it shall judge.
+"""Read and write calibration files: what repeated runs of one build taught.
 
 A calibration file holds the levels of every run that it was made from, not only what was derived from them, so that
 any of it can be left out and anybody can look at it.
@@ -10,21 +10,19 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from buildcompare.calibration.self_check import SelfCheckResult
 from buildcompare.config.errors import InputError
 from buildcompare.config.faults import Traced, checked
 from buildcompare.config.params import FileName, Run, Source
 from buildcompare.config.project import resolve
 from buildcompare.config.yaml import read_yaml
 from buildcompare.recordings.recording import Recording
-from buildcompare.stats.noise import LabelValue, NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels
+from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, label_frame
 
 METHOD = 4
 """Raised with every change of how runs are measured or judged: a self-check of another method is not shown."""
@@ -62,17 +60,9 @@ class CalibrationSpec(_Strict, Traced):
         return groups
 
 
-def _list(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Pair = Annotated[tuple[float, float | None], BeforeValidator(_list)]
-"""A label's value with its calls; null: unknown."""
-Level = Annotated[tuple[float, float | None, float | None], BeforeValidator(_list)]
-AtLoad = Annotated[
-    tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]],
-    BeforeValidator(_list),
-]
+Level = tuple[float, float | None, float | None]
+Value = tuple[float, float | None]
+AtLoad = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
 class KeptRun(_Strict):
@@ -83,11 +73,25 @@ class KeptRun(_Strict):
     ids: list[str]
     """SHA-256 of each input, by which a run is known again."""
     metrics: dict[str, Level]
-    """By slug (see run_to_run.series_key): level, its standard error (log scale) and the seconds it covers."""
-    labels: dict[str, dict[str, dict[str, Pair]]]
-    """By group, statistic and label."""
+    """By slug (see stats.noise.series_key): level, its standard error (log scale) and the seconds it covers."""
+    labels: dict[str, dict[str, dict[str, Value]]]
+    """By group, statistic and label: value, and how often it was called (null: unknown)."""
     no_change: dict[str, float] = Field(default_factory=dict)
-    """By metric: the no-change penalty of the run (see analysis.events.FindEvents.no_change)."""
+    """By metric, the no-change penalty of the run (see metrics.events)."""
+
+    def levels(self) -> RunLevels:
+        """The run as the analyses take it."""
+        metrics = {
+            key: RunLevel(level, *(math.nan if each is None else each for each in rest))
+            for key, (level, *rest) in self.metrics.items()
+        }
+        labels = [
+            (group, label, stat, *value)
+            for group, stats in self.labels.items()
+            for stat, labels in stats.items()
+            for label, value in labels.items()
+        ]
+        return RunLevels(metrics, label_frame(labels), self.no_change)
 
 
 class KeptGroup(_Strict):
@@ -117,19 +121,11 @@ class Calibration(_Strict):
             RepeatedRuns(
                 group.name,
                 group.type,
-                [_levels(run) for run in group.runs],
+                [run.levels() for run in group.runs],
                 {slug: NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()},
             )
             for group in self.groups
         ]
-
-
-@dataclass(frozen=True)
-class ClearedCalibration:
-    """A calibration without the groups that hold a run which it is to judge."""
-
-    calibration: Calibration
-    left_out: tuple[str, ...]
 
 
 def read_spec(file: str | Path) -> CalibrationSpec:
@@ -160,8 +156,8 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
         found = f"{path.stat().st_size:,} bytes"
         raise InputError(file=file, key="calibration", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
     try:
-        calibration = Calibration.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, RecursionError, OSError) as error:
+        calibration = Calibration.model_validate_json(path.read_bytes())
+    except (ValueError, OSError) as error:
         fault = error.errors()[0] if isinstance(error, ValidationError) else None
         key = ".".join(str(part) for part in fault["loc"]) if fault else "calibration"
         found = fault["msg"].casefold() if fault else "something else"
@@ -176,12 +172,12 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
     return calibration
 
 
-def cleared(calibration: Calibration, recordings: Iterable[Recording]) -> ClearedCalibration:
-    """Leave out each group that holds one of `recordings`: no run may be judged by itself."""
+def without_runs(calibration: Calibration, recordings: Iterable[Recording]) -> tuple[Calibration, list[str]]:
+    """Leave out each group that holds one of `recordings`, for no run may be judged by itself; and their names."""
     own = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(own & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
-    return ClearedCalibration(calibration.model_copy(update={"groups": kept}), tuple(left_out))
+    return calibration.model_copy(update={"groups": kept}), left_out
 
 
 def samples_sha256(recording: Recording) -> str:
@@ -205,45 +201,28 @@ def ids_of(recording: Recording) -> list[str]:
 def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:
     """A run as the file keeps it."""
     files = recording.provenance.get("files", [])
-    labels: dict[str, dict[str, dict[str, Pair]]] = {}
-    for (group, stat, label), value in levels.labels.items():
-        labels.setdefault(group, {}).setdefault(stat, {})[label] = (_short(value.value) or 0.0, _short(value.calls))
+    labels: dict[str, dict[str, dict[str, Value]]] = {}
+    row: Any
+    for row in levels.labels.itertuples():
+        labels.setdefault(row.group, {}).setdefault(row.stat, {})[row.label] = (short(row.value), _known(row.calls))
     return KeptRun(
         inputs=[str(file["path"]) for file in files] if isinstance(files, list) else [],
         ids=ids_of(recording),
         metrics={
-            key: (_short(each.level) or 0.0, _short(each.se_log), _short(each.seconds))
-            for key, each in levels.metrics.items()
+            key: (short(run.level), _known(run.se_log), _known(run.seconds)) for key, run in levels.metrics.items()
         },
         labels=labels,
-        no_change={slug: _short(each) or 0.0 for slug, each in levels.no_change.items()},
+        no_change={slug: short(each) for slug, each in levels.no_change.items()},
     )
 
 
-def kept_at_load(found: Mapping[str, NoiseAtEqualLoad]) -> dict[str, tuple[float, float, float]]:
-    """What runs differ by at equal load, as the file keeps it."""
-    return {slug: (_short(each.variance) or 0.0, _short(each.within) or 0.0, each.df) for slug, each in found.items()}
+def short(value: float) -> float:
+    """`value` with the digits that the file keeps."""
+    return float(f"{value:.{DIGITS}g}")
 
 
-def as_json(result: SelfCheckResult | None) -> dict[str, Any] | None:
-    """The self-check as it is kept and published."""
-    if result is None:
-        return None
-    sides = {"metrics": result.metrics, "labels": result.labels}
-    return {
-        "groups": result.groups,
-        "pairs": result.pairs,
-        "pairs_called": result.pairs_called,
-        **{
-            name: {
-                "rows": rates.rows,
-                "called": rates.called,
-                "covering": rates.covering,
-                "found": {f"{percent:g}": count for percent, count in rates.found.items()},
-            }
-            for name, rates in sides.items()
-        },
-    }
+def _known(value: float) -> float | None:
+    return short(value) if math.isfinite(value) else None
 
 
 def write_calibration(calibration: Calibration, file: Path) -> None:
@@ -277,23 +256,3 @@ def check_writable(file: Path) -> None:
 
 def _unwritable(file: Path, error: OSError) -> InputError:
     return InputError(file=file, key="--output", expected="a file that can be written", found=str(error.strerror))
-
-
-def _levels(run: KeptRun) -> RunLevels:
-    return RunLevels(
-        {
-            key: RunLevel(level, *(math.nan if each is None else each for each in rest))
-            for key, (level, *rest) in run.metrics.items()
-        },
-        {
-            (group, stat, label): LabelValue(value, calls)
-            for group, stats in run.labels.items()
-            for stat, labels in stats.items()
-            for label, (value, calls) in labels.items()
-        },
-        run.no_change,
-    )
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.{DIGITS}g}")

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from buildcompare import findings
-from buildcompare.calibration.file import METHOD, Calibration, ClearedCalibration, cleared, read_calibration
+from buildcompare.calibration.file import METHOD, Calibration, read_calibration, without_runs
 from buildcompare.comparison.test import SIDES, TestData, compare_test
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
@@ -41,7 +41,6 @@ from buildcompare.results import (
     Side,
     TestResult,
 )
-from buildcompare.stats.noise import RunToRun
 
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """What a notebook opens when nobody said what to compare."""
@@ -141,8 +140,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
     """Compare the builds in every test and draw the findings."""
     catalogue = catalogue_of(params)
     calibration = _calibration(params, recordings)
-    groups = calibration.calibration.repeated_runs() if calibration else []
-    run_to_run = RunToRun(groups)
+    groups = calibration[0].repeated_runs() if calibration else []
     label_noise = LabelNoise(groups)
     compared = {
         test.name: compare_test(
@@ -150,7 +148,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
             recordings[test.name],
             catalogue,
             coordinator=params.coordinator,
-            run_to_run=run_to_run,
+            groups=groups,
             label_noise=label_noise,
         )
         for test in params.tests
@@ -159,7 +157,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
     labels = (params.base.label, params.new.label)
     inputs = [row for test in params.tests for row in _inputs(test, recordings[test.name])]
     simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
-    held = _held(params, tests, SupportedUsersNoise.of(catalogue, run_to_run), simulated=simulated)
+    held = _held(params, tests, SupportedUsersNoise.of(catalogue, groups), simulated=simulated)
     past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
     about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
     results = Results(
@@ -202,11 +200,11 @@ def _held(
     return hold_against(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
 
 
-def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> ClearedCalibration | None:
+def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> tuple[Calibration, list[str]] | None:
     if params.calibration is None:
         return None
     own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    return cleared(calibration_of(params, params.calibration), own)
+    return without_runs(calibration_of(params, params.calibration), own)
 
 
 def calibration_of(params: Comparison, file: str) -> Calibration:
@@ -217,15 +215,15 @@ def calibration_of(params: Comparison, file: str) -> Calibration:
         raise params.fault_at(("calibration",), error) from None
 
 
-def _self_check(calibration: ClearedCalibration | None) -> dict[str, Any] | None:
+def _self_check(calibration: tuple[Calibration, list[str]] | None) -> dict[str, Any] | None:
     """What the calibration found when the pipeline was run on its identical pairs."""
     if calibration is None:
         return None
-    kept = calibration.calibration
+    kept, left_out = calibration
     same_method = kept.method == METHOD
     return {
         "calibration": [group.name for group in kept.groups],
-        "left_out": list(calibration.left_out),
+        "left_out": left_out,
         "same_method": same_method,
         **((kept.self_check or {}) if same_method else {}),
     }

@@ -9,9 +9,9 @@ from buildcompare.comparison.runs import run_result
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
-from buildcompare.labels.compare import CompareLabelTables
-from buildcompare.labels.compare_traffic_mix import split_averages
 from buildcompare.labels.noise import LabelNoise
+from buildcompare.labels.tables import compare_label_tables, label_tables
+from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.compare_ramps import compare_ramps, ramp_ups
 from buildcompare.load.compare_users import CompareSupportedUsers, estimates
 from buildcompare.load.sides import SIDES, Views
@@ -24,7 +24,7 @@ from buildcompare.metrics.error_rates import compare_error_rates
 from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Runs, Side, TestResult
-from buildcompare.stats.noise import RunToRun
+from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.validity.judge import judge_validity
 
 __all__ = ["SIDES", "TestData", "compare_test"]
@@ -57,7 +57,7 @@ def compare_test(
     catalogue: Catalogue,
     *,
     coordinator: Coordinator | None = None,
-    run_to_run: RunToRun | None = None,
+    groups: Sequence[RepeatedRuns] = (),
     label_noise: LabelNoise | None = None,
 ) -> TestData:
     """Compare the runs of one test.
@@ -68,11 +68,12 @@ def compare_test(
         By build, one recording for each run of `test`.
     coordinator
         How the load was added; the default is that of Mattermost's load tests.
-    run_to_run, label_noise
-        What runs of one build differ by; without calibration what the catalogue states, and nothing of labels.
+    groups
+        Repeated runs, from which the noise between runs is learned; without them the catalogue's counts.
+    label_noise
+        What was learned of labels from `groups`, where several tests share it.
     """
-    coordinator, run_to_run = coordinator or Coordinator(), run_to_run or RunToRun()
-    label_noise = label_noise or LabelNoise()
+    coordinator = coordinator or Coordinator()
     view_run = ViewRun(catalogue, coordinator)
     seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
     by_curve = {side: estimates(test, seen, side) for side in SIDES}
@@ -89,10 +90,11 @@ def compare_test(
     }
     supported = None
     if test.type == "unbounded":
-        supported = CompareSupportedUsers(catalogue, run_to_run)(test, supported_by_run)
-    at_load = at_equal_load(test, views, catalogue, run_to_run)
-    splits = split_averages(test, views, catalogue, label_noise)
-    metrics = CompareMetrics(catalogue, run_to_run)(test, views, at_load, splits)
+        supported = CompareSupportedUsers(catalogue, groups)(test, supported_by_run)
+    at_load = at_equal_load(test, views, catalogue, groups)
+    labels = label_tables(views, label_noise or LabelNoise(groups), test.type)
+    splits = split_averages(labels, catalogue)
+    metrics = CompareMetrics(catalogue, groups)(test, views, at_load, splits)
     result = TestResult(
         name=test.name,
         type=test.type,
@@ -105,8 +107,8 @@ def compare_test(
         ramp_up=compare_ramps(views, ramps),
         metrics=metrics,
         errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
-        labels=CompareLabelTables(catalogue, label_noise)(test, views),
-        events=CompareEvents(catalogue, run_to_run.groups)(test, views),
+        labels=compare_label_tables(labels, catalogue),
+        events=CompareEvents(catalogue, groups)(test, views),
         validity=validity.test,
     )
     return TestData(result, views, at_load)

@@ -18,7 +18,7 @@ from buildcompare.history.look_back import look_back
 from buildcompare.load.sides import SIDES
 from buildcompare.results import Drift, HistoryResult, Results, SetupDifference, TestResult
 from buildcompare.stats.levels import mean_of_runs
-from buildcompare.stats.noise import Noise, RunToRun
+from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 
 REPORT = "report"
 """The source of an entry that a report wrote."""
@@ -34,12 +34,12 @@ class SupportedUsersNoise:
     margin_percent: float
 
     @classmethod
-    def of(cls, catalogue: Catalogue, run_to_run: RunToRun) -> SupportedUsersNoise:
+    def of(cls, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> SupportedUsersNoise:
         """From a catalogue's load metric, and what repeated runs taught."""
         load = catalogue.load
         if load is None or load.margin_percent is None:
             return cls(None, 0.0)
-        return cls(run_to_run(load, "unbounded"), load.margin_percent)
+        return cls(metric_noise(load, "unbounded", groups), load.margin_percent)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from buildcompare.history.error_counts import ErrorChange
 from buildcompare.history.ledger import Entry, LedgerTest, read_ledger
 from buildcompare.history.look_back import LookBack, Step, changes_within, look_back
 from buildcompare.results import HistoryResult
-from buildcompare.stats.noise import RunToRun
 from buildcompare.text.numbers import change, db_name, interval, percent
 
 
@@ -30,7 +29,7 @@ def ledger_text(folder: Path, metrics: str) -> str:
     ledger = read_ledger(folder)
     if not ledger.entries:
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
-    known = SupportedUsersNoise.of(read_catalogue(metrics), RunToRun())
+    known = SupportedUsersNoise.of(read_catalogue(metrics))
     if known.noise is None:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")

@@ -23,7 +23,6 @@ from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
 from buildcompare.history.look_back import SIDES, LookBack, changes_within, look_back
 from buildcompare.history.text import step_lines, study_lines, variance_lines
 from buildcompare.results import Drift, Side
-from buildcompare.stats.noise import RunToRun
 from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval
 
 USUAL = "data/history/mattermost"
@@ -154,7 +153,7 @@ def open_history(variables: Mapping[str, Any]) -> HistoryView:
     """
     folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
     catalogue = str(variables.get("metrics") or "mattermost")
-    known = SupportedUsersNoise.of(read_catalogue(catalogue), RunToRun())
+    known = SupportedUsersNoise.of(read_catalogue(catalogue))
     if known.noise is None:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")

@@ -1,92 +1,266 @@
-"""How do the label tables of two builds differ: API handlers, database methods?"""
+"""Measure the label tables of runs (API handlers, database methods) and compare those of two builds."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.recordings.recording import LabelSummary
+from buildcompare.labels.noise import LabelNoise
+from buildcompare.load.sides import Views
+from buildcompare.recordings.recording import FloatArray, Recording, Series
+from buildcompare.results import LabelResult, Number, Pair
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import SIDES, ReasonCode
-from buildcompare.stats.levels import delta_percent, mean_of_runs
+from buildcompare.results.codes import ReasonCode, Status, TestType
+from buildcompare.stats.effects import TestedEffect, judge_labels, measure_effect
+from buildcompare.stats.noise import LABEL_KEY, Noise, RunLevel, label_frame
 
-Key = tuple[str, str, str]
+CALLS = "calls"
+"""The statistic of how often a label was called in the window."""
 
 
-@dataclass(frozen=True)
-class LabelDelta:
-    """One label and statistic in both builds.
+@dataclass(frozen=True, eq=False)
+class LabelLevels:
+    """The label table of one run.
 
     Attributes
     ----------
-    base, new
-        Mean over the runs, in seconds; None where the label is absent or was never called.
-    at_least
-        Per build, whether the value is a lower bound because it reaches the histogram's last bucket.
-    only_in
-        The build that alone has the label.
+    rows
+        Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number.
+    steady
+        Whether the values are of the steady window; False: of the whole run, as the source summed it up.
     """
 
-    group: str
-    label: str
-    stat: str
-    base: float | None
-    new: float | None
-    delta_percent: float | None
-    at_least: tuple[bool, bool]
-    only_in: Literal["base", "new"] | None
-    reason: Reason | None
+    rows: pd.DataFrame
+    steady: bool
+
+    def values(self) -> pd.DataFrame:
+        """The finite values, with their calls as a column of their own."""
+        counted = self.rows["stat"].eq(CALLS)
+        calls = self.rows[counted].rename(columns={"value": CALLS}).drop(columns="stat")
+        values: pd.DataFrame = self.rows[~counted & np.isfinite(self.rows["value"])]
+        return values.merge(calls, how="left", on=["group", "label"])
 
 
-@dataclass(frozen=True)
-class CompareLabels:
-    """Pair the labels of two builds by name; nothing is dropped and nothing is rounded."""
+@dataclass(frozen=True, eq=False)
+class LabelTables:
+    """The label tables of all runs of a test, and the noise of their rows by group, label and statistic."""
 
-    catalogue: Catalogue
-
-    def __call__(
-        self, base: Sequence[Sequence[LabelSummary]], new: Sequence[Sequence[LabelSummary]]
-    ) -> tuple[LabelDelta, ...]:
-        """Compare the label summaries of the runs of each build, in the order group, label, stat."""
-        tables = _by_label(base), _by_label(new)
-        return tuple(self._delta(key, *tables) for key in sorted({*tables[0], *tables[1]}))
-
-    def _delta(self, key: Key, base: dict[Key, list[float]], new: dict[Key, list[float]]) -> LabelDelta:
-        values = tuple(mean_of_runs([v for v in table.get(key, []) if math.isfinite(v)]) for table in (base, new))
-        at_least = (self._at_least(key, base.get(key, [])), self._at_least(key, new.get(key, [])))
-        only_in: Literal["base", "new"] | None = "new" if key not in base else "base" if key not in new else None
-        delta, reason = None, None
-        if only_in:
-            reason = Reason(code=ReasonCode.ONLY_IN, build=only_in)
-        elif None in values:
-            reason = _reason(ReasonCode.NEVER_CALLED, [value is None for value in values])
-        elif any(at_least):
-            reason = _reason(ReasonCode.BEYOND_LAST_BUCKET, at_least)
-        elif 0 in values:
-            # A time is never zero: it was too short for the source's resolution, so no ratio can be trusted.
-            reason = _reason(ReasonCode.TOO_SHORT_TO_MEASURE, [value == 0 for value in values])
-        else:
-            delta = delta_percent(*values)
-        return LabelDelta(*key, values[0], values[1], delta, at_least, only_in, reason)
-
-    def _at_least(self, key: Key, values: Sequence[float]) -> bool:
-        """Whether a percentile sits at the end of the histogram (averages come from sums and may exceed it)."""
-        group, _, stat = key
-        top = self.catalogue.label_table(group).top_bucket
-        return stat.startswith("p") and top is not None and any(value >= top for value in values)
+    runs: Pair[list[LabelLevels]]
+    steady: bool
+    noise: Mapping[tuple[str, str, str], Noise]
 
 
-def _reason(code: ReasonCode, holds: Sequence[bool]) -> Reason:
-    """The reason that holds for the base, for the new build, or for both."""
-    return Reason(code=code, build=None if all(holds) else SIDES[list(holds).index(True)])
+def label_tables(views: Views, label_noise: LabelNoise, test_type: TestType) -> LabelTables:
+    """Measure the labels of every run.
+
+    Steady windows are never compared with whole runs where all runs can be compared over the whole.
+    """
+    runs = Pair.of(lambda side: [label_levels(view.recording, view.steady.window) for view in views[side]])
+    steady = all(run.steady for side in runs for run in side)
+    if not steady and all(view.recording.label_summaries for side in ("base", "new") for view in views[side]):
+        runs = Pair.of(lambda side: [label_levels(view.recording, None) for view in views[side]])
+    return LabelTables(runs, steady, label_noise([run.values() for side in runs for run in side], test_type))
 
 
-def _by_label(runs: Sequence[Sequence[LabelSummary]]) -> dict[Key, list[float]]:
-    table: dict[Key, list[float]] = {}
-    for run in runs:
-        for summary in run:
-            table.setdefault((summary.group, summary.label, summary.stat), []).append(summary.value)
-    return table
+def label_levels(recording: Recording, window: tuple[float, float] | None) -> LabelLevels:
+    """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
+
+    An average is weighted with the calls of each point, which makes it the average over the window. A percentile
+    cannot be put together from percentiles: it comes from the buckets of all points, as the server's own over the whole
+    window would, and only where there are none it is the median of the points' percentiles.
+    """
+    series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
+    if not series or window is None:
+        return LabelLevels(
+            label_frame([(s.group, s.label, s.stat, s.value) for s in recording.label_summaries], ["value"]), False
+        )
+
+    def inside(each: Series) -> tuple[FloatArray, FloatArray]:
+        first, end = np.searchsorted(each.times - recording.window[0], window, side="right")
+        return each.times[first:end], each.values[first:end]
+
+    buckets: dict[tuple[str, str], dict[float, float]] = {}
+    for each in recording.series:
+        if each.role == "bucket" and "le" in each.labels:
+            counts, bound = buckets.setdefault((each.metric, each.name), {}), float(each.labels["le"])
+            counts[bound] = counts.get(bound, 0.0) + float(_finite(inside(each)[1]).sum())
+    rows = []
+    for (group, label, stat), each in series.items():
+        times, values = inside(each)
+        finite, value = _finite(values), np.nan
+        if stat == CALLS:
+            value = finite.mean() * (window[1] - window[0]) if finite.size else 0.0
+        elif stat == "avg":
+            calls = series.get((group, label, CALLS))
+            value = _weighted_mean(times, values, *(inside(calls) if calls else (times, np.ones_like(values))))
+        elif (group, label) in buckets:
+            bounds, counted = np.array(sorted(buckets[group, label].items())).T
+            value = histogram_quantile(float(stat[1:]) / 100.0, bounds, counted)
+        elif finite.size:
+            value = np.median(finite)
+        rows.append((group, label, stat, float(value)))
+    return LabelLevels(label_frame(rows, ["value"]), True)
+
+
+def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) -> float:
+    """Quantile of a histogram of cumulative buckets, linear inside its bucket as Prometheus computes it.
+
+    A rank in the last bucket, which has no end, gives the last finite bound: the quantile is at least that.
+
+    Parameters
+    ----------
+    quantile
+        Between 0 and 1.
+    bounds
+        Upper bounds in increasing order, the last one infinite, shape (n,).
+    counts
+        How many observations, or how many per second, lie at or below each bound, shape (n,). They may fall by
+        what rounding leaves: a bucket holds at least what the one before it holds.
+
+    Returns
+    -------
+    float
+        In the unit of `bounds`; NaN where nothing was counted or the last bound is finite.
+
+    References
+    ----------
+    https://prometheus.io/docs/practices/histograms/, where its error of up to a bucket's width is explained.
+
+    Examples
+    --------
+    >>> histogram_quantile(0.5, np.array([0.1, 1.0, np.inf]), np.array([10.0, 30.0, 40.0]))
+    0.55
+    """
+    if bounds.size < 2 or not np.isposinf(bounds[-1]):
+        return float("nan")
+    counts = np.maximum.accumulate(counts)
+    if not counts[-1] > 0:
+        return float("nan")
+    rank = quantile * counts[-1]
+    index = int(np.searchsorted(counts, rank))
+    if index >= bounds.size - 1:
+        return float(bounds[-2])
+    if index == 0 and bounds[0] <= 0:
+        return float(bounds[0])
+    low, before = (bounds[index - 1], counts[index - 1]) if index else (0.0, 0.0)
+    return float(low + (bounds[index] - low) * (rank - before) / (counts[index] - before))
+
+
+def label_table(
+    base: pd.DataFrame, new: pd.DataFrame, *, top_buckets: Mapping[str, float | None] | None = None
+) -> pd.DataFrame:
+    """Pair the labels of two builds by name; nothing is dropped and nothing is rounded.
+
+    Parameters
+    ----------
+    base, new
+        One row per label and statistic, columns group, label, stat (such as ``avg``, ``p99``), value (seconds); with
+        several runs of a build the rows of all of them, which are averaged. The statistic ``calls`` is their number.
+    top_buckets
+        By group, the last finite bound of the server's histogram: a percentile at or above it is a lower bound.
+
+    Returns
+    -------
+    DataFrame
+        Sorted by group, label, stat, with the columns base, new (mean over the runs), delta_percent, only_in (the
+        build that alone has the label), base_at_least, new_at_least (whether it is a lower bound), reason (a
+        :class:`~buildcompare.results.codes.ReasonCode` where there is no delta_percent), reason_build (the build
+        that it is about; missing: both), base_calls and new_calls.
+
+    Examples
+    --------
+    >>> base = pd.DataFrame({"group": "api", "label": ["getPost", "login"], "stat": "avg", "value": [0.010, 0.2]})
+    >>> new = pd.DataFrame({"group": "api", "label": ["getPost"], "stat": "avg", "value": [0.012]})
+    >>> label_table(base, new)[["label", "base", "new", "delta_percent", "only_in"]].round(3)
+         label  base    new  delta_percent only_in
+    0  getPost  0.01  0.012           20.0     NaN
+    1    login  0.20    NaN            NaN    base
+    """
+    sides = []
+    for side, runs in (("base", base), ("new", new)):
+        value = runs["value"].astype(float)
+        top = runs["group"].map(top_buckets or {}).astype(float).where(runs["stat"].str.startswith("p"))
+        rows = runs[LABEL_KEY].assign(value=value.where(np.isfinite(value)), at_least=value >= top).groupby(LABEL_KEY)
+        sides.append(rows.agg(**{side: ("value", "mean"), f"{side}_at_least": ("at_least", "any")}))
+    table = sides[0].join(sides[1], how="outer").reset_index()
+    counted = table["stat"] == CALLS
+    calls = table[counted].set_index(["group", "label"])[["base", "new"]].add_suffix("_calls")
+    table = table[~counted].join(calls, on=["group", "label"]).sort_values(LABEL_KEY, ignore_index=True)
+    marks = table[["base_at_least", "new_at_least"]]
+    absent, at_least, values = marks.isna().to_numpy(), marks.eq(True).to_numpy(), table[["base", "new"]].to_numpy()
+    reason = build = pd.Series(index=table.index, dtype="str")
+    for code, holds in (  # by build; the last one counts
+        # A time is never zero: it was too short for the source's resolution, so no ratio can be trusted.
+        (ReasonCode.TOO_SHORT_TO_MEASURE, values == 0),
+        (ReasonCode.BEYOND_LAST_BUCKET, at_least),
+        (ReasonCode.NEVER_CALLED, np.isnan(values)),
+        (ReasonCode.ONLY_IN, absent[:, ::-1]),
+    ):
+        in_base, in_new = holds.T
+        reason = reason.mask(in_base | in_new, code.value)
+        build = build.mask(in_base, "base").mask(in_new, "new").mask(in_base & in_new)
+    delta = 100.0 * (table["new"] / table["base"] - 1.0)
+    return table.assign(
+        base_at_least=at_least[:, 0],
+        new_at_least=at_least[:, 1],
+        delta_percent=delta.where(np.isfinite(delta) & reason.isna()),
+        only_in=build.where(marks.isna().any(axis=1)),
+        reason=reason,
+        reason_build=build,
+    )
+
+
+def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
+    """Every label of a test, paired by name and judged."""
+    tops = {table.group: table.top_bucket for table in catalogue.label_tables}
+    rows = label_table(*(pd.concat([run.rows for run in runs]) for runs in tables.runs), top_buckets=tops)
+    levels = tables.runs.map(
+        lambda runs: pd.concat([run.values() for run in runs]).groupby(LABEL_KEY)["value"].apply(list)
+    )
+    effects = []
+    for key, delta in zip(rows[LABEL_KEY].itertuples(index=False, name=None), rows["delta_percent"], strict=True):
+        noise = tables.noise.get(key) if np.isfinite(delta) else None
+        effect = None
+        if noise is not None:
+            base, new = ([RunLevel(value) for value in side[key]] for side in levels)
+            effect = measure_effect(base, new, noise)
+        effects.append(((key[0], key[2]), effect))
+    records = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    return [_result(row, judged, tables) for row, judged in zip(records, judge_labels(effects), strict=True)]
+
+
+def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, tables: LabelTables) -> LabelResult:
+    reason = Reason(code=row["reason"], build=row["reason_build"]) if row["reason"] else None
+    calls: Pair[Number] = Pair(row["base_calls"], row["new_calls"])
+    low, high = judged.effect.interval() if judged else (None, None)
+    unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
+    return LabelResult(
+        **{field: row[field] for field in (*LABEL_KEY, "base", "new", "delta_percent", "only_in")},
+        ci_low=low,
+        ci_high=high,
+        p_value=judged.p_value if judged else None,
+        p_adjusted=judged.p_adjusted if judged else None,
+        calls=calls if calls != Pair(None, None) else None,
+        window="steady" if tables.steady else "whole_run",
+        status=judged.status if judged else unjudged,
+        at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
+        reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
+    )
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    return values[np.isfinite(values)]
+
+
+def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
+    """The mean of `values` at `times`, weighted with `weights` at `at`."""
+    if not np.array_equal(times, at):
+        _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
+        values, weights = values[first], weights[second]
+    known = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+    return float(np.average(values[known], weights=weights[known])) if known.any() else float("nan")

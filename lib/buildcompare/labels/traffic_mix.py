@@ -1,4 +1,4 @@
-"""Did an average change because calls became slower, or because other calls were made?
+"""Tell whether an average changed because calls became slower, or because other calls were made.
 
 An average over all calls is the sum of share times duration over the labels. Its change is split exactly into a mix
 part (shares moved, at the mean of both builds' durations) and a speed part (durations moved, at the mean of both
@@ -10,43 +10,34 @@ energy", Energy Policy 32). Unlike logarithmic weights they need no care where a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy import special
 
-from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.effects import Effect
+from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.labels.tables import CALLS, LabelLevels, LabelTables
+from buildcompare.results import MetricResult, MixMover, TrafficMixResult
+from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import Noise
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 """What moved: `unknown` where the mix did and nobody knows how far speed moves by chance."""
+MATERIAL = 0.5
+"""A mix part of this part of the metric's margin is worth a word: half, as movements of several tests agree."""
+SPEED_ALPHA = 0.01
+"""Of pairs whose speed did not change at most this part is said to have changed. It is small because the noise
+of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much."""
+MOST_MOVERS = 5
+"""Labels that results.json names for a mix; the largest few make up nearly all of it."""
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """One label in one build: how often it was called, and seconds per call (NaN where it was never called)."""
-
-    calls: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Mover:
-    """A label whose share moved the average: its shares of all calls, seconds per call, and its part in percent."""
-
-    label: str
-    base_share: float
-    new_share: float
-    seconds: float
-    percent: float
-
-
-@dataclass(frozen=True)
-class Split:
+@dataclass(frozen=True, eq=False)
+class TrafficMix:
     """The change of an average, in percent of the base's: `delta_percent` is `mix_percent` plus `speed_percent`.
 
     Attributes
@@ -58,7 +49,8 @@ class Split:
     mix_ci, speed_ci
         95 % intervals of the parts, where the noise of the labels is known.
     movers
-        Labels by the size of their part in the mix, the largest first.
+        Labels whose share moved, by the size of their part in the mix, the largest first. Columns label, base_share,
+        new_share (of all calls, 0 to 1), seconds (per call, the mean of both builds), percent (its part of the mix).
     """
 
     base: float
@@ -70,140 +62,216 @@ class Split:
     log_ratio: float
     mix_ci: Interval | None
     speed_ci: Interval | None
-    movers: tuple[Mover, ...]
+    movers: pd.DataFrame
+
+    def is_material(self, margin_percent: float) -> bool:
+        """Whether the mix moved the average by more than chance and by enough to matter."""
+        if abs(self.mix_percent) < MATERIAL * margin_percent:
+            return False
+        return self.mix_ci is None or self.mix_ci[0] > 0 or self.mix_ci[1] < 0
+
+    def unmixed(self, effect: Effect) -> Effect:
+        """`effect` on the average, had both builds been asked the same."""
+        return replace(effect, log_ratio=effect.log_ratio - self.log_mix)
+
+    def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
+        """Which of the parts moved; `effect` is that of the average itself, with its noise between runs.
+
+        The noise of the labels knows nothing of what slows a whole run, so speed is judged with that of the average.
+        """
+        material = self.is_material(margin_percent)
+        if effect is None:
+            return "unknown" if material else "neither"
+        if self.unmixed(effect).p_value < SPEED_ALPHA:
+            return "both" if material else "speed"
+        return "mix" if material else "neither"
 
 
-@dataclass(frozen=True)
-class SplitAverage:
-    """Split the change of an average over labels into mix and speed.
+def traffic_mix(
+    base: pd.DataFrame,
+    new: pd.DataFrame,
+    *,
+    noise: Mapping[str, Noise] | None = None,
+    least_known: float = 0.99,
+    confidence: float = 0.95,
+) -> TrafficMix | None:
+    """Split the change of an average over labels into a changed traffic mix and a changed speed of the calls.
 
     Parameters
     ----------
+    base, new
+        One row per label, columns label, calls, seconds (per call; NaN where it was never called).
+    noise
+        Run-to-run noise of the seconds by label, for the intervals; with several runs per build divided by the root
+        of their number. Without it for labels that make up a tenth of the average there are no intervals.
     least_known
         Part of the calls of each build that must have a duration. A label that one build never called has the other
         build's: its speed did not change, as far as anybody knows.
+    confidence
+        Of the intervals.
+
+    Returns
+    -------
+    TrafficMix or None
+        None where calls or durations are not known well enough.
+
+    Examples
+    --------
+    >>> base = pd.DataFrame({"label": ["fast", "slow"], "calls": [300.0, 100.0], "seconds": [0.001, 0.009]})
+    >>> new = pd.DataFrame({"label": ["fast", "slow"], "calls": [100.0, 100.0], "seconds": [0.001, 0.0099]})
+    >>> mix = traffic_mix(base, new)
+    >>> f"{mix.delta_percent:.1f} % = {mix.mix_percent:.1f} % mix + {mix.speed_percent:.1f} % speed"
+    '81.7 % = 70.4 % mix + 11.3 % speed'
     """
+    both = pd.concat([side.set_index("label") for side in (base, new)], axis=1, keys=["base", "new"]).sort_index()
+    calls, seconds = (both.xs(name, axis=1, level=1).to_numpy(dtype=np.float64).T for name in (CALLS, "seconds"))
+    usable = np.isfinite(seconds) & (seconds >= 0) & np.isfinite(calls) & (calls > 0)
+    calls = np.where(np.isfinite(calls), calls, 0.0)
+    total, known = calls.sum(axis=1), (calls * usable).sum(axis=1)
+    if total.min() <= 0 or np.any(known < least_known * total):
+        return None
+    shares = calls * usable / known[:, None]
+    filled = np.where(usable, seconds, np.where(usable[::-1], seconds[::-1], 0.0))
+    averages = (shares * filled).sum(axis=1)
+    if averages.min() <= 0:
+        return None
+    moved, share, typical = shares[1] - shares[0], shares.mean(axis=0), filled.mean(axis=0)
+    # Shares sum to one, so moving calls to a label of average duration changes nothing: parts are against it.
+    parts = 100.0 * moved * (typical - averages.mean()) / averages[0]
+    mix, speed = float(parts.sum()), 100.0 * float(((filled[1] - filled[0]) * share).sum()) / averages[0]
+    delta, log_ratio = 100.0 * float(averages[1] / averages[0] - 1.0), math.log(averages[1] / averages[0])
+    scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # one over the logarithmic mean of both averages
+    columns = {"label": both.index, "base_share": shares[0], "new_share": shares[1], "seconds": typical}
+    movers = pd.DataFrame({**columns, "percent": parts})
+    by_size = np.argsort(-np.abs(parts), kind="stable")
+    half_mix = half_speed = None
+    known_noise = {label: noise[label] for label in both.index if noise and label in noise}
+    sd = pd.Series({label: each.sd for label, each in known_noise.items()}, dtype=float).reindex(both.index)
+    if (share * typical)[sd.notna()].sum() >= 0.9 * (share * typical).sum():
+        df = min(each.df for each in known_noise.values())
+        p = 0.5 + confidence / 2.0
+        reach = 100.0 / averages[0] * float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
+        # The mean of two builds' durations varies by a half, their difference by two variances of a single run.
+        half_mix = reach * math.sqrt(float(((moved * typical * sd) ** 2).sum()) / 2.0)
+        half_speed = reach * math.sqrt(float(((share * typical * sd) ** 2).sum()) * 2.0)
+    return TrafficMix(
+        base=float(averages[0]),
+        new=float(averages[1]),
+        delta_percent=delta,
+        mix_percent=mix,
+        speed_percent=float(speed),
+        log_mix=mix * scale,
+        log_ratio=log_ratio,
+        mix_ci=None if half_mix is None else (mix - half_mix, mix + half_mix),
+        speed_ci=None if half_speed is None else (float(speed) - half_speed, float(speed) + half_speed),
+        movers=movers.iloc[by_size[moved[by_size] != 0]].reset_index(drop=True),
+    )
 
-    least_known: float = 0.99
-    level: float = 0.95
 
-    def __call__(
-        self, base: Mapping[str, Traffic], new: Mapping[str, Traffic], noise: Mapping[str, Noise] | None = None
-    ) -> Split | None:
-        """Split the change from `base` to `new`, by label; None where calls or durations are not known well enough.
+def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
+    """By slug of the average, its label table and the split of its change; only where calls per label are known."""
+    if not tables.steady or not all((run.rows["stat"] == CALLS).any() for side in tables.runs for run in side):
+        return {}
+    fewest = min(len(side) for side in tables.runs)
+    found = {}
+    for table in catalogue.label_tables:
+        noise = {
+            label: replace(each, sd=each.sd / math.sqrt(fewest))
+            for (group, label, stat), each in tables.noise.items()
+            if (group, stat) == (table.group, "avg")
+        }
+        if table.average is not None:
+            split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
+            if split is not None:
+                found[table.average] = (table.group, split)
+    return found
 
-        `noise` is that of single runs by label, already divided by the number of runs where there are several.
-        """
-        labels = sorted({*base, *new})
-        none = Traffic(0.0, math.nan)
-        calls = np.array([[side.get(label, none).calls for label in labels] for side in (base, new)])
-        seconds = np.array([[side.get(label, none).seconds for label in labels] for side in (base, new)])
-        usable = np.isfinite(seconds) & (seconds >= 0) & np.isfinite(calls) & (calls > 0)
-        calls = np.where(np.isfinite(calls), calls, 0.0)
-        total, known = calls.sum(axis=1), (calls * usable).sum(axis=1)
-        if not labels or total.min() <= 0 or np.any(known < self.least_known * total):
-            return None
-        shares = calls * usable / known[:, None]
-        filled = np.where(usable, seconds, np.where(usable[::-1], seconds[::-1], 0.0))
-        averages = (shares * filled).sum(axis=1)
-        if averages.min() <= 0:
-            return None
-        moved, typical = shares[1] - shares[0], filled.mean(axis=0)
-        # Shares sum to one, so moving calls to a label of average duration changes nothing: parts are against it.
-        parts = 100.0 * moved * (typical - averages.mean()) / averages[0]
-        mix, speed = float(parts.sum()), float(((filled[1] - filled[0]) * shares.mean(axis=0)).sum())
-        speed *= 100.0 / averages[0]
-        delta = 100.0 * float(averages[1] / averages[0] - 1.0)
-        log_ratio = math.log(averages[1] / averages[0])
-        scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # one over the logarithmic mean of both averages
-        order = np.argsort(-np.abs(parts), kind="stable")
-        intervals = self._intervals(
-            labels, noise or {}, moved * typical, shares.mean(axis=0) * typical, averages[0], (mix, speed)
+
+def _traffic(runs: Sequence[LabelLevels], group: str) -> pd.DataFrame:
+    """Calls and seconds per call of each label, all runs of a build taken together."""
+    tables = []
+    for run in runs:
+        values = run.rows[run.rows["group"] == group].set_index(["stat", "label"])["value"]
+        tables.append(
+            pd.DataFrame(
+                {stat: values[values.index.get_level_values(0) == stat].droplevel(0) for stat in (CALLS, "avg")}
+            )
         )
-        return Split(
-            base=float(averages[0]),
-            new=float(averages[1]),
-            delta_percent=delta,
-            mix_percent=mix,
-            speed_percent=speed,
-            log_mix=mix * scale,
-            log_ratio=log_ratio,
-            mix_ci=intervals[0],
-            speed_ci=intervals[1],
-            movers=tuple(
-                Mover(labels[i], float(shares[0, i]), float(shares[1, i]), float(typical[i]), float(parts[i]))
-                for i in order
-                if moved[i] != 0
-            ),
-        )
-
-    def _intervals(
-        self,
-        labels: list[str],
-        noise: Mapping[str, Noise],
-        moved: FloatArray,
-        weight: FloatArray,
-        base: float,
-        parts: tuple[float, float],
-    ) -> tuple[Interval | None, Interval | None]:
-        """From the labels' noise; None where labels that make up a tenth of the average have none.
-
-        The mean of two builds' durations varies by a half, their difference by two variances of a single run.
-        """
-        known = np.array([label in noise for label in labels])
-        if weight[known].sum() < 0.9 * weight.sum():
-            return None, None
-        sd = np.array([noise[label].sd if label in noise else 0.0 for label in labels])
-        df = min(each.df for each in noise.values())
-        reach = float(
-            special.ndtri(0.5 + self.level / 2) if math.isinf(df) else special.stdtrit(df, 0.5 + self.level / 2)
-        )
-        half_mix = reach * 100.0 / base * math.sqrt(float(((moved * sd) ** 2).sum()) / 2.0)
-        half_speed = reach * 100.0 / base * math.sqrt(float(((weight * sd) ** 2).sum()) * 2.0)
-        mix, speed = parts
-        return (mix - half_mix, mix + half_mix), (speed - half_speed, speed + half_speed)
+    rows = pd.concat(tables).dropna(subset=CALLS)
+    spent = (rows[CALLS] * rows["avg"]).where(rows[CALLS] > 0, 0.0)
+    found = rows.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
+    return found.assign(seconds=found["spent"] / found[CALLS].where(found[CALLS] > 0))
 
 
-@dataclass(frozen=True)
-class TellMix:
-    """Say what moved an average whose noise between runs is known.
+def with_traffic_mix(
+    rows: Sequence[MetricResult],
+    effects: Sequence[tuple[Metric, Effect | None]],
+    splits: Mapping[str, tuple[str, TrafficMix]],
+) -> list[MetricResult]:
+    """The rows of all metrics, those that have a split judged a second time, at unchanged mix.
 
-    The noise of the labels knows nothing of what slows a whole run, so speed is judged with the noise that the average
-    itself has between runs of one build.
-
-    Parameters
-    ----------
-    material
-        A mix part of this part of the metric's margin is worth a word: half, as movements of several tests agree.
-    alpha
-        Of pairs whose speed did not change at most this part is said to have changed. It is small because the noise
-        of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much.
+    A split counts where the labels add up to the average: its own change is theirs within the margin.
     """
-
-    material: float = 0.5
-    alpha: float = 0.01
-
-    def __call__(self, split: Split, effect: Effect | None, margin_percent: float) -> MixKind:
-        """Which of the parts of `split` moved; `effect` is that of the average itself."""
-        moved = self.is_material(split, margin_percent)
-        if effect is None:
-            return "unknown" if moved else "neither"
-        faster_or_slower = at_unchanged_mix(effect, split).p_value < self.alpha
-        if moved:
-            return "both" if faster_or_slower else "mix"
-        return "speed" if faster_or_slower else "neither"
-
-    def is_material(self, split: Split, margin_percent: float) -> bool:
-        """Whether the mix moved the average by more than chance and by enough to matter."""
-        if abs(split.mix_percent) < self.material * margin_percent:
-            return False
-        return split.mix_ci is None or split.mix_ci[0] > 0 or split.mix_ci[1] < 0
-
-    def agrees(self, split: Split, effect: Effect, margin_percent: float) -> bool:
-        """Whether the labels add up to the average: its own change is theirs within the margin."""
-        return abs(split.log_ratio - effect.log_ratio) <= math.log1p(margin_percent / 100.0)
+    moved = {}
+    for i, (row, (_, effect)) in enumerate(zip(rows, effects, strict=True)):
+        if row.slug in splits and not row.labels:
+            _, split = splits[row.slug]
+            margin = math.log1p(row.margin_percent / 100.0)
+            if effect is None or abs(split.log_ratio - effect.log_ratio) <= margin:
+                moved[i] = split
+    if not moved:
+        return [*rows]
+    judged = judge_metrics(
+        [
+            (metric, moved[i].unmixed(effect) if i in moved and effect is not None else effect)
+            for i, (metric, effect) in enumerate(effects)
+        ]
+    )
+    return [
+        row.model_copy(update={"traffic_mix": _result(row, *splits[row.slug], effects[i][1], judged[i])})
+        if i in moved
+        else row
+        for i, row in enumerate(rows)
+    ]
 
 
-def at_unchanged_mix(effect: Effect, split: Split) -> Effect:
-    """The effect on an average, had both builds been asked the same."""
-    return replace(effect, log_ratio=effect.log_ratio - split.log_mix)
+def _result(
+    row: MetricResult, group: str, split: TrafficMix, effect: Effect | None, judged: TestedEffect | None
+) -> TrafficMixResult:
+    low, high = judged.effect.interval() if judged else (None, None)
+    mix_low, mix_high = split.mix_ci or (None, None)
+    speed_low, speed_high = split.speed_ci or (None, None)
+    if judged is not None and high is not None:
+        # The noise of the average holds what slows a whole run, which that of its labels does not know.
+        chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
+        speed_low, speed_high = split.speed_percent - chance, split.speed_percent + chance
+    return TrafficMixResult(
+        group=group,
+        kind=split.kind(effect, row.margin_percent),
+        counts=judged is not None and split.is_material(row.margin_percent),
+        base=split.base,
+        new=split.new,
+        delta_percent=split.delta_percent,
+        mix_percent=split.mix_percent,
+        mix_ci_low=mix_low,
+        mix_ci_high=mix_high,
+        speed_percent=split.speed_percent,
+        speed_ci_low=speed_low,
+        speed_ci_high=speed_high,
+        at_unchanged_mix_percent=judged.effect.delta_percent if judged else None,
+        ci_low=low,
+        ci_high=high,
+        p_adjusted=judged.p_adjusted if judged else None,
+        p_worse_one_sided=judged.p_worse_one_sided if judged else None,
+        status=judged.status if judged else row.status,
+        movers=[
+            MixMover(
+                label=mover["label"],
+                base_share_percent=100.0 * mover["base_share"],
+                new_share_percent=100.0 * mover["new_share"],
+                seconds=mover["seconds"],
+                percent=mover["percent"],
+            )
+            for mover in split.movers.head(MOST_MOVERS).to_dict("records")
+        ],
+    )

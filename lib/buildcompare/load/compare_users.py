@@ -14,7 +14,7 @@ from buildcompare.results import Pair, Side, SupportedUsersResult
 from buildcompare.results.codes import Better, Status
 from buildcompare.stats.effects import measure_effect, p_worse_one_sided, status_of
 from buildcompare.stats.levels import delta_percent, mean_of_runs
-from buildcompare.stats.noise import RunLevel, RunToRun
+from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
 
 CUT_TOLERANCE_S = 60.0
 """Curves of two builds that end this close together, with no stop seen, may have been cut to one length."""
@@ -42,7 +42,7 @@ class CompareSupportedUsers:
     """The supported users of both builds with their interval, from run-to-run variance."""
 
     catalogue: Catalogue
-    run_to_run: RunToRun
+    groups: Sequence[RepeatedRuns] = ()
 
     def __call__(self, test: Test, estimates: Mapping[Side, Sequence[SupportedUsers | None]]) -> SupportedUsersResult:
         """Compare the `estimates` of each run, or what the load-test tool reported where it did for all."""
@@ -62,7 +62,7 @@ class CompareSupportedUsers:
             chosen = {s: reports[s] if reported[s] is not None else curves[s] for s in SIDES}
         best = {s: mean_of_runs(chosen[s]) for s in SIDES}
         delta = delta_percent(best["base"], best["new"])
-        noise = self.run_to_run(load, "unbounded") if load else None
+        noise = metric_noise(load, "unbounded", self.groups) if load else None
         levels = {s: [RunLevel(float(users)) for users in chosen[s] if users is not None] for s in SIDES}
         effect = measure_effect(levels["base"], levels["new"], noise) if noise and delta is not None else None
         band = load.margin_percent if load else None

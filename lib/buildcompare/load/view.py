@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,17 +10,15 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator
-from buildcompare.labels.levels import LabelLevels, MeasureLabels
 from buildcompare.load.curve import PrepareLoad
 from buildcompare.load.phases import MeasureShape, Shape
 from buildcompare.load.steady_state import FindSteadyState, SteadyState
 from buildcompare.load.stop import FindStop, Stop
-from buildcompare.metrics.events import FindEvents, search_window
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode
 from buildcompare.stats.levels import Level, measure_level
-from buildcompare.stats.noise import LabelValue, RunLevel, RunLevels, series_key
+from buildcompare.stats.noise import RunLevel
 
 TIMES = "seconds"
 """Unit of metrics that are compared by their geometric mean."""
@@ -45,10 +42,6 @@ class RunView:
         if found is None or self.steady.window is None:
             return None
         return measure_level(self.recording.curve(found), self.steady.window, geometric=found.unit == TIMES)
-
-    def labels(self, *, steady: bool = True) -> LabelLevels:
-        """The label table of this run, of its steady window where it can be had or else of the whole run."""
-        return MeasureLabels()(self.recording, self.steady.window if steady else None)
 
 
 @dataclass(frozen=True)
@@ -82,45 +75,6 @@ class ViewRun:
             per_user=proxy.proxy_per_unit if proxy else None,
             ideal_slope=self.coordinator.users_inc / self.coordinator.rest_s if proxy is None else None,
         )
-
-    def levels(self, view: RunView, kind: Literal["bounded", "unbounded"]) -> RunLevels:
-        """All that a calibration learns from a run: levels of known metrics in the steady window, and labels.
-
-        Where a run has no curve of users, the curve that stands in for it gives the level of the load too: only
-        ratios between runs of one setup are learned from it.
-        """
-        metrics: dict[str, RunLevel] = {}
-        for series in view.recording.graphs():
-            level = view.level(series)
-            if self.catalogue.find(series.name).known and level is not None and level.value is not None:
-                metrics[series_key(series.metric, series.labels)] = run_level(level)
-        load = self.catalogue.load
-        if load is not None and load.slug not in metrics and view.load_slug in metrics:
-            metrics[load.slug] = metrics[str(view.load_slug)]
-        table = view.labels()
-        labels = {
-            (row.group, row.stat, row.label): LabelValue(row.value, table.calls.get((row.group, row.label)))
-            for row in table.summaries
-            if math.isfinite(row.value) and not self._at_the_end(row.group, row.stat, row.value)
-        }
-        return RunLevels(metrics, labels, self._no_change(view, kind))
-
-    def _no_change(self, view: RunView, kind: Literal["bounded", "unbounded"]) -> dict[str, float]:
-        """What repeated runs teach about events: how large a change their noise alone looks like."""
-        if view.steady.window is None:
-            return {}
-        window = search_window(view.steady.window, kind)
-        found: dict[str, float] = {}
-        for metric in self.catalogue.metrics:
-            series = view.recording.total(metric.slug)
-            if series is not None and window[1] > window[0]:
-                found[metric.slug] = FindEvents().no_change(view.recording.curve(series), window)
-        return {slug: each for slug, each in found.items() if each > 0}
-
-    def _at_the_end(self, group: str, stat: str, value: float) -> bool:
-        """Whether a percentile sits at the end of the histogram, where it no longer moves."""
-        top = self.catalogue.label_table(group).top_bucket
-        return stat.startswith("p") and top is not None and value >= top
 
 
 def run_level(level: Level) -> RunLevel:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
-from buildcompare.labels.compare_traffic_mix import with_traffic_mix
-from buildcompare.labels.traffic_mix import Split
+from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import run_level
 from buildcompare.metrics.load_adjusted import LoadAdjusted
@@ -18,7 +17,7 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode, Status
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs
-from buildcompare.stats.noise import RunToRun
+from buildcompare.stats.noise import RepeatedRuns, metric_noise
 
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -28,14 +27,14 @@ class CompareMetrics:
     """Levels, change and status of each metric that a run recorded."""
 
     catalogue: Catalogue
-    run_to_run: RunToRun
+    groups: Sequence[RepeatedRuns] = ()
 
     def __call__(
         self,
         test: Test,
         views: Views,
         loaded: Mapping[str, LoadAdjusted] | None = None,
-        splits: Mapping[str, tuple[str, Split]] | None = None,
+        splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
     ) -> list[MetricResult]:
         """Every series of `test` in the catalogue's order, judged in its family."""
         keys: dict[SeriesKey, Series] = {}
@@ -61,7 +60,7 @@ class CompareMetrics:
         if metric.biased_when_digitised and digitised:
             which = None if len(digitised) == 2 else digitised[0]
             return _Measured(metric, series, levels, None, Reason(code=ReasonCode.DIGITISED, build=which))
-        noise = self.run_to_run(metric, test.type)
+        noise = metric_noise(metric, test.type, self.groups)
         if noise is None:
             few = max(len(views[side]) for side in SIDES) > 1
             return _Measured(

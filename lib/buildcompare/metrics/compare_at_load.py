@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
@@ -14,11 +16,13 @@ from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.metrics.load_noise import NoiseAtLoad
 from buildcompare.results import AlertResult, LimitedBy, Side
 from buildcompare.results.codes import Status
-from buildcompare.stats.noise import RunToRun
+from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.text.limits import limited_words
 
 
-def at_equal_load(test: Test, views: Views, catalogue: Catalogue, run_to_run: RunToRun) -> dict[str, LoadAdjusted]:
+def at_equal_load(
+    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
+) -> dict[str, LoadAdjusted]:
     """Each metric of an unbounded test by its slug, at the highest load that both builds sustained.
 
     A metric that is not judged in a recording that was read off a plot is not called here either.
@@ -29,7 +33,7 @@ def at_equal_load(test: Test, views: Views, catalogue: Catalogue, run_to_run: Ru
     if not runs["base"] or not runs["new"]:
         return {}
     curves = CompareAtLoad()(runs["base"], runs["new"])
-    judge = JudgeAtLoad(catalogue.find, NoiseAtLoad(run_to_run))
+    judge = JudgeAtLoad(catalogue.find, NoiseAtLoad(groups))
     digitised = any(view.recording.digitised for side in SIDES for view in views[side])
     return {
         slug: LoadAdjusted(each.at_load, None, None, Status.INCONCLUSIVE)

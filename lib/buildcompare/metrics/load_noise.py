@@ -5,14 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RunToRun
+from buildcompare.stats.noise import (
+    CATALOGUE_DF,
+    Noise,
+    NoiseAtEqualLoad,
+    RepeatedRuns,
+    metric_noise,
+    mixed_noise,
+    pool_variances,
+)
 
 FLOOR = 1e-4
 """Runs that agree to the last digit were rounded, not free of noise."""
@@ -48,7 +56,7 @@ class MeasureNoiseAtLoad:
 class NoiseAtLoad:
     """The noise of metrics at equal load between runs, without the error within them, which each pair adds itself.
 
-    Pooled over groups of repeated unbounded runs as :class:`~buildcompare.stats.noise.RunToRun` pools
+    Pooled over groups of repeated unbounded runs as :func:`~buildcompare.stats.noise.run_noise` pools
     levels. The catalogue's value (at equal load, else of levels) counts for a few degrees of freedom beside it. Without
     a group measured at equal load, the noise of levels is used if that was learned from runs, else that value alone.
 
@@ -59,7 +67,7 @@ class NoiseAtLoad:
         estimated to be: that is an estimate too, and in some setups many times too large.
     """
 
-    run_to_run: RunToRun
+    groups: Sequence[RepeatedRuns] = ()
     least_between: float = 0.25
     by_chance: float = 0.5
     """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from
@@ -69,27 +77,25 @@ class NoiseAtLoad:
         """The noise of `metric`; None where nothing is known of it."""
         learned, borrowed = self._learned(metric.slug), self._prior(metric)
         if learned is None:
-            levels = self.run_to_run(metric, "unbounded")
+            levels = metric_noise(metric, "unbounded", self.groups)
             return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else borrowed
         if borrowed is None:
             return learned
-        df = learned.df + self.run_to_run.prior_df
-        variance = (learned.df * learned.sd**2 + self.run_to_run.prior_df * borrowed.sd**2) / df
-        return replace(learned, sd=math.sqrt(variance), df=df)
+        return mixed_noise(learned, borrowed, CATALOGUE_DF)
 
     def _prior(self, metric: Metric) -> Noise | None:
         percent = metric.run_sd_percent.equal_load
         if percent is None:
-            return RunToRun()(metric, "unbounded")
+            return metric_noise(metric, "unbounded")
         return Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, at_load=True)
 
     def _learned(self, slug: str) -> Noise | None:
-        groups = [group.at_load[slug] for group in self.run_to_run.groups if slug in group.at_load]
+        groups = [group.at_load[slug] for group in self.groups if slug in group.at_load]
         if not groups:
             return None
         between = [max(each.variance - each.within, self.least_between * each.variance) for each in groups]
         dfs = np.array([each.df for each in groups])
-        variance, df = self.run_to_run.pool(np.array(between), dfs)
+        variance, df = pool_variances(np.array(between), dfs)
         if df >= self.by_chance * dfs.sum():
             df = float(dfs.sum())
         return Noise(math.sqrt(max(variance, FLOOR**2)), df, NoiseSource.CALIBRATION, at_load=True)

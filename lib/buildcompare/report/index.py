@@ -19,7 +19,7 @@ from buildcompare.history.look_back import Step, changes_within, look_back
 from buildcompare.report import publication
 from buildcompare.report.index_page import IndexRow, UsersLine, render
 from buildcompare.results import Drift, Results, SetupDifference, dumps
-from buildcompare.stats.noise import Noise, RunToRun
+from buildcompare.stats.noise import Noise
 from buildcompare.text.numbers import db_name
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
@@ -55,7 +55,7 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     known = [results for results in reports.values() if isinstance(results, Results)]
     named = [resolve(results.history.ledger) for results in known if results.history]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
-    noise = SupportedUsersNoise.of(read_catalogue(metrics), RunToRun()).noise
+    noise = SupportedUsersNoise.of(read_catalogue(metrics)).noise
     steps = {(ledger.folder, step.entry.name): step for ledger in opened for step in _steps(ledger, noise)}
     alone, recorded, broken = [], [], []
     taken: set[tuple[Path, str]] = set()

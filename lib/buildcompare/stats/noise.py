@@ -1,4 +1,4 @@
-"""How far do two runs of one build lie apart? Learned from repeated runs, or borrowed from the catalogue.
+"""Estimate how far two runs of one build lie apart, from repeated runs or from the catalogue.
 
 One run per build is one observation per side: what happens inside a run says nothing about the next run of the
 same build (Kalibera & Jones 2013, "Rigorous benchmarking in reasonable time"). Levels are compared on the log
@@ -8,16 +8,39 @@ scale, so all noise here is a standard deviation of log levels, close to a relat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.results.codes import NoiseSource, TestType
 
-BORROWED_S = 1800.0
-"""The priors of the catalogues were learned from windows of 30 minutes and more."""
+ENOUGH_DF = 8.0
+"""With fewer degrees of freedom the other test type is drawn on: three setups of three runs have six."""
+OTHER_TYPE_DF = 4.0
+"""What the other test type's variance counts for, at most: two setups of three runs."""
+CATALOGUE_DF = 4.0
+"""What the catalogue's noise counts for beside too few repeated runs."""
+LEAST_DF = 3.0
+"""Bound on the loss of degrees of freedom to setups that differ."""
+LEAST_SD = 1e-4
+"""Runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing."""
+CATALOGUE_S = 1800.0
+"""The catalogues' noise was learned from windows of 30 minutes and more."""
+LABEL_KEY = ["group", "label", "stat"]
+"""What a row of a label table is of."""
+
+
+def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value", "calls")) -> pd.DataFrame:
+    """A frame of `LABEL_KEY` and numbers, typed also where it is empty."""
+    frame = pd.DataFrame(rows, columns=[*LABEL_KEY, *columns])
+    return frame.astype({**dict.fromkeys(LABEL_KEY, "str"), **dict.fromkeys(columns, "float")})
+
+
+NO_LABELS = label_frame([])
 
 
 @dataclass(frozen=True)
@@ -39,23 +62,22 @@ class RunLevel:
     seconds: float = math.nan
 
 
-@dataclass(frozen=True)
-class LabelValue:
-    """One label's value in one run (seconds), and how often it was called (None: unknown)."""
-
-    value: float
-    calls: float | None = None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunLevels:
-    """What one run says: levels by metric, values by (group, stat, label), and by metric its no-change penalty.
+    """What a calibration learns from one run.
 
-    See :meth:`buildcompare.metrics.events.FindEvents.no_change` for the last.
+    Attributes
+    ----------
+    metrics
+        Levels by :func:`series_key`.
+    labels
+        One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN: unknown).
+    no_change
+        By metric, how large a change the noise of the run alone looks like (see :mod:`buildcompare.metrics.events`).
     """
 
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)
-    labels: Mapping[tuple[str, str, str], LabelValue] = field(default_factory=dict)
+    labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     no_change: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -98,9 +120,9 @@ class Noise:
     sd
         Standard deviation of one run's log level around the level of its build and setup.
     df
-        Degrees of freedom that `sd` is known with; infinite for a borrowed noise_source.
+        Degrees of freedom that `sd` is known with; infinite where it is the catalogue's.
     within
-        The standard error that calibrated runs had of their own mean (log scale); None where unknown.
+        The standard error that repeated runs had of their own mean (log scale); None where unknown.
     seconds
         Length of the windows that it was learned from; NaN where unknown.
     at_load
@@ -115,93 +137,97 @@ class Noise:
     at_load: bool = False
 
 
-@dataclass(frozen=True)
-class RunToRun:
-    """The noise of metrics, from groups of repeated runs; without any, the catalogue's noise_source.
+def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
+    """Estimate run-to-run noise from the levels of repeated runs, pooled over builds and setups.
 
-    The variance is pooled over groups. Its degrees of freedom are what the scatter of the groups' own variances
-    leaves of them (Satterthwaite 1946): where one setup is quiet and the next is not, a pooled variance is worth
-    less than its number of runs. A test type with few runs leans on the other type's variance of the same metric, and
-    then on the catalogue's noise_source.
+    Parameters
+    ----------
+    groups
+        One sequence for each build on one setup: the level of a metric in each of its runs, in any unit. Levels
+        that are not positive are left out, and so are groups of which fewer than two remain.
+    least_df
+        Bound on the loss of degrees of freedom to setups that differ.
+
+    Returns
+    -------
+    Noise or None
+        Standard deviation of one run's log level with its degrees of freedom; None without any group.
+
+    Examples
+    --------
+    >>> noise = run_noise([[100.0, 102.0, 99.0], [240.0, 236.0]])
+    >>> f"{100 * noise.sd:.2f} % with {noise.df:g} degrees of freedom"
+    '1.42 % with 3 degrees of freedom'
     """
-
-    groups: Sequence[RepeatedRuns] = ()
-    enough_df: float = 8.0
-    """With fewer degrees of freedom the other test type is drawn on: three setups of three runs have six."""
-    borrowed_df: float = 4.0
-    """What the other type's variance counts for, at most: two setups of three runs."""
-    least_df: float = 3.0
-    """Bound on the loss of degrees of freedom to setups that differ."""
-    prior_df: float = 4.0
-    """What the catalogue's noise_source counts for beside too few runs of the user's own."""
-
-    def __call__(self, metric: Metric, kind: TestType) -> Noise | None:
-        """The noise of `metric` in tests of type `kind`; None where nothing is known of it."""
-        percent = getattr(metric.run_sd_percent, kind)
-        borrowed = (
-            Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, seconds=BORROWED_S) if percent else None
-        )
-        learned = self._learned(metric, kind)
-        if learned is None or borrowed is None or learned.df >= self.enough_df:
-            return learned or borrowed
-        df = learned.df + self.prior_df
-        variance = (learned.df * learned.sd**2 + self.prior_df * borrowed.sd**2) / df
-        return Noise(math.sqrt(variance), df, NoiseSource.CALIBRATION, learned.within, learned.seconds)
-
-    def _learned(self, metric: Metric, kind: TestType) -> Noise | None:
-        """From the groups alone."""
-        own = self._pooled(metric.slug, kind)
-        other = self._pooled(metric.slug, "bounded" if kind == "unbounded" else "unbounded")
-        known = own or other
-        if known is None:
-            return None
-        if own is None or other is None:
-            df = known.df if own else min(known.df, self.borrowed_df)
-            return Noise(math.sqrt(known.variance), df, NoiseSource.CALIBRATION, known.within, known.seconds)
-        if own.df >= self.enough_df:
-            return Noise(math.sqrt(own.variance), own.df, NoiseSource.CALIBRATION, own.within, own.seconds)
-        lent = min(other.df, self.borrowed_df)
-        variance = (own.df * own.variance + lent * other.variance) / (own.df + lent)
-        return Noise(math.sqrt(variance), own.df + lent, NoiseSource.CALIBRATION, own.within, own.seconds)
-
-    def _pooled(self, slug: str, kind: TestType) -> _Pooled | None:
-        variances, dfs, within, seconds = [], [], [], []
-        for group in self.groups:
-            if group.type != kind:
-                continue
-            for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
-                levels = [run.metrics[key] for run in group.runs if key in run.metrics and run.metrics[key].level > 0]
-                if len(levels) > 1:
-                    variances.append(float(np.var(np.log([each.level for each in levels]), ddof=1)))
-                    dfs.append(len(levels) - 1.0)
-                    within += [each.se_log**2 for each in levels if math.isfinite(each.se_log)]
-                    seconds += [each.seconds for each in levels if each.seconds > 0]
-        if not dfs:
-            return None
-        variance, df = self.pool(np.array(variances), np.array(dfs))
-        # Runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing.
-        floor = (1e-4) ** 2
-        typical = math.sqrt(float(np.median(within))) if within else None
-        return _Pooled(max(variance, floor), df, typical, float(np.median(seconds)) if seconds else math.nan)
-
-    def pool(self, variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
-        """The pooled variance of groups, and the degrees of freedom that the scatter of its parts leaves."""
-        weights, total = dfs / dfs.sum(), float(dfs.sum())
-        pooled = float(weights @ variances)
-        count = len(variances)
-        if count < 3 or pooled == 0:
-            return pooled, total
-        scatter = float(weights**2 @ (variances - pooled) ** 2) * count / (count - 1)
-        left = 2.0 * pooled**2 / scatter if scatter > 0 else total
-        return pooled, min(total, max(left, self.least_df))
+    levels = [[each if isinstance(each, RunLevel) else RunLevel(float(each)) for each in group] for group in groups]
+    positive = [[run for run in group if run.level > 0] for group in levels]
+    repeated = [group for group in positive if len(group) > 1]
+    if not repeated:
+        return None
+    variances = np.array([np.var(np.log([run.level for run in group]), ddof=1) for group in repeated])
+    variance, df = pool_variances(variances, np.array([len(group) - 1.0 for group in repeated]), least_df=least_df)
+    within = [run.se_log**2 for group in repeated for run in group if math.isfinite(run.se_log)]
+    seconds = [run.seconds for group in repeated for run in group if run.seconds > 0]
+    return Noise(
+        max(math.sqrt(variance), LEAST_SD),
+        df,
+        NoiseSource.CALIBRATION,
+        within=math.sqrt(float(np.median(within))) if within else None,
+        seconds=float(np.median(seconds)) if seconds else math.nan,
+    )
 
 
-@dataclass(frozen=True)
-class _Pooled:
-    variance: float
-    df: float
-    within: float | None
-    seconds: float
+def pool_variances(
+    variances: npt.NDArray[np.float64], dfs: npt.NDArray[np.float64], *, least_df: float = LEAST_DF
+) -> tuple[float, float]:
+    """Pool the variances of groups, and count the degrees of freedom that the scatter of its parts leaves.
+
+    Where one setup is quiet and the next is not, a pooled variance is worth less than its number of runs
+    (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
+    """
+    weights, total = dfs / dfs.sum(), float(dfs.sum())
+    pooled = float(weights @ variances)
+    count = len(variances)
+    if count < 3 or pooled == 0:
+        return pooled, total
+    scatter = float(weights**2 @ (variances - pooled) ** 2) * count / (count - 1)
+    left = 2.0 * pooled**2 / scatter if scatter > 0 else total
+    return pooled, min(total, max(left, least_df))
+
+
+def metric_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
+    """Run-to-run noise of `metric` from repeated runs of both test types and the catalogue; None where unknown.
+
+    A test type with few runs leans on the other type's variance of the same metric, and then on the catalogue's.
+    """
+    own = run_noise(_levels(metric.slug, "bounded", groups))
+    other = run_noise(_levels(metric.slug, "unbounded", groups))
+    if test_type == "unbounded":
+        own, other = other, own
+    learned = own or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
+    if own and other and own.df < ENOUGH_DF:
+        learned = mixed_noise(own, other, min(other.df, OTHER_TYPE_DF))
+    percent = getattr(metric.run_sd_percent, test_type)
+    if not percent or (learned and learned.df >= ENOUGH_DF):
+        return learned
+    catalogue = Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, seconds=CATALOGUE_S)
+    return mixed_noise(learned, catalogue, CATALOGUE_DF) if learned else catalogue
+
+
+def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:
+    """`noise` with the variance of `other` counted in as `other_df` degrees of freedom."""
+    df = noise.df + other_df
+    return replace(noise, sd=math.sqrt((noise.df * noise.sd**2 + other_df * other.sd**2) / df), df=df)
+
+
+def _levels(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> list[list[RunLevel]]:
+    """The levels of a metric in each group, one list for each of its series."""
+    found = []
+    for group in groups:
+        if group.type == test_type:
+            keys = sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug})
+            found += [[run.metrics[key] for run in group.runs if key in run.metrics] for key in keys]
+    return found
 
 
 def series_key(slug: str, labels: Mapping[str, str]) -> str:
