@@ -133,17 +133,17 @@ def labels_of(**values: float) -> pd.DataFrame:
 def test_labels_are_paired_by_name_and_none_is_dropped() -> None:
     base = labels_of(gone__avg=0.5, kept__avg=0.01, kept__p99=3.0, never__avg=math.nan, zero__avg=0.0, top__p99=10.0)
     new = labels_of(came__avg=0.7, kept__avg=0.0115, kept__p99=10.0, never__avg=1.0, zero__avg=0.001, top__p99=10.0)
-    rows = {(row.label, row.stat): row for row in label_table(base, new, top_buckets=TOP).itertuples()}
-    assert len(rows) == 7
-    assert [(row.reason, row.reason_build) for row in rows.values()] == [
-        ("only_in", "new"),
-        ("only_in", "base"),
-        (None, None),
-        ("beyond_last_bucket", "new"),
-        ("never_called", "base"),
-        ("beyond_last_bucket", None),
-        ("too_short_to_measure", "base"),
+    table = label_table(base, new, top_buckets=TOP)
+    assert [*zip(table["label"], table["reason"].fillna("-"), table["reason_build"].fillna("-"), strict=True)] == [
+        ("came", "only_in", "new"),
+        ("gone", "only_in", "base"),
+        ("kept", "-", "-"),
+        ("kept", "beyond_last_bucket", "new"),
+        ("never", "never_called", "base"),
+        ("top", "beyond_last_bucket", "-"),
+        ("zero", "too_short_to_measure", "base"),
     ]
+    rows = {(row.label, row.stat): row for row in table.itertuples()}
     assert (rows["gone", "avg"].only_in, rows["came", "avg"].only_in, rows["came", "avg"].new) == ("base", "new", 0.7)
     assert rows["kept", "avg"].delta_percent == pytest.approx(15.0)
     assert {key for key, row in rows.items() if np.isfinite(row.delta_percent)} == {("kept", "avg")}
