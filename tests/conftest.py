@@ -47,7 +47,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 # ---- What `make test-fast` leaves out --------------------------------------------------------------------------------
 
-SLOW_FIXTURES = {"browser", "bundled", "chromium", "hostile", "pages", "real", "reports", "servers"}
+SLOW_FIXTURES = {"browser", "bundled", "chromium", "filled", "hostile", "pages", "real", "reports", "servers"}
 """A test that asks for one of these needs a browser, a kernel, a server or the real data, and is marked `slow`."""
 
 

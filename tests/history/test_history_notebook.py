@@ -90,6 +90,7 @@ def test_a_quiet_chain_is_said_to_be_quiet_once_a_jump_could_be_seen(tmp_path: P
     assert "The level never jumped." in figures_history.levels(view.levels("mysql"), "mysql").alt
 
 
+@pytest.mark.slow
 def test_a_long_chain_grows_wide_and_stays_small(tmp_path: Path) -> None:
     record(tmp_path / "ledger", chain([1000.0 + i for i in range(200)]))
     view = open_history({"history": str(tmp_path / "ledger")})

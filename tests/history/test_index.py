@@ -282,6 +282,7 @@ def test_no_content_is_cut(many: Path, browser: Any, width: int, zoom: float) ->
     assert "Search" not in text, "a control that does nothing is not shown"
 
 
+@pytest.mark.slow
 def test_results_are_plain_data(many: Path) -> None:
     """The rows' sort keys are numbers, so that no row falls out of the order."""
     keys = [part.split('"')[0] for part in many.read_text("utf-8").split('data-sort="')[1:]]

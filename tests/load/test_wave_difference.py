@@ -45,6 +45,7 @@ def test_waves_of_two_builds_are_compared_cycle_by_cycle() -> None:
     assert CompareWaves()(base, shape(path(*BUMPY, (6000, 6000))).waves) is None
 
 
+@pytest.mark.slow
 def test_waves_of_identical_simulated_runs_are_seldom_called_different() -> None:
     called = []
     for seed in range(5000, 5025):

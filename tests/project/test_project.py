@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -107,8 +108,10 @@ def room_of(module: str) -> str:
     return (inner or "__init__").split(".")[0]
 
 
-def imports(project: Path) -> Iterator[tuple[str, str, bool]]:
+@cache
+def imports(project: Path) -> list[tuple[str, str, bool]]:
     """(importing module, imported module, whether at its top) for every import between modules of lib/."""
+    between = []
     library = project / "lib"
     modules = {
         ".".join(file.relative_to(library).with_suffix("").parts).removesuffix(".__init__"): file
@@ -126,8 +129,8 @@ def imports(project: Path) -> Iterator[tuple[str, str, bool]]:
                 found = {each.name for each in node.names}
             else:
                 continue
-            for name in found & modules.keys():
-                yield module, name, node in tree.body
+            between += [(module, name, node in tree.body) for name in found & modules.keys()]
+    return between
 
 
 @pytest.mark.xfail(reason="rooms are being condensed", strict=False)
