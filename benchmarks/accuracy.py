@@ -30,11 +30,10 @@ from buildcompare.calibration.learn import run_levels
 from buildcompare.calibration.self_check import INJECTED, CheckedRow, label_rows, metric_pairs
 from buildcompare.config.catalogue import Metric, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Run
 from buildcompare.config.project import root
 from buildcompare.labels.noise import label_pairs
 from buildcompare.load.view import ViewRun
-from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.recordings.sources import read
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import measure_effect
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, metric_noise
@@ -139,7 +138,7 @@ Means = dict[int, dict[str, float]]
 def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
     """The published ceiling tests: runs of each configuration, as a calibration learns them, and their plain means."""
     catalogue = read_catalogue("mattermost")
-    view_run, source = ViewRun(catalogue), LtctlSource(catalogue)
+    view_run = ViewRun(catalogue)
     table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
     groups: list[RepeatedRuns] = []
     means: Means = {}
@@ -147,7 +146,7 @@ def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
         runs = []
         for row in rows.itertuples():
             try:
-                recording = source.record(Run(report=str(real / "ceiling" / str(row.file))))
+                recording = read(real / "ceiling" / str(row.file), catalogue=catalogue, kind="ltctl")
             except InputError:
                 continue  # one file is empty, as published
             view = view_run(recording, row.test_type)

@@ -23,14 +23,12 @@ import pandas as pd
 from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.params import Run
 from buildcompare.load.steady_state import FindSteadyState
 from buildcompare.load.stop import FindStop
 from buildcompare.metrics.events import AFTER_RAMP_S, FindEvents, RunEvents
 from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
-from buildcompare.recordings.ltctl import LtctlSource
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.table import RecordedSource
+from buildcompare.recordings.sources import read
 from buildcompare.stats.change_penalty import CalibratedPenalty, DetectChanges
 from buildcompare.stats.changepoints import FindChanges
 
@@ -154,11 +152,11 @@ def warnings_of(placed: tuple[PlacedEvent, ...]) -> int:
 
 def real() -> None:
     print("\nEvents of the published comparisons (development half), in the steady window")
-    source, clock, counts = RecordedSource(CATALOGUE), [0.0], {True: [], False: []}
+    clock, counts = [0.0], {True: [], False: []}
     for folder in sorted((REAL / "comparisons").glob("*/*_*bounded")):
         bounded = not folder.name.endswith("unbounded")
         runs = [
-            found_in(source.record(Run(recording=str(folder / f"{side}.csv.gz"))), bounded=bounded, clock=clock)
+            found_in(read(folder / f"{side}.csv.gz", catalogue=CATALOGUE), bounded=bounded, clock=clock)
             for side in ("base", "new")
         ]
         if runs[0] is None or runs[1] is None:
@@ -176,11 +174,11 @@ def real() -> None:
 
 def identical() -> None:
     print("\nPairs of identical runs (ceiling tests): nothing happened")
-    source, clock = LtctlSource(CATALOGUE), [0.0]
+    clock = [0.0]
     groups: dict[tuple[str, str, str], list[dict[str, RunEvents]]] = {}
     for row in csv.DictReader((REAL / "ceiling" / "runs.csv").open(encoding="utf-8")):
         if row["n_metrics"]:
-            recording = source.record(Run(report=str(REAL / "ceiling" / row["file"])))
+            recording = read(REAL / "ceiling" / row["file"], catalogue=CATALOGUE, kind="ltctl")
             found = found_in(recording, bounded=row["test_type"] == "bounded", clock=clock)
             if found is not None:
                 groups.setdefault((row["suite"], row["config"], row["test_type"]), []).append(found)

@@ -26,7 +26,7 @@ from buildcompare.config.params import Run, Test
 from buildcompare.config.project import root
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import ViewRun
-from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.recordings import sources
 from buildcompare.recordings.recording import Recording
 from buildcompare.stats.noise import RepeatedRuns
 
@@ -73,7 +73,7 @@ def read(real: Path) -> tuple[dict[tuple[str, str], list[Recording]], dict[tuple
     reported: dict[tuple[str, int], int] = {}
     for row in table.itertuples():
         try:
-            recording = LtctlSource(CATALOGUE).record(Run(report=str(real / "ceiling" / str(row.file))))
+            recording = sources.read(real / "ceiling" / str(row.file), catalogue=CATALOGUE, kind="ltctl")
         except InputError:
             continue  # one file is empty, as published
         name = f"{row.suite}-{row.config}"

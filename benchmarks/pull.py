@@ -9,7 +9,7 @@ practical bound. What is printed is the median of the five ratios; seconds diffe
 (c) one query of 5,000 series, 1,081 points each; target: at most 2.0, in less than 1 GB
 (d) the queries of (a) over a way that adds 30 ms to each round trip: our threads beside one; target: at least 4.0
 
-A pull is the whole of `PrometheusSource.record`: session, who the server is, answers, series, provenance. It runs in
+A pull is the whole of `pull_run`: session, who the server is, answers, series, provenance. It runs in
 a process of its own, which has imported what it needs before the clock starts; the memory is that process's peak.
 The exit code is 1 where a target is missed. The cases take about two minutes, a gigabyte of disk and two cores.
 """
@@ -64,18 +64,18 @@ def pull(url: str, queries: list[str], threads: int | None) -> None:
     """Say that everything is imported, wait for a line, pull, and print what it took."""
     from buildcompare.config.catalogue import Catalogue
     from buildcompare.config.params import Run, Source
-    from buildcompare.recordings.prometheus import PrometheusSource
+    from buildcompare.recordings.prometheus import pull_run
 
     named = [{"name": query, "slug": f"m{i}", "query": query} for i, query in enumerate(queries)]
     catalogue = Catalogue.model_validate({"metrics": named})
     settings = {"kind": "prometheus", "url": url, "step_s": STEP_S, **({"threads": threads} if threads else {})}
-    source = PrometheusSource(Source.model_validate(settings), catalogue)
+    source = Source.model_validate(settings)
     start = dt.datetime.fromtimestamp(START, dt.UTC)
     run = Run(start=start, end=start + dt.timedelta(seconds=(POINTS - 1) * STEP_S))
     print("ready", flush=True)
     sys.stdin.readline()
     started = time.perf_counter()
-    recording = source.record(run)
+    recording = pull_run(run, source, catalogue)
     seconds = time.perf_counter() - started
     megabytes = _peak_mb()
     points = sum(series.values.size for series in recording.series)

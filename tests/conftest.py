@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
 PROJECT = Path(__file__).resolve().parents[1]
+pytest_plugins = ["prometheus_server", "pulling"]  # fixtures of more than one folder
 REQUIRE_ALL = "BUILDCOMPARE_REQUIRE_ALL"
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from buildcompare.metrics.event_measures import MetricEvent
 from buildcompare.metrics.events import AFTER_RAMP_S, FindEvents, RunEvents
 from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
 from buildcompare.recordings.recording import Recording, Series
-from buildcompare.recordings.table import RecordedSource
+from buildcompare.recordings.sources import read
 from buildcompare.stats.spikes import FindSpikes
 
 CATALOGUE = read_catalogue("mattermost")
@@ -340,7 +340,7 @@ def test_a_metric_of_one_build_or_without_a_margin() -> None:
 
 
 def bounded_run(file: Path) -> dict[str, RunEvents]:
-    recording: Recording = RecordedSource(CATALOGUE).record(Run(recording=str(file)))
+    recording: Recording = read(file, catalogue=CATALOGUE)
     users = recording.total("number-of-connected-devices")
     assert users is not None
     stop = FindStop()(recording.curve(users))

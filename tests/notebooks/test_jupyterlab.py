@@ -17,7 +17,7 @@ import pytest
 
 from conftest import BrowserThread
 from far_away import far_away
-from prometheus_server import Servers, free_port, servers  # noqa: F401  # fixtures
+from prometheus_server import Servers, free_port
 from pulling import params
 from support import write_params
 

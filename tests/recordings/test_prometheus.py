@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -14,31 +15,12 @@ import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.recordings import prometheus_answer
-from buildcompare.recordings.prometheus_answer import AnswerReader, BrokenAnswerError, read_answer, read_answer_plainly
-from buildcompare.recordings.prometheus_ranges import MAX_PIECES, MAX_POINTS, Grid, grid
+from buildcompare.recordings.prometheus import MAX_PIECES, MAX_POINTS, Grid, grid
+from buildcompare.recordings.prometheus_answer import Answer, AnswerReader, BrokenAnswerError
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
-from prometheus_server import (  # noqa: F401  # fixtures
-    BASE_START,
-    LENGTH_S,
-    LONG_S,
-    LONG_START,
-    NEW_START,
-    Prometheus,
-    prometheus,
-    servers,
-)
-from pulling import (  # noqa: F401  # fixtures
-    at,
-    bits,
-    catalogue,
-    mattermost,
-    pulled,
-    raw,
-    run,
-    same,
-    source,
-)
+from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus
+from pulling import at, bits, catalogue, raw, run, same, source
 
 # ---- The last bit ---------------------------------------------------------------------------------------------------
 
@@ -242,23 +224,27 @@ MIXED = b"""{"status":"success","data":{"resultType":"matrix","result":[
 SKELETONS = [EMPTY, QUOTED, ODD, SPACED, MIXED]
 
 
-@pytest.mark.parametrize("chunk", [0, 1, 7, 50])
-@pytest.mark.parametrize("body", SKELETONS)
-def test_the_fast_path_equals_the_plain_one(body: bytes, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = read_answer_plainly(body)
-    if chunk:
-        monkeypatch.setattr(prometheus_answer, "_BATCH", 1)
-        reader = AnswerReader()
+def read_answer(body: bytes, chunk: int = 1 << 30) -> Answer:
+    with closing(AnswerReader()) as reader:
         for i in range(0, len(body), chunk):
             reader.feed(body[i : i + chunk])
-        fast = reader.finish()
-    else:
-        fast = read_answer(body)
-    assert fast.warnings == plain.warnings
-    assert [dict(s[0]) for s in fast.series] == [dict(s[0]) for s in plain.series]
-    for mine, other in zip(fast.series, plain.series, strict=True):
-        assert bits(mine[1]) == bits(other[1])
-        assert bits(mine[2]) == bits(other[2])
+        return reader.finish()
+
+
+@pytest.mark.parametrize("chunk", [0, 1, 7, 50])
+@pytest.mark.parametrize("body", SKELETONS)
+def test_an_answer_is_what_the_json_parser_reads(body: bytes, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = json.loads(body)
+    if chunk:
+        monkeypatch.setattr(prometheus_answer, "_BATCH", 1)
+    found = read_answer(body, chunk or len(body))
+    said = [*plain.get("warnings", []), *plain.get("infos", [])]
+    assert [*found.warnings] == [*dict.fromkeys(said)]
+    rows = [row for row in plain["data"]["result"] if "values" in row]
+    assert [dict(labels) for labels, _, _ in found.series] == [row["metric"] for row in rows]
+    for (_, times, values), row in zip(found.series, rows, strict=True):
+        assert bits(times) == bits(np.array([float(time) for time, _ in row["values"]]))
+        assert bits(values) == bits(np.array([float(value) for _, value in row["values"]]))
 
 
 def test_the_fast_path_reads_any_number_as_python_does() -> None:

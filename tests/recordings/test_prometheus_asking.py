@@ -13,28 +13,11 @@ import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Source, check_params
-from buildcompare.recordings.prometheus_client import LONG_QUERY, PrometheusClient
+from buildcompare.recordings.prometheus import prometheus_client
+from buildcompare.recordings.prometheus_client import LONG_QUERY
 from buildcompare.recordings.sources import record
-from prometheus_server import (  # noqa: F401  # fixtures
-    BASE_START,
-    LONG_START,
-    Prometheus,
-    Proxy,
-    certificates,
-    prometheus,
-    proxy,
-    servers,
-)
-from pulling import (  # noqa: F401  # fixtures
-    TOKEN,
-    at,
-    bits,
-    catalogue,
-    mattermost,
-    raw,
-    run,
-    source,
-)
+from prometheus_server import BASE_START, LONG_START, Prometheus, Proxy
+from pulling import TOKEN, at, bits, catalogue, raw, run, source
 
 # ---- How it asks ----------------------------------------------------------------------------------------------------
 
@@ -49,12 +32,27 @@ def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -
     assert len(body) > len(query)
 
 
-def test_the_library_s_own_call_posts_into_the_body_too(proxy: Proxy) -> None:
-    with PrometheusClient(source(proxy.url), proxy.url) as client:
-        client._method = "POST"
+def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROM_TOKEN", TOKEN)
+    proxy.allowed = lambda headers: headers.get("Authorization") == f"Bearer {TOKEN}"
+    with prometheus_client(source(proxy.url, auth={"bearer_token_env": "PROM_TOKEN"})) as client:
+        assert "go_goroutines" in client.all_metrics()
+        client._method = "POST"  # long queries go into the body, not into the address
         rows = client.custom_query_range("long", at(LONG_START), at(LONG_START + 60), "5")
     assert len(rows[0]["values"]) == 13
     assert proxy.seen[-1][:2] == ("POST", "/api/v1/query_range")
+    assert {headers["Accept-Encoding"] for *_, headers, _ in proxy.seen} == {"identity"}
+
+
+def test_the_client_library_does_not_repeat_a_query_that_timed_out(proxy: Proxy) -> None:
+    def late(exchange: world.Exchange) -> None:
+        exchange.status, exchange.body = 503, b'{"status":"error","errorType":"timeout","error":"late"}'
+
+    proxy.faults = [late]
+    with prometheus_client(proxy.url) as client, pytest.raises(Exception, match="late"):
+        client.custom_query("up")
+    assert len(proxy.seen) == 1
+    assert client._timeout == (10.0, 125.0)
 
 
 @pytest.mark.parametrize(("more", "wanted"), [({}, "identity"), ({"gzip": True}, "gzip")])

@@ -18,10 +18,10 @@ import pytest
 
 import prometheus_server as world
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
-from buildcompare.recordings import prometheus_client, prometheus_session
+from buildcompare.recordings import prometheus_client
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
-from prometheus_server import Exchange, Fault, Prometheus, Proxy, certificates, prometheus, proxy, servers  # noqa: F401  # fixtures
+from prometheus_server import Exchange, Fault, Prometheus, Proxy
 from pulling import TOKEN, bits, catalogue, run, source
 
 QUERIES = ("go_goroutines", "gappy", "odd")
@@ -71,7 +71,7 @@ PAGE = becomes(200, "<html>Please log in</html>", "text/html")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.02)
+    monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.02)
     monkeypatch.setattr(prometheus_client, "GRACE_S", 0.2)
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_starts_again_in_mid_pull(
     prometheus: Prometheus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = content(pull(prometheus.url, monkeypatch))
-    monkeypatch.setattr(prometheus_session, "BACKOFF_S", 0.3)
+    monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.3)
     port = int(proxy.url.rpartition(":")[2])
     again: list[Callable[[], None]] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from buildcompare.recordings.sources import record
-from prometheus_server import BASE_START, LENGTH_S, Servers, servers  # noqa: F401  # fixtures
+from prometheus_server import BASE_START, LENGTH_S, Servers
 from pulling import catalogue, run, source
 
 CPU = 'mattermost_process_cpu_seconds_total{instance="app-0:8067"}'

@@ -24,19 +24,7 @@ from buildcompare.config.errors import BuildcompareError, InputError, SourceErro
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.report import sections
 from buildcompare.results import dumps, json_schema
-from prometheus_server import (  # noqa: F401  # fixtures
-    BASE_START,
-    LENGTH_S,
-    NEW_START,
-    Prometheus,
-    Proxy,
-    Servers,
-    free_port,
-    needed,
-    prometheus,
-    proxy,
-    servers,
-)
+from prometheus_server import LENGTH_S, NEW_START, Prometheus, Proxy, Servers, free_port, needed
 from pulling import params
 from support import write_params
 

@@ -18,10 +18,10 @@ from buildcompare.calibration.self_check import metric_pairs, self_check
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Run, check_params
+from buildcompare.config.params import check_params
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import ViewRun
-from buildcompare.recordings.ltctl import LtctlSource
+from buildcompare.recordings.sources import read
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import judge_labels, measure_effect
 from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
@@ -268,14 +268,14 @@ def test_too_little_says_nothing_of_a_label() -> None:
 def ceiling(real: Path) -> list[RepeatedRuns]:
     """Three runs of each published configuration but the smallest."""
     catalogue = read_catalogue("mattermost")
-    view_run, source = ViewRun(catalogue), LtctlSource(catalogue)
+    view_run = ViewRun(catalogue)
     table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
     groups = []
     for (suite, config), rows in table.groupby(["suite", "config"]):
         runs = []
         for row in rows.itertuples():
             try:
-                recording = source.record(Run(report=str(real / "ceiling" / str(row.file))))
+                recording = read(real / "ceiling" / str(row.file), catalogue=catalogue, kind="ltctl")
             except InputError:
                 assert row.run_id == "v2-4XL552-1"  # an empty file, as published
                 continue

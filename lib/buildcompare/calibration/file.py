@@ -6,7 +6,6 @@ any of it can be left out and anybody can look at it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -17,10 +16,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.faults import Traced, checked
 from buildcompare.config.params import FileName, Run, Source
 from buildcompare.config.project import resolve
-from buildcompare.config.yaml import read_yaml
+from buildcompare.config.yaml import Traced, checked, read_yaml
 from buildcompare.recordings.recording import Recording
 from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, label_frame
 
@@ -180,22 +178,12 @@ def without_runs(calibration: Calibration, recordings: Iterable[Recording]) -> t
     return calibration.model_copy(update={"groups": kept}), left_out
 
 
-def samples_sha256(recording: Recording) -> str:
-    """Hash of a run's samples and of when they were taken."""
-    samples = hashlib.sha256()
-    for series in recording.graphs():
-        samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
-        samples.update(series.times.tobytes())
-        samples.update(series.values.tobytes())
-    return samples.hexdigest()
-
-
 def ids_of(recording: Recording) -> list[str]:
     """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
     files = recording.provenance.get("files", [])
     hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
     request = recording.provenance.get("request")
-    return [samples_sha256(recording), *hashes, *([str(request)] if request else [])]
+    return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
 
 
 def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:

@@ -23,7 +23,7 @@ from buildcompare.load.view import RunView, ViewRun, run_level
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.events import FindEvents, search_window
 from buildcompare.metrics.load_noise import MeasureNoiseAtLoad
-from buildcompare.recordings.sources import read_run
+from buildcompare.recordings.cache import Slot, read_run
 from buildcompare.results.codes import TestType
 from buildcompare.stats.noise import RunLevels, series_key
 from buildcompare.text.reasons import reason_words
@@ -48,7 +48,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
     for position, group in enumerate(spec.groups):
         runs, loaded = [], []
         for number, run in enumerate(group.runs, start=1):
-            slot = (f"calibration-{spec_file.stem}", group.name, "base", number)
+            slot = Slot(f"calibration-{spec_file.stem}", group.name, "base", number)
             where = f"groups.{group.name}.runs[{number - 1}]"
             try:
                 recording = read_run(run, spec.source, catalogue, slot, refresh=refresh)

@@ -27,9 +27,8 @@ from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.metrics.load_adjusted import LoadAdjusted
-from buildcompare.recordings.progress import pull_progress
+from buildcompare.recordings.cache import Slot, pull_progress, read_run
 from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import read_run
 from buildcompare.results import (
     GrafanaLink,
     InputProvenance,
@@ -122,10 +121,10 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
         for i, test in enumerate(params.tests):
             for side in SIDES:
                 for number, run in enumerate(test.runs(side), start=1):
-                    place = (params.name or "", test.name, side, number)
+                    slot = Slot(params.name or "", test.name, side, number)
                     try:
                         with step(f"{test.name}, {side}, run {number}"):
-                            found = read_run(run, params.source, catalogue, place, refresh=refresh)
+                            found = read_run(run, params.source, catalogue, slot, refresh=refresh)
                     except (InputError, SourceError) as error:
                         if not run.is_pulled and isinstance(error, InputError):
                             location = ("tests", i, side, number - 1, *run.place_of(error))

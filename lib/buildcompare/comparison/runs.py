@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from buildcompare.calibration.file import samples_sha256
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
-from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.recording import Recording, Series, utc
 from buildcompare.results import (
     Estimate,
     Phase,
@@ -36,8 +32,8 @@ def run_result(
     recording = view.recording
     found = {series.metric for series in recording.graphs()}
     return RunResult(
-        start=_rfc3339(recording.window[0]),
-        end=_rfc3339(recording.window[1]),
+        start=utc(recording.window[0]),
+        end=utc(recording.window[1]),
         duration_s=recording.duration_s,
         stop_s=view.stop.at_s if view.stop else None,
         shutdown=bool(view.stop and view.stop.shutdown),
@@ -54,7 +50,7 @@ def run_result(
         missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
         notes=[note.text for note in recording.notes],
         server=_server(recording),
-        samples_sha256=samples_sha256(recording),
+        samples_sha256=recording.samples_sha256,
     )
 
 
@@ -66,17 +62,7 @@ def _phases(view: RunView) -> list[Phase]:
 def _coverage(view: RunView, series: Series) -> SeriesCoverage:
     """Up to the stop: after it nobody asks the server anything, and rates of nothing are NaN."""
     until = view.stop.at_s if view.stop else view.recording.duration_s
-    coverage = view.recording.coverage(series, until)
-    curve = view.recording.curve(series)
-    finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy()) & (curve.index <= until)]
-    edges = np.concatenate(([0.0], finite, [until]))
-    return SeriesCoverage(
-        slug=series.metric,
-        expected=coverage.expected,
-        present=coverage.present,
-        finite=coverage.finite,
-        longest_gap_s=float(np.diff(edges).max()),
-    )
+    return SeriesCoverage(slug=series.metric, **vars(view.recording.coverage(series, (0.0, until))))
 
 
 def _server(recording: Recording) -> ServerResult | None:
@@ -96,7 +82,3 @@ def _server(recording: Recording) -> ServerResult | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def _rfc3339(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat().replace("+00:00", "Z")

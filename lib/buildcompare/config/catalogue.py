@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
-from buildcompare.config.yaml import read_yaml
+from buildcompare.config.yaml import checked, read_yaml, unlike
 from buildcompare.results.codes import Better
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
@@ -128,12 +128,12 @@ class Catalogue(_Strict):
         for question in questions:
             key = (question.role, question.metric, question.stat)
             if key in seen:
-                raise ValueError(f"a different slug for each {question.role}, not {question.metric!r} twice")
+                raise unlike(f"a different slug for each {question.role}", f"{question.metric!r} twice")
             seen.add(key)
         slugs = [metric.slug for metric in self.metrics]
         for table in self.label_tables:
             if table.average is not None and table.average not in slugs:
-                raise ValueError(f"the slug of a metric as the average of {table.group!r}, not {table.average!r}")
+                raise unlike(f"the slug of a metric as the average of {table.group!r}", repr(table.average))
         return self
 
     def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
@@ -179,12 +179,12 @@ class Catalogue(_Strict):
         def selector(found: re.Match[str]) -> str:
             if found[1] not in self.variables:
                 known = ", ".join(self.variables) or "none"
-                raise ValueError(f"a variable that `variables` has ({known}), not {found[0]!r} in {query!r}")
+                raise unlike(f"a variable that `variables` has ({known})", f"{found[0]!r} in {query!r}")
             return "{" + self.variables[found[1]] + "}"
 
         def step(_: re.Match[str]) -> str:
             if window is None:
-                raise ValueError(f"{{window}} only in queries of label tables, not in {query!r}")
+                raise unlike("{window} only in queries of label tables", f"it in {query!r}")
             return window
 
         return re.sub(r"\{window\}", step, re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query))
@@ -256,12 +256,5 @@ def read_catalogue(name: str) -> Catalogue:
         Where the file is missing or does not describe a catalogue.
     """
     file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
-    data: Any = read_yaml(file).data
-    try:
-        return Catalogue.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "top level"
-        expected, _, found = first["msg"].removeprefix("Value error, ").partition(", not ")
-        found = found or repr(first.get("input"))[:80]
-        raise InputError(file=file, key=key, expected=expected, found=found) from None
+    document = read_yaml(file)
+    return checked(Catalogue, document.data, file=file, document=document)

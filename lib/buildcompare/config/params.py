@@ -21,23 +21,18 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.faults import Traced, checked
-from buildcompare.config.yaml import Document, read_yaml
+from buildcompare.config.yaml import Document, Traced, checked, read_yaml, unlike
+from buildcompare.results.codes import SIDES, Side, TestType
 
+SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana"]
+FILE_KEYS: dict[str, str] = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}
+"""By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
+_FILE_KEYS = [f"`{key}`" for key in FILE_KEYS.values()]
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names that become file or folder names: no separators, no leading dot."""
-
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
-"""Names of environment variables; capitals only, so that hardly a secret can be taken for one."""
 _OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
-
-
-def _unlike(expected: str, found: str) -> PydanticCustomError:
-    """A fault between several values, which says both what it wanted and what it saw."""
-    return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
 
 
 def _slug(value: str) -> str:
@@ -62,16 +57,17 @@ def _server_url(value: str) -> str:
         parts = urlsplit(value)
         parts.port  # noqa: B018  # reading it checks it
     except ValueError:
-        raise _unlike("an http or https address", "none") from None
+        raise unlike("an http or https address", "none") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         found = "credentials in it" if "@" in parts.netloc else "a query or fragment"
-        raise _unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
+        raise unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
     return _http_url(value).rstrip("/")
 
 
 def _variable(value: str) -> str:
-    if not VARIABLE.fullmatch(value):
-        raise _unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
+    """Capitals only, so that hardly a secret can be taken for the name of a variable."""
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
+        raise unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
     return value
 
 
@@ -79,7 +75,7 @@ def _header(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", name):
         raise ValueError("the name of an HTTP header")
     if name.casefold() in _OWN_HEADERS:
-        raise _unlike("no header that other settings decide (see `auth` and `gzip`)", repr(name))
+        raise unlike("no header that other settings decide (see `auth` and `gzip`)", repr(name))
     return name
 
 
@@ -151,34 +147,39 @@ class Run(_Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:
-        files = [name for name in ("report", "recording", "snapshot") if getattr(self, name) is not None]
+        files = [key for key in FILE_KEYS.values() if getattr(self, key) is not None]
         if len(files) > 1:
-            raise _unlike("one of `report`, `recording` and `snapshot`", " and ".join(files))
+            raise unlike(f"one of {', '.join(_FILE_KEYS[:-1])} and {_FILE_KEYS[-1]}", " and ".join(files))
         if (self.start is None) != (self.end is None):
-            raise _unlike("`start` and `end` together", "one of them")
+            raise unlike("`start` and `end` together", "one of them")
         if self.start is not None and self.end is not None and self.end <= self.start:
-            raise _unlike(f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
+            raise unlike(f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
         if not files and self.start is None:
-            raise _unlike("`report`, `recording`, `snapshot`, or `start` and `end`", "none of them")
+            raise unlike(f"{', '.join(_FILE_KEYS)}, or `start` and `end`", "none of them")
         if self.labels is not None and self.recording is None:
-            raise _unlike("`labels` only beside `recording`", "`labels` without it")
+            raise unlike("`labels` only beside `recording`", "`labels` without it")
         return self
 
     @property
-    def is_pulled(self) -> bool:
-        """Whether the run is no file but a window of a server's data."""
-        return self.file is None
+    def kind(self) -> str | None:
+        """The kind of the run's file; None where it is a window of a server's data."""
+        return next((kind for kind, key in FILE_KEYS.items() if getattr(self, key) is not None), None)
 
     @property
     def file(self) -> str | None:
         """The file that the run is read from, as the user wrote it."""
-        return self.report or self.recording or self.snapshot
+        return next((file for key in FILE_KEYS.values() if (file := getattr(self, key)) is not None), None)
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether the run is no file but a window of a server's data."""
+        return self.kind is None
 
     def place_of(self, error: InputError) -> tuple[str, ...]:
         """The key that names the file which `error` is about; none where the run names no file."""
         if self.labels is not None and error.file in (self.labels, repr(self.labels)):
             return ("labels",)
-        return tuple(name for name in ("report", "recording", "snapshot") if getattr(self, name) is not None)
+        return () if self.kind is None else (FILE_KEYS[self.kind],)
 
     @property
     def window(self) -> tuple[dt.datetime, dt.datetime] | None:
@@ -195,13 +196,13 @@ class Test(_Strict):
     __test__ = False  # not a test class of pytest's
 
     name: FileName
-    type: Literal["bounded", "unbounded"]
+    type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
     users: int | None = Field(default=None, gt=0)
     base: Runs
     new: Runs
 
-    def runs(self, side: Literal["base", "new"]) -> list[Run]:
+    def runs(self, side: Side) -> list[Run]:
         """The runs of one build."""
         return self.base if side == "base" else self.new
 
@@ -217,11 +218,11 @@ class Auth(_Strict):
     @model_validator(mode="after")
     def _one_way(self) -> Auth:
         if (self.username_env is None) != (self.password_env is None):
-            raise _unlike("`username_env` and `password_env` together", "one of them")
+            raise unlike("`username_env` and `password_env` together", "one of them")
         ways = (self.bearer_token_env, self.bearer_token_file, self.username_env)
         given = sum(way is not None for way in ways)
         if given != 1:
-            raise _unlike(
+            raise unlike(
                 "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`",
                 "none of them" if given == 0 else "several",
             )
@@ -240,9 +241,9 @@ class Tls(_Strict):
     @model_validator(mode="after")
     def _together(self) -> Tls:
         if self.key is not None and self.cert is None:
-            raise _unlike("`cert` beside `key`", "`key` without it")
+            raise unlike("`cert` beside `key`", "`key` without it")
         if self.ca is not None and not self.verify:
-            raise _unlike("`verify: true` beside `ca`", "`verify: false`")
+            raise unlike("`verify: true` beside `ca`", "`verify: false`")
         return self
 
 
@@ -252,7 +253,7 @@ class Source(_Strict):
     The settings after `url` are those of a server that recordings are pulled from.
     """
 
-    kind: Literal["prometheus", "ltctl", "recorded", "grafana"]
+    kind: SourceKind
     url: ServerUrl | None = None
     step_s: Step = 5.0
     label_step_s: Step = 60.0
@@ -271,14 +272,14 @@ class Source(_Strict):
     @model_validator(mode="after")
     def _reachable(self) -> Source:
         if self.kind == "prometheus" and self.url is None:
-            raise _unlike("`url` where kind is prometheus", "no `url`")
+            raise unlike("`url` where kind is prometheus", "no `url`")
         if self.kind != "prometheus":
             given = sorted(self.model_fields_set - {"kind"})
             if given and getattr(self, given[-1]) is not None:
-                raise _unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
+                raise unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
         twice = {name.casefold() for name in self.headers} & {name.casefold() for name in self.headers_env}
         if twice:
-            raise _unlike("each header once", f"{min(twice)!r} in `headers` and `headers_env`")
+            raise unlike("each header once", f"{min(twice)!r} in `headers` and `headers_env`")
         return self
 
 
@@ -316,16 +317,11 @@ class Comparison(_Strict, Traced):
     calibration: str | None = None
     history: str | None = None
 
-    @field_validator("setup", "grafana", "comments", "action_items", "margins", mode="before")
+    @field_validator("setup", "grafana", "comments", "action_items", "margins", "coordinator", mode="before")
     @classmethod
     def _left_empty(cls, value: Any, info: Any) -> Any:
         """A key whose value was left empty (`comments:`) means none."""
-        return value if value is not None else ({} if info.field_name in ("setup", "grafana", "margins") else [])
-
-    @field_validator("coordinator", mode="before")
-    @classmethod
-    def _usual_coordinator(cls, value: Any) -> Any:
-        return {} if value is None else value
+        return value if value is not None else ([] if info.field_name in ("comments", "action_items") else {})
 
     @field_validator("tests", mode="after")
     @classmethod
@@ -333,21 +329,17 @@ class Comparison(_Strict, Traced):
         seen: set[str] = set()
         for test in tests:
             if test.name.casefold() in seen:  # they become file names, and some file systems fold case
-                raise _unlike("a different `name` for each test", f"{test.name!r} twice")
+                raise unlike("a different `name` for each test", f"{test.name!r} twice")
             seen.add(test.name.casefold())
         return tests
 
     @model_validator(mode="after")
     def _pullable(self) -> Comparison:
-        for test in self.tests:
-            for side in ("base", "new"):
-                for run in test.runs(side):
-                    key = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}.get(self.source.kind)
-                    if run.is_pulled and key is not None:
-                        raise _unlike(
-                            f"`{key}` in each run where source.kind is {self.source.kind}",
-                            f"none in `{side}` of test {test.name!r}",
-                        )
+        key = FILE_KEYS.get(self.source.kind)
+        for test, side in ((test, side) for test in self.tests for side in SIDES):
+            if key is not None and any(run.is_pulled for run in test.runs(side)):
+                expected = f"`{key}` in each run where source.kind is {self.source.kind}"
+                raise unlike(expected, f"none in `{side}` of test {test.name!r}")
         return self
 
 
@@ -362,18 +354,14 @@ def read_params(file: str | Path) -> Comparison:
     path = Path(file)
     document = read_yaml(path)
     comparison = check_params(document.data, file=path, document=document)
-    if comparison.name is None:
-        comparison = comparison.model_copy(update={"name": _stem(path)})
-    return comparison
+    if comparison.name is not None:
+        return comparison
+    try:
+        return comparison.model_copy(update={"name": _slug(path.stem)})
+    except ValueError as error:
+        raise InputError(file=path, key="file name", expected=str(error), found=repr(path.stem)) from None
 
 
 def check_params(data: Any, *, file: str | Path | None = None, document: Document | None = None) -> Comparison:
     """Check plain data, such as what papermill injected, against the model."""
     return checked(Comparison, data, file=file, document=document)
-
-
-def _stem(path: Path) -> str:
-    try:
-        return _slug(path.stem)
-    except ValueError as error:
-        raise InputError(file=path, key="file name", expected=str(error), found=repr(path.stem)) from None

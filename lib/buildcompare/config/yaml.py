@@ -1,7 +1,8 @@
-"""Reads a YAML file into plain data and remembers where each value stands and how it was written.
+"""Reads YAML strictly, and checks data against a model so that errors name file, key, line, expected and found.
 
-papermill reads the same files with dates left as text, so dates stay text here too. Tags that would
-construct objects, duplicate keys and files beyond the limits are errors, never surprises.
+papermill reads the same files with dates left as text, so dates stay text here too. Tags that would construct objects,
+duplicate keys and files beyond the limits are errors. (ruamel.yaml would not shorten it: the bound on aliases, texts as
+written and the lines of values would have to be kept beside it too.)
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import yaml
+from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from buildcompare.config.errors import InputError
 
@@ -19,26 +22,80 @@ MAX_BYTES = 4_000_000
 """No parameter file that a person writes comes near this size."""
 MAX_VALUES = 200_000
 """Bound on the values after aliases are followed, so that nested aliases cannot explode."""
+_SECRET_KEYS = ("auth", "headers", "headers_env")
+"""Keys below which an error never repeats what it found."""
+_A_TIME = 'a time with its zone, such as "2024-12-11T10:00:00Z"'
+_EXPECTED = {
+    "string_type": "text (put it in quotes)",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "list_type": "a list",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "keys with values"),
+    **dict.fromkeys(("timezone_aware", "datetime_from_date_parsing", "datetime_parsing", "datetime_type"), _A_TIME),
+}
+"""Our words for pydantic's types of errors."""
 
-Path_ = tuple[Hashable, ...]
+Location = tuple[Hashable, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+# ---- Reading --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data, and for each path in it the line and the text as written."""
+    """Plain data, and for each place in it the line and the text as written."""
 
     data: Any
-    lines: dict[Path_, int] = field(default_factory=dict)
-    texts: dict[Path_, str] = field(default_factory=dict)
-    count: list[int] = field(default_factory=lambda: [0])
-    """How many values were constructed so far, those behind aliases and merges each time again."""
+    lines: dict[Location, int] = field(default_factory=dict)
+    texts: dict[Location, str] = field(default_factory=dict)
 
 
-class _Loader(yaml.SafeLoader):
-    """The safe loader with dates left as text."""
+class _Reader(yaml.SafeLoader):
+    """The safe loader with dates left as text; it counts the values behind aliases and merges each time again."""
+
+    def __init__(self, text: str, file: Path) -> None:
+        super().__init__(text)
+        self.file, self.count = file, 0
+        self.lines: dict[Location, int] = {}
+        self.texts: dict[Location, str] = {}
+
+    def plain(self, node: yaml.Node, place: Location) -> Any:
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
+        self.lines[place] = node.start_mark.line + 1
+        if isinstance(node, yaml.ScalarNode):
+            self.texts[place] = node.value
+            return self.construct_object(node)
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return self._mapping(node, place)
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            return [self.plain(child, (*place, i)) for i, child in enumerate(node.value)]
+        raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
+
+    def _mapping(self, node: yaml.MappingNode, place: Location) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                parts = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+                for part in reversed(parts):  # the first of several wins
+                    plain = self.plain(part, place)
+                    merged.update(plain if isinstance(plain, dict) else {})
+                continue
+            key = self.construct_object(key_node, deep=True)
+            line = f"line {key_node.start_mark.line + 1}"
+            if not isinstance(key, str):
+                expected, found = "a key that is text (put it in quotes)", repr(getattr(key_node, "value", key))
+                raise InputError(file=self.file, key=line, expected=expected, found=found)
+            if key in mapping:
+                raise InputError(file=self.file, key=line, expected="each key once", found=f"{key!r} a second time")
+            mapping[key] = self.plain(value_node, (*place, key))
+        return {**merged, **mapping}
 
 
-_Loader.yaml_implicit_resolvers = {
+_Reader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -46,102 +103,173 @@ _Loader.yaml_implicit_resolvers = {
 
 def read_yaml(file: Path) -> Document:
     """Read `file`, or raise :class:`InputError` naming the file and the line."""
-    text = _read_text(file)
-    loader = _Loader(text)
+    reader, key = _Reader(_text(file), file), None
     try:
-        node = loader.get_single_node()
-        if node is None:
-            raise InputError(file=file, key=None, expected="a YAML mapping", found="an empty file")
-        document = Document(data=None)
-        data = _construct(file, loader, node, (), document)
+        node = reader.get_single_node()
+        if node is not None:
+            return Document(reader.plain(node, ()), reader.lines, reader.texts)
+        expected, found = "a YAML mapping", "an empty file"
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise InputError(
-            file=file, key=None, expected="values that their tags can hold", found=str(error)[:80]
-        ) from None
+        expected, found = "values that their tags can hold", str(error)[:80]
     except yaml.YAMLError as error:
-        raise InputError(file=file, key=_mark(error), expected="valid YAML", found=_problem(error)) from None
+        mark = getattr(error, "problem_mark", None)
+        key = None if mark is None else f"line {mark.line + 1}"
+        expected, found = "valid YAML", str(getattr(error, "problem", None) or error).splitlines()[0]
     except RecursionError:
-        raise InputError(
-            file=file, key=None, expected="values nested a few levels deep", found="too many nested levels"
-        ) from None
+        expected, found = "values nested a few levels deep", "too many nested levels"
     finally:
-        loader.dispose()
-    return Document(data, document.lines, document.texts)
+        reader.dispose()
+    raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-def _read_text(file: Path) -> str:
+def _text(file: Path) -> str:
+    key, expected = None, "a YAML file"
     try:
         if file.exists() and not file.is_file():
-            raise InputError(file=file, key=None, expected="a YAML file", found="no regular file")
+            raise InputError(file=file, key=None, expected=expected, found="no regular file")
         size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(file=file, key=None, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
-        return file.read_bytes().decode("utf-8-sig")
+        if size <= MAX_BYTES:
+            return file.read_bytes().decode("utf-8-sig")
+        expected, found = f"at most {MAX_BYTES:,} bytes", f"{size:,} bytes"
     except FileNotFoundError:
-        raise InputError(file=file, key=None, expected="a YAML file", found="no such file") from None
+        found = "no such file"
     except OSError as error:
-        raise InputError(
-            file=file, key=None, expected="a readable YAML file", found=error.strerror or str(error)
-        ) from None
+        expected, found = "a readable YAML file", error.strerror or str(error)
     except UnicodeDecodeError as error:
-        raise InputError(
-            file=file, key=f"byte {error.start}", expected="text in UTF-8", found="bytes that are not"
-        ) from None
+        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are not"
+    raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-def _construct(file: Path, loader: _Loader, node: yaml.Node, path: Path_, document: Document) -> Any:
-    document.count[0] += 1
-    if document.count[0] > MAX_VALUES:
-        raise InputError(file=file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
-    document.lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        return _construct_mapping(file, loader, node, path, document)
-    if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-        return [_construct(file, loader, child, (*path, i), document) for i, child in enumerate(node.value)]
-    if isinstance(node, yaml.ScalarNode):
-        document.texts[path] = node.value
-        return loader.construct_object(node)
-    raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
+# ---- Checking -------------------------------------------------------------------------------------------------------
 
 
-def _construct_mapping(
-    file: Path, loader: _Loader, node: yaml.MappingNode, path: Path_, document: Document
-) -> dict[Hashable, Any]:
-    if node.tag != "tag:yaml.org,2002:map":
-        raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
-    merged: dict[Hashable, Any] = {}
-    mapping: dict[Hashable, Any] = {}
-    for key_node, value_node in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            parts = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
-            for part in reversed(parts):  # the first of several wins
-                constructed = _construct(file, loader, part, path, document)
-                merged.update(constructed if isinstance(constructed, dict) else {})
-            continue
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, str):
-            raise InputError(
-                file=file,
-                key=f"line {key_node.start_mark.line + 1}",
-                expected="a key that is text (put it in quotes)",
-                found=f"{getattr(key_node, 'value', key)!r}",
-            )
-        if key in mapping:
-            raise InputError(
-                file=file,
-                key=f"line {key_node.start_mark.line + 1}",
-                expected="each key once",
-                found=f"{key!r} a second time",
-            )
-        mapping[key] = _construct(file, loader, value_node, (*path, key), document)
-    return {**merged, **mapping}
+@dataclass(frozen=True)
+class _Origin:
+    """The file that a model was read from; two models that say the same are equal, wherever they stood."""
+
+    file: str | Path | None = field(default=None, compare=False)
+    document: Document | None = field(default=None, compare=False)
 
 
-def _mark(error: yaml.YAMLError) -> str | None:
-    mark = getattr(error, "problem_mark", None)
-    return None if mark is None else f"line {mark.line + 1}"
+class Traced(BaseModel):
+    """A model that knows which file and which of its lines it was read from."""
+
+    _origin: _Origin = PrivateAttr(default_factory=_Origin)
+
+    def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
+        """A fault of what the value at `location` names, such as a file that is not there: it stands in both places."""
+        document = self._origin.document
+        written = _existing(location, document.data)[0] if document else ()
+        location = written or location  # a default stands in no line
+        line = document.lines.get(written) if document and written else None
+        key = f"{_dotted(location)} (line {line})" if line else _dotted(location)
+        own = None if error.key == location[-1] else error.key
+        inner = ": ".join(part for part in (key, error.file, own) if part)
+        return InputError(file=self._origin.file, key=inner, expected=error.expected, found=error.found)
 
 
-def _problem(error: yaml.YAMLError) -> str:
-    problem = getattr(error, "problem", None) or str(error)
-    return str(problem).splitlines()[0]
+def unlike(expected: str, found: str) -> PydanticCustomError:
+    """A fault between several values, for validators: it says both what it wanted and what it saw."""
+    return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
+
+
+def checked(
+    model: type[Model], data: Any, *, file: str | Path | None = None, document: Document | None = None
+) -> Model:
+    """Check plain data against `model`.
+
+    Raises
+    ------
+    InputError
+        With the first fault; `document` gives its line.
+    """
+    if not isinstance(data, dict):
+        raise InputError(file=file, key=None, expected="a mapping of keys to values", found=_kind(data))
+    try:
+        made = model.model_validate(data)
+    except ValidationError as error:
+        raise _first_error(model, error.errors(), data, file, document or Document(data)) from None
+    if isinstance(made, Traced):
+        made._origin = _Origin(file, document)
+    return made
+
+
+def _first_error(
+    model: type[BaseModel], errors: list[ErrorDetails], data: Any, file: str | Path | None, document: Document
+) -> InputError:
+    # An unknown key explains a missing one beside it, so it is said first.
+    error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    parts = tuple(part for part in error["loc"] if not (isinstance(part, str) and part.startswith("function-")))
+    missing = error["type"] == "missing"
+    location, value = _existing(parts[:-1] if missing else parts, data)
+    if missing:
+        expected, found = f"the key `{parts[-1]}`", "no such key"
+    elif error["type"] == "extra_forbidden":
+        expected, found = _known_keys(model, location), f"the unknown key `{location[-1]}`"
+    else:
+        expected = _expectation(error)
+        secret = any(part in _SECRET_KEYS for part in location)
+        found = error.get("ctx", {}).get("found") or (
+            _kind(value) if secret else _found(value, document.texts.get(location))
+        )
+    key, line = _dotted(location) or "top level", document.lines.get(location)
+    return InputError(file=file, key=f"{key} (line {line})" if line else key, expected=expected, found=found)
+
+
+def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], Any]:
+    """The longest part of `location` that exists in `data` (a single run stands where a list may), and its value."""
+    path: list[Any] = []
+    for part in location:
+        index = isinstance(part, int) and isinstance(data, list) and part < len(data)
+        if index or (isinstance(data, dict) and part in data):
+            data = data[part]
+            path.append(part)
+    return tuple(path), data
+
+
+def _dotted(location: tuple[Any, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".")
+
+
+def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> str:
+    """The keys that the model at `location` has."""
+    for part in location[:-1]:
+        if isinstance(part, str):
+            inner = _models_in(model.model_fields[part].annotation) if part in model.model_fields else []
+            if not inner:
+                return "a known key"
+            model = inner[0]
+    return "one of " + ", ".join(model.model_fields)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a field's type names, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+
+
+def _expectation(error: ErrorDetails) -> str:
+    message = error["msg"]
+    if error["type"] == "literal_error":
+        return "one of " + str(error.get("ctx", {}).get("expected", message))
+    for start in ("Value error, ", "Input should be ", "Input should have "):
+        message = message.removeprefix(start)
+    return _EXPECTED.get(error["type"], message)
+
+
+def _found(value: Any, written: str | None) -> str:
+    if isinstance(value, bool) or value is None:
+        return f"{written!r}, which YAML reads as {value}" if written else f"{value}"
+    if isinstance(value, (int, float)):
+        same = written is None or isinstance(value, int) or str(value) == written
+        return f"the number {value}" if same else f"the number {written}, which YAML reads as {value}"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else value[:77] + "...")
+    return _kind(value)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "keys with values", list: "a list", str: "text", type(None): "nothing"}
+    return names.get(type(value), type(value).__name__)

@@ -19,8 +19,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.faults import checked
 from buildcompare.config.params import FileName
+from buildcompare.config.yaml import checked
 from buildcompare.results.codes import Verdict
 
 if sys.platform != "win32":

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.faults import checked
 from buildcompare.config.params import SLUG
+from buildcompare.config.yaml import checked
 from buildcompare.history.ledger import Entry, alone, record, version_in
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")

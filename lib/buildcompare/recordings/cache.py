@@ -1,4 +1,4 @@
-"""Keeps what was pulled from a server: a recording is pulled once, whole or not at all, and read from then on.
+"""Reads the runs of a comparison, and keeps what was pulled: once, whole or not at all, and read from then on.
 
 ``data/recordings/<comparison>/<test>/<build>.parquet`` (``<build>-2.parquet`` and so on for repeated runs). Each file
 remembers what it was asked for; a changed window, address, step or query pulls anew. A pull that was interrupted goes
@@ -7,21 +7,25 @@ on with the runs that are still missing.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Run, Source
-from buildcompare.config.project import resolve, root
+from buildcompare.config.params import Comparison, Run, Source
+from buildcompare.config.project import OUTPUT_VARIABLE, resolve, root
 from buildcompare.recordings.parquet import is_recording, read_recording, write_recording
 from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import record
 
 FOLDER = Path("data/recordings")
 REQUEST = "request"
@@ -45,7 +49,28 @@ class Slot:
         return str(FOLDER / self.comparison / self.test / f"{name}.parquet")
 
 
-def request_of(run: Run, source: Source, catalogue: Catalogue) -> str:
+def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
+    """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`.
+
+    Raises
+    ------
+    InputError
+        Where something stands in the slot that was not pulled: it is not ours to replace.
+    """
+    if not run.is_pulled:
+        return record(run, source, catalogue)
+    request = _request(run, source, catalogue)
+    kept = _kept(slot, request)
+    if kept is None or refresh:
+        recording = record(run, source, catalogue)
+        write_recording(replace(recording, provenance={**recording.provenance, REQUEST: request}), root() / slot.path)
+        kept = _kept(slot, request)
+    if kept is None:
+        raise InputError(file=slot.path, key="pulled recording", expected="what was just written", found="another file")
+    return kept
+
+
+def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
     """A hash of everything that decides what a server answers; how it is reached does not."""
     asked = {
         "window": [instant.isoformat() for instant in run.window or ()],
@@ -57,14 +82,10 @@ def request_of(run: Run, source: Source, catalogue: Catalogue) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def cached(slot: Slot, request: str) -> Recording | None:
-    """The recording in `slot`, if it answers `request`.
+def _kept(slot: Slot, request: str) -> Recording | None:
+    """The recording in `slot`, if it answers `request`."""
+    import pyarrow.parquet as pq
 
-    Raises
-    ------
-    InputError
-        Where something stands there that was not pulled: it is not ours to replace.
-    """
     file = resolve(slot.path)
     if not file.exists():
         return None
@@ -75,22 +96,39 @@ def cached(slot: Slot, request: str) -> Recording | None:
     except (pa.ArrowException, OSError):
         recording = None
     if recording is None or REQUEST not in recording.provenance:
-        raise InputError(
-            file=slot.path,
-            key="pulled recording",
-            expected="a recording that was pulled before, or no file (name the comparison otherwise, or move it away)",
-            found="another file",
-        )
+        expected = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
+        raise InputError(file=slot.path, key="pulled recording", expected=expected, found="another file")
     if recording.provenance[REQUEST] != request:
         return None
     files = [{"path": slot.path, "sha256": hashlib.sha256(contents).hexdigest(), "bytes": len(contents)}]
     return replace(recording, provenance={**recording.provenance, "files": files})
 
 
-def keep(slot: Slot, recording: Recording, request: str) -> Recording:
-    """Write what was pulled into `slot`, whole, and give it back as it will be read."""
-    write_recording(replace(recording, provenance={**recording.provenance, REQUEST: request}), root() / slot.path)
-    kept = cached(slot, request)
-    if kept is None:
-        raise InputError(file=slot.path, key="pulled recording", expected="what was just written", found="another file")
-    return kept
+@contextlib.contextmanager
+def pull_progress(params: Comparison) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """Show how far a pull has come, on a terminal and in a notebook; nothing where nothing is pulled.
+
+    Yields a context to read each run in, made with words for it: they are seen while it lasts.
+    """
+    runs = [run for test in params.tests for side in ("base", "new") for run in test.runs(side)]
+    if OUTPUT_VARIABLE in os.environ or not any(run.is_pulled for run in runs):
+        yield lambda words: contextlib.nullcontext()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    watched = console.is_terminal or console.is_jupyter
+    with Progress(*columns, console=console, disable=not watched) as progress:
+        task = progress.add_task("recordings", total=len(runs))
+
+        @contextlib.contextmanager
+        def step(words: str) -> Iterator[None]:
+            progress.update(task, description=words)
+            yield
+            progress.advance(task)
+
+        yield step
+        progress.update(task, description="recordings")
+        progress.refresh()  # in a notebook rich leaves the last but one state standing

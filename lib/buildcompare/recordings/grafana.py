@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.errors import InputError
-from buildcompare.config.params import Run
-from buildcompare.recordings.files import InputFile, parse_json, read_input
+from buildcompare.recordings.files import FileSource, InputFile, parse_json
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
@@ -36,49 +34,47 @@ class _Curve:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class GrafanaSource:
-    """Reads ``run.snapshot``."""
+def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
+    """Every curve of every panel, NaN included."""
+    dashboard = _dashboard(file)
+    series: list[Series] = []
+    for key, panel in _panels(dashboard["panels"], "panels"):
+        for one in _series(file, key, panel, catalogue):
+            # Another panel of the same title may have a series like it: both are kept.
+            alike = sum(other.metric == one.metric and _without_panel(other) == dict(one.labels) for other in series)
+            series.append(replace(one, labels={**one.labels, "panel": str(alike + 1)}) if alike else one)
+    filled = [one.times for one in series if one.times.size]
+    if not filled:
+        raise file.fault("panels", "at least one panel with data", "none")
+    return Recording(
+        series=tuple(series),
+        window=(float(min(t[0] for t in filled)), float(max(t[-1] for t in filled))),
+        stop_known=False,
+        provenance={"kind": "grafana", "dashboard": str(dashboard.get("title", "")), "files": [file.provenance]},
+    )
 
-    catalogue: Catalogue
 
-    def record(self, run: Run) -> Recording:
-        """Every curve of every panel, NaN included."""
-        file = read_input(run.snapshot or "", expected=EXPECTED)
-        dashboard = _dashboard(file)
-        series: list[Series] = []
-        for key, panel in _panels(dashboard.get("panels"), "panels"):
-            series += [_distinct(one, series) for one in self._series(file, key, panel)]
-        filled = [one.times for one in series if one.times.size]
-        if not filled:
-            raise _fault(file, "panels", "at least one panel with data", "none")
-        return Recording(
-            series=tuple(series),
-            window=(float(min(t[0] for t in filled)), float(max(t[-1] for t in filled))),
-            stop_known=False,
-            provenance={"kind": "grafana", "dashboard": str(dashboard.get("title", "")), "files": [file.provenance]},
-        )
+SOURCE = FileSource(
+    EXPECTED,
+    read_snapshot,
+    lambda contents: contents.lstrip()[:1] == b"{" and (b'"panels"' in contents or b'"rows"' in contents),
+)
 
-    def _series(self, file: InputFile, key: str, panel: dict[str, Any]) -> Iterator[Series]:
-        try:
-            curves = list(_curves(panel))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise _fault(file, key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
-        title = panel.get("title") or ""
-        for curve in curves:
-            metric = self.catalogue.find(str(title or curve.name or "unnamed"))
-            labels = {} if len(curves) == 1 else (curve.labels or {"series": curve.name})
-            order = np.argsort(curve.times, kind="stable")
-            if np.any(np.diff(curve.times[order]) <= 0):
-                raise _fault(file, key, "one value at each time", f"a second one in {curve.name!r}")
-            yield Series(
-                metric=metric.slug,
-                name=str(title or curve.name),
-                unit=metric.unit,
-                times=curve.times[order],
-                values=curve.values[order],
-                labels=labels,
-            )
+
+def _series(file: InputFile, key: str, panel: dict[str, Any], catalogue: Catalogue) -> Iterator[Series]:
+    try:
+        curves = list(_curves(panel))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
+    title = panel.get("title") or ""
+    for curve in curves:
+        metric = catalogue.find(str(title or curve.name or "unnamed"))
+        labels = {} if len(curves) == 1 else (curve.labels or {"series": curve.name})
+        order = np.argsort(curve.times, kind="stable")
+        times = curve.times[order]
+        if np.any(np.diff(times) <= 0):
+            raise file.fault(key, "one value at each time", f"a second one in {curve.name!r}")
+        yield Series(metric.slug, str(title or curve.name), metric.unit, times, curve.values[order], labels=labels)
 
 
 def _dashboard(file: InputFile) -> dict[str, Any]:
@@ -86,11 +82,10 @@ def _dashboard(file: InputFile) -> dict[str, Any]:
     dashboard = contents.get("dashboard", contents) if isinstance(contents, dict) else None
     if isinstance(dashboard, dict) and isinstance(dashboard.get("snapshotData"), dict):
         dashboard = dashboard["snapshotData"]
-    if not isinstance(dashboard, dict) or not isinstance(dashboard.get("panels", dashboard.get("rows")), list):
-        raise _fault(file, "dashboard.panels", EXPECTED, "no panels")
-    if "panels" not in dashboard:
-        dashboard = {**dashboard, "panels": dashboard["rows"]}
-    return dashboard
+    panels = dashboard.get("panels", dashboard.get("rows")) if isinstance(dashboard, dict) else None
+    if not isinstance(dashboard, dict) or not isinstance(panels, list):
+        raise file.fault("dashboard.panels", EXPECTED, "no panels")
+    return {**dashboard, "panels": panels}
 
 
 def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -152,15 +147,5 @@ def _numbers(values: Any) -> FloatArray:
     return np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
 
 
-def _distinct(series: Series, others: list[Series]) -> Series:
-    """`series`, with a further label where another panel of the same title has one like it: both are kept."""
-    alike = sum(other.metric == series.metric and _without_panel(other) == dict(series.labels) for other in others)
-    return replace(series, labels={**series.labels, "panel": str(alike + 1)}) if alike else series
-
-
 def _without_panel(series: Series) -> dict[str, str]:
     return {name: value for name, value in series.labels.items() if name != "panel"}
-
-
-def _fault(file: InputFile, key: str | None, expected: str, found: str) -> InputError:
-    return InputError(file=file.path, key=key, expected=expected, found=found)

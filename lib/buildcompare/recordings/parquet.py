@@ -9,39 +9,37 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from buildcompare.config.errors import InputError
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 FORMAT = "buildcompare-recording-1"
 MAX_SERIES = 100_000
 """Bound on the rows of a recording, each of which becomes objects."""
 _KEY = b"buildcompare"
+_TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("name", pa.string()),
-        ("unit", pa.string()),
-        ("role", pa.string()),
-        ("stat", pa.string()),
-        ("labels", pa.string()),
-        ("start", pa.float64()),
-        ("step", pa.float64()),
-        ("times", pa.list_(pa.float64())),
-        ("values", pa.list_(pa.float64())),
-    ]
+    [(name, pa.string()) for name in _TEXTS]
+    + [("start", pa.float64()), ("step", pa.float64())]
+    + [("times", pa.list_(pa.float64())), ("values", pa.list_(pa.float64()))]
 )
 
 
 def write_recording(recording: Recording, file: Path) -> None:
     """Write `recording` to `file`, whole or not at all."""
+    import pyarrow.parquet as pq
+
     rows = [_series_row(series) for series in recording.series]
-    rows += [_summary_row(summary) for summary in recording.label_summaries]
+    for each in recording.label_summaries:
+        row = {"metric": each.group, "name": each.label, "unit": "", "role": "summary", "stat": each.stat}
+        rows.append({**row, "labels": "{}", "values": np.array([each.value])})
     head = {
         "format": FORMAT,
         "window": list(recording.window),
@@ -60,10 +58,7 @@ def write_recording(recording: Recording, file: Path) -> None:
             compression="zstd",
             compression_level=9,
             use_dictionary=["role", "unit", "stat", "metric", "name"],
-            column_encoding={
-                "values.list.element": "BYTE_STREAM_SPLIT",
-                "times.list.element": "BYTE_STREAM_SPLIT",
-            },
+            column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")},
         )
         beside.replace(file)
     finally:
@@ -84,9 +79,8 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
         if source.metadata.num_rows > MAX_SERIES:
             found = f"{source.metadata.num_rows:,}"
             raise InputError(file=file, key="series", expected=f"at most {MAX_SERIES:,}", found=found)
-        rows = _columns(source)
         series, summaries = [], []
-        for row in rows:
+        for row in _rows(source):
             if row["role"] == "summary":
                 summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(row["values"][0])))
             else:
@@ -100,71 +94,42 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
             provenance=head["provenance"],
         )
     except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
-        raise InputError(
-            file=file, key="contents", expected="a whole recording", found=f"{type(error).__name__}: {error}"
-        ) from None
+        found = f"{type(error).__name__}: {error}"
+        raise InputError(file=file, key="contents", expected="a whole recording", found=found) from None
 
 
-def _columns(source: pq.ParquetFile) -> list[dict[str, Any]]:
+def _rows(source: pq.ParquetFile) -> list[dict[str, Any]]:
     """Rows as dicts whose lists are numpy arrays."""
     table = source.read().combine_chunks()
-    plain = [n for n in table.column_names if n not in ("times", "values")]
+    plain = [name for name in table.column_names if name not in ("times", "values")]
     rows: list[dict[str, Any]] = table.select(plain).to_pylist()
     for name in ("times", "values"):
-        column = table.column(name)
-        for row, scalar in zip(rows, column, strict=True):
-            row[name] = None if not scalar.is_valid else scalar.values.to_numpy(zero_copy_only=False)
+        for row, scalar in zip(rows, table.column(name), strict=True):
+            row[name] = scalar.values.to_numpy(zero_copy_only=False) if scalar.is_valid else None
     return rows
 
 
 def _series(row: dict[str, Any]) -> Series:
     values = np.asarray(row["values"], dtype=np.float64)
-    times = row["times"]
-    if times is None:
-        times = _grid(row["start"], row["step"], values.size)
-    return Series(
-        metric=row["metric"],
-        name=row["name"],
-        unit=row["unit"],
-        times=np.asarray(times, dtype=np.float64),
-        values=values,
-        role=row["role"],
-        labels=json.loads(row["labels"]),
-        stat=row["stat"],
-    )
+    times = _grid(row["start"], row["step"], values.size) if row["times"] is None else row["times"]
+    fields = {name: row[name] for name in _TEXTS if name != "labels"}
+    return Series(times=np.asarray(times, dtype=np.float64), values=values, labels=json.loads(row["labels"]), **fields)
 
 
 def _grid(start: float | None, step: float | None, size: int) -> FloatArray:
-    if size == 0:
-        return np.empty(0)
-    return np.float64(start) + np.arange(size) * np.float64(step)
+    return np.float64(start) + np.arange(size) * np.float64(step) if size else np.empty(0)
 
 
 def _series_row(series: Series) -> dict[str, Any]:
-    start = float(series.times[0]) if series.times.size else None
-    step = 0.0 if series.times.size == 1 else None if start is None else float(series.times[1] - series.times[0])
-    regular = np.array_equal(_grid(start, step, series.times.size), series.times)
+    times = series.times
+    start = float(times[0]) if times.size else None
+    step = float(times[1] - times[0]) if times.size > 1 else None if start is None else 0.0
+    regular = np.array_equal(_grid(start, step, times.size), times)
     return {
-        "metric": series.metric,
-        "name": series.name,
-        "unit": series.unit,
-        "role": series.role,
-        "stat": series.stat,
+        **{name: getattr(series, name) for name in _TEXTS},
         "labels": json.dumps(dict(series.labels), sort_keys=True),
         "start": start if regular else None,
         "step": step if regular else None,
-        "times": None if regular else series.times,
+        "times": None if regular else times,
         "values": series.values,
-    }
-
-
-def _summary_row(summary: LabelSummary) -> dict[str, Any]:
-    return {
-        "metric": summary.group,
-        "name": summary.label,
-        "unit": "",
-        "role": "summary",
-        "stat": summary.stat,
-        "labels": "{}",
-        "values": np.array([summary.value]),
     }

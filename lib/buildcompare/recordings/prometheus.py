@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,128 +15,176 @@ from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
 from buildcompare.recordings.prometheus_answer import Answer
-from buildcompare.recordings.prometheus_client import PrometheusClient, Server
-from buildcompare.recordings.prometheus_ranges import Grid, grid
+from buildcompare.recordings.prometheus_client import Client, Server, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
+if TYPE_CHECKING:
+    from prometheus_api_client import PrometheusConnect
+
+MAX_POINTS = 10_999
+"""Points of one piece of a window: a server refuses more than 11,000 steps in a query."""
+MAX_PIECES = 500
+"""Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
 _AT_THE_END = ("summary", "resets")
 """Roles of questions with one answer about the whole run."""
 _OF_LABELS = ("label", "bucket")
 """Roles of questions with series per label, at the coarser step."""
-LabelKey = tuple[tuple[str, str], ...]
+
+
+def prometheus_client(source: Source | str) -> PrometheusConnect:
+    """Open prometheus-api-client on our session, for discovery, metadata and ad-hoc queries in notebooks.
+
+    Its own defaults have no time-out, repeat queries that timed out, and put long queries into the address.
+
+    Parameters
+    ----------
+    source
+        A server's address, or the `source` of a params file with its authentication, headers, TLS and limits.
+
+    Returns
+    -------
+    prometheus_api_client.PrometheusConnect
+        Give it times with their zone. For whole recordings :func:`buildcompare.recordings.sources.pull` is faster.
+
+    Raises
+    ------
+    InputError
+        Where a variable or file that the source names is missing.
+
+    Examples
+    --------
+    >>> from buildcompare.recordings.prometheus import prometheus_client
+    >>> prometheus_client("http://localhost:9090").url
+    'http://localhost:9090'
+    """
+    from prometheus_api_client import PrometheusConnect  # late: it imports matplotlib
+
+    source = Source(kind="prometheus", url=source) if isinstance(source, str) else source
+    session, _ = open_session(source)
+    client = PrometheusConnect(url=str(source.url), session=session, timeout=timeouts(source))
+    session.mount(client.url, session.get_adapter("http://"))  # instead of its own, which repeats too much
+    return client
+
+
+def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
+    """Every series of every query, NaN and gaps included; a query without an answer is absent.
+
+    Raises
+    ------
+    InputError
+        Where the server refuses a query or us, or has no sample of any metric in the window.
+    SourceError
+        Where the server cannot be reached or fails.
+    """
+    url = run.url or source.url
+    if url is None or run.window is None:
+        raise InputError(file=None, key="source", expected="`url`, and `start` and `end` in the run", found="none")
+    start, end = run.window
+    questions = catalogue.questions(label_step_s=source.label_step_s, run_s=(end - start).total_seconds())
+    if not questions:
+        raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
+    grids = [
+        grid(
+            end if q.role in _AT_THE_END else start, end, source.label_step_s if q.role in _OF_LABELS else source.step_s
+        )
+        for q in questions
+    ]
+    with closing(Client(source, url)) as client:
+        server, pieces = _ask(client, source.threads, questions, grids)
+    named = [(question, _joined(parts, url)) for question, parts in zip(questions, pieces, strict=True)]
+    if not any(answer.series for question, answer in named if question.role in ("graph", "label")):
+        found = f"none for any of {len(questions)} queries between {start.isoformat()} and {end.isoformat()}"
+        raise InputError(file=None, key="start, end", expected=f"samples at {url}", found=found)
+    unchecked = f"The certificate of {url} was not checked (source.tls.verify is false)."
+    return Recording(
+        series=tuple(series for question, answer in named for series in _series(question, answer)),
+        label_summaries=tuple(each for question, answer in named for each in _summaries(question, answer)),
+        window=(start.timestamp(), end.timestamp()),
+        stop_known=True,
+        notes=() if source.tls is None or source.tls.verify else (Note("source", unchecked),),
+        provenance={
+            "kind": "prometheus",
+            "url": url,
+            "server": vars(server),
+            "step_s": source.step_s,
+            "label_step_s": source.label_step_s,
+            "queries": [_asked(*each, grid) for each, grid in zip(named, grids, strict=True)],
+            "counter_resets": {q.metric: int(a.series[0][2][-1]) for q, a in named if q.role == "resets" and a.series},
+            "thresholds": {alert.slug: alert.threshold for alert in catalogue.alerts},
+            "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
+        },
+    )
+
+
+# ---- Asking ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PrometheusSource:
-    """Pulls ``run.start`` to ``run.end`` from ``run.url``, or else from ``source.url``."""
+class Grid:
+    """The times ``start + k * step`` up to the end, in whole milliseconds, which is what servers count in."""
 
-    source: Source
-    catalogue: Catalogue
+    start_ms: int
+    end_ms: int
+    step_ms: int
 
-    def record(self, run: Run) -> Recording:
-        """Every series of every query, NaN and gaps included; a query without an answer is absent.
+    @property
+    def points(self) -> int:
+        """How many times there are."""
+        return (self.end_ms - self.start_ms) // self.step_ms + 1
 
-        Raises
-        ------
-        InputError
-            Where the server refuses a query or us, or has no sample of any metric in the window.
-        SourceError
-            Where the server cannot be reached or fails.
-        """
-        url = run.url or self.source.url
-        if url is None or run.window is None:
-            raise InputError(file=None, key="source", expected="`url`, and `start` and `end` in the run", found="none")
-        run_s = (run.window[1] - run.window[0]).total_seconds()
-        questions = self.catalogue.questions(label_step_s=self.source.label_step_s, run_s=run_s)
-        if not questions:
-            raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
-        grids = [self._grid(question, run.window) for question in questions]
-        with PrometheusClient(self.source, url) as client:
-            server, pieces = self._ask(client, questions, grids)
-        answers = [_joined(parts, url) for parts in pieces]
-        if not any(answer.series for answer, q in zip(answers, questions, strict=True) if q.role in ("graph", "label")):
-            found = f"none for any of {len(questions)} queries between {run.window[0].isoformat()} and "
-            raise InputError(
-                file=None, key="start, end", expected=f"samples at {url}", found=found + run.window[1].isoformat()
-            )
-        named = list(zip(questions, answers, strict=True))
-        return Recording(
-            series=tuple(series for question, answer in named for series in _series(question, answer)),
-            label_summaries=tuple(each for question, answer in named for each in _summaries(question, answer)),
-            window=(run.window[0].timestamp(), run.window[1].timestamp()),
-            stop_known=True,
-            notes=self._notes(url),
-            provenance=self._provenance(url, server, named, grids),
-        )
+    def pieces(self) -> tuple[Grid, ...]:
+        """The same times in pieces that share none, or :class:`InputError` where there are too many."""
+        if self.points > MAX_POINTS * MAX_PIECES:
+            expected = f"a window of at most {MAX_POINTS * MAX_PIECES:,} points at this step"
+            raise InputError(file=None, key="start, end", expected=expected, found=f"{self.points:,}")
+        firsts = range(self.start_ms, self.end_ms + 1, MAX_POINTS * self.step_ms)
+        length = (MAX_POINTS - 1) * self.step_ms
+        return tuple(Grid(first, min(first + length, self.end_ms), self.step_ms) for first in firsts)
 
-    def _grid(self, question: Question, window: tuple[dt.datetime, dt.datetime]) -> Grid:
-        step_s = self.source.label_step_s if question.role in _OF_LABELS else self.source.step_s
-        start, end = window
-        return grid(end if question.role in _AT_THE_END else start, end, step_s)
+    def parameters(self) -> dict[str, str]:
+        """As a server wants them: seconds with exactly three decimals."""
+        named = {"start": self.start_ms, "end": self.end_ms, "step": self.step_ms}
+        return {name: f"{ms // 1000}.{ms % 1000:03}" for name, ms in named.items()}
 
-    def _ask(
-        self, client: PrometheusClient, questions: Sequence[Question], grids: Sequence[Grid]
-    ) -> tuple[Server, list[list[Answer]]]:
-        """Who answers, and every piece of every question, several at a time; the first lasting fault ends it."""
-        with ThreadPoolExecutor(self.source.threads, thread_name_prefix="pull") as pool:
-            server = pool.submit(client.server)
-            asked = [
-                [pool.submit(_named, client, question, piece) for piece in grid.pieces()]
-                for question, grid in zip(questions, grids, strict=True)
-            ]
-            futures: list[Future[Any]] = [server, *(future for pieces in asked for future in pieces)]
-            try:
-                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-                for future in futures:
-                    if future in done and not future.cancelled():
-                        future.result()
-            except BaseException:
-                client.stop()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            return server.result(), [[future.result() for future in pieces] for pieces in asked]
 
-    def _notes(self, url: str) -> tuple[Note, ...]:
-        if self.source.tls is None or self.source.tls.verify:
-            return ()
-        return (Note("source", f"The certificate of {url} was not checked (source.tls.verify is false)."),)
+def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> Grid:
+    """The grid that begins at `start`, a fraction of a second included; both times have a zone."""
+    for instant in (start, end):
+        if instant.tzinfo is None:
+            raise InputError(file=None, key="start, end", expected="times with their zone", found=instant.isoformat())
+    epoch, millisecond = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(milliseconds=1)
+    half = millisecond / 2
+    return Grid((start - epoch + half) // millisecond, (end - epoch + half) // millisecond, round(step_s * 1000))
 
-    def _provenance(
-        self, url: str, server: Server, named: Sequence[tuple[Question, Answer]], grids: Sequence[Grid]
-    ) -> dict[str, object]:
+
+def _ask(
+    client: Client, threads: int, questions: Sequence[Question], grids: Sequence[Grid]
+) -> tuple[Server, list[list[Answer]]]:
+    """Who answers, and every piece of every question, several at a time; the first lasting fault ends it."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
+        server = pool.submit(client.server)
         asked = [
-            {
-                "role": question.role,
-                "metric": question.metric,
-                "stat": question.stat,
-                "query": question.query,
-                "series": len(answer.series),
-                "points": sum(times.size for _, times, _ in answer.series),
-                "missing_points": sum(grid.points - times.size for _, times, _ in answer.series),
-                "not_finite": int(sum((~np.isfinite(values)).sum() for _, _, values in answer.series)),
-                "common_labels": dict(_common(answer)),
-                "warnings": list(answer.warnings),
-            }
-            for (question, answer), grid in zip(named, grids, strict=True)
+            [pool.submit(_answer, client, question, piece) for piece in grid.pieces()]
+            for question, grid in zip(questions, grids, strict=True)
         ]
-        return {
-            "kind": "prometheus",
-            "url": url,
-            "server": {"kind": server.kind, "version": server.version},
-            "step_s": self.source.step_s,
-            "label_step_s": self.source.label_step_s,
-            "queries": asked,
-            "counter_resets": {q.metric: int(a.series[0][2][-1]) for q, a in named if q.role == "resets" and a.series},
-            "thresholds": {alert.slug: alert.threshold for alert in self.catalogue.alerts},
-            "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
-        }
+        futures: list[Future[Any]] = [server, *(future for pieces in asked for future in pieces)]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future in done and not future.cancelled():
+                    future.result()
+        except BaseException:
+            client.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return server.result(), [[future.result() for future in pieces] for pieces in asked]
 
 
-def _named(client: PrometheusClient, question: Question, piece: Grid) -> Answer:
+def _answer(client: Client, question: Question, piece: Grid) -> Answer:
     """One answer; where the query is at fault, or fails, say which of the catalogue's it is."""
     name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
     try:
-        return client.query_range(question.query, piece)
+        return client.query_range(question.query, piece.parameters())
     except InputError as error:
         if error.key != "query":
             raise
@@ -144,18 +193,19 @@ def _named(client: PrometheusClient, question: Question, piece: Grid) -> Answer:
         raise error.within(name) from None
 
 
+# ---- Answers --------------------------------------------------------------------------------------------------------
+
+
 def _joined(pieces: Sequence[Answer], url: str) -> Answer:
     """The pieces of one window as one answer, its series in the order of their labels."""
-    parts: dict[LabelKey, list[tuple[FloatArray, FloatArray]]] = {}
+    parts: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
     for piece in pieces:
         for labels, times, values in piece.series:
             parts.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
     checked: FloatArray | None = None
-    for key in sorted(parts):
-        times, values = parts[key][0]
-        if len(parts[key]) > 1:
-            times, values = (np.concatenate(arrays) for arrays in zip(*parts[key], strict=True))
+    for key, arrays in sorted(parts.items()):
+        times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
         if times is not checked and times.size > 1 and not np.all(np.diff(times) > 0):
             raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
         checked = times
@@ -167,11 +217,12 @@ def _series(question: Question, answer: Answer) -> list[Series]:
     """The answer's series; labels that are the same in all of them tell nothing apart (provenance keeps them)."""
     if question.role == "summary" or question.role == "resets":
         return []
-    common = _common(answer) if question.role not in _OF_LABELS else {}
+    of_labels = question.role in _OF_LABELS
+    common = {} if of_labels else _common(answer)
     return [
         Series(
             metric=question.metric,
-            name=labels.get(question.label, "") if question.role in _OF_LABELS else question.name,
+            name=labels.get(question.label, "") if of_labels else question.name,
             unit=question.unit,
             times=times,
             values=values,
@@ -185,16 +236,30 @@ def _series(question: Question, answer: Answer) -> list[Series]:
 
 def _summaries(question: Question, answer: Answer) -> list[LabelSummary]:
     """One value per label over the whole run."""
-    if question.role != "summary":
-        return []
     return [
         LabelSummary(question.metric, labels.get(question.label, ""), question.stat, float(values[-1]))
         for labels, _, values in answer.series
+        if question.role == "summary"
     ]
 
 
 def _common(answer: Answer) -> Mapping[str, str]:
-    if not answer.series:
-        return {}
-    shared = set(answer.series[0][0].items()).intersection(*(labels.items() for labels, _, _ in answer.series))
-    return dict(sorted(shared))
+    """The labels that all series have alike."""
+    sets = [set(labels.items()) for labels, _, _ in answer.series]
+    return dict(sorted(set.intersection(*sets))) if sets else {}
+
+
+def _asked(question: Question, answer: Answer, grid: Grid) -> dict[str, object]:
+    """What the provenance says of a query."""
+    return {
+        "role": question.role,
+        "metric": question.metric,
+        "stat": question.stat,
+        "query": question.query,
+        "series": len(answer.series),
+        "points": sum(times.size for _, times, _ in answer.series),
+        "missing_points": sum(grid.points - times.size for _, times, _ in answer.series),
+        "not_finite": int(sum((~np.isfinite(values)).sum() for _, _, values in answer.series)),
+        "common_labels": _common(answer),
+        "warnings": list(answer.warnings),
+    }

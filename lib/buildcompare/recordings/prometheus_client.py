@@ -1,52 +1,57 @@
-"""What does a server answer to one query, once passing faults are repeated and lasting ones named?"""
+"""Ask a server that speaks Prometheus's query API: sessions, limits, repeats, named faults, answers as arrays.
+
+Nothing that is secret leaves this file but in a request.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlencode
 
 import requests
-from prometheus_api_client import PrometheusConnect
-from urllib3 import BaseHTTPResponse, Timeout
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    DecodeError,
-    HTTPError,
-    NameResolutionError,
-    NewConnectionError,
-    ProtocolError,
-    ProxyError,
-    ReadTimeoutError,
-    SSLError,
-)
+from requests.adapters import HTTPAdapter
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
+from urllib3 import exceptions as faults
+from urllib3.util.retry import Retry
 
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Source
-from buildcompare.recordings import prometheus_session
+from buildcompare.config.project import resolve
 from buildcompare.recordings.prometheus_answer import (
     Answer,
     AnswerReader,
     BrokenAnswerError,
     RefusedAnswerError,
+    error_of,
     one_line,
 )
-from buildcompare.recordings.prometheus_ranges import Grid
 
+REPEATS = 4
+BACKOFF_S = 0.5
+MAX_WAIT_S = 60.0
+"""The longest that a server's Retry-After makes us wait."""
+CONNECT_S = 10.0
+GRACE_S = 5.0
+"""How much longer than the server's own time-out we wait, so that its words reach us."""
 MAX_BYTES = 1_000_000_000
 """Bound on one answer: 5,000 series of 1,081 points take about 170 MB."""
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
-GRACE_S = 5.0
-"""How much longer than the server's own time-out we wait, so that its words reach us."""
 _CHUNK = 1 << 18
 
 T = TypeVar("T")
+
+
+# ---- Asking ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -61,22 +66,21 @@ class _PassingError(Exception):
     """A fault that is worth another try; the message says what was found."""
 
 
-class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no types
-    """prometheus-api-client on our own session, with answers as arrays.
+class Client:
+    """Asks one server: passing faults are repeated, lasting ones named, answers are arrays.
 
-    Its own `custom_query_range` makes a Python object of every number and drops the server's warnings.
+    prometheus-api-client's `custom_query_range` makes a Python object of every number and drops the server's warnings.
     """
 
     def __init__(self, source: Source, url: str) -> None:
-        session, self._secrets = prometheus_session.open_session(source)
+        self.url = url
+        self._session, self._secrets = open_session(source)
         self._source = source
-        super().__init__(url=url, session=session, timeout=self._timeouts(source), retry=prometheus_session.retry())
-        session.mount(url, prometheus_session.adapter(source))  # instead of its own, which is too small
         self._stopped = threading.Event()
 
-    @staticmethod
-    def _timeouts(source: Source) -> tuple[float, float]:
-        return min(10.0, source.timeout_s), source.timeout_s + GRACE_S
+    def close(self) -> None:
+        """Give the connections back."""
+        self._session.close()
 
     def stop(self) -> None:
         """Give up repeating: another query has failed for good."""
@@ -90,27 +94,19 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         InputError, SourceError
             Where it cannot be reached, does not let us in, or is not ready.
         """
-        ready = self._repeated(lambda: self._ask_plainly("/-/ready"))
-        said = ready.decode("utf-8", "replace")
+        ready = self._page("/-/ready").decode("utf-8", "replace").casefold()
         try:
-            data = json.loads(self._repeated(lambda: self._ask_plainly("/api/v1/status/buildinfo")))
-            build = data["data"] if isinstance(data["data"], dict) else {}
+            build = dict(json.loads(self._page("/api/v1/status/buildinfo"))["data"])
         except (ValueError, KeyError, TypeError):
             build = {}
-        version = one_line(str(build.get("version", "")), 60)
-        if "victoriametrics" in said.casefold():
-            return Server("victoriametrics", self._victoria_version())  # its buildinfo pretends to be Prometheus
-        if build.get("application"):
-            return Server(one_line(str(build["application"]), 60).casefold(), version)
-        return Server("prometheus" if "prometheus" in said.casefold() else "unknown", version)
+        if "victoriametrics" in ready:  # its buildinfo pretends to be Prometheus
+            found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
+            return Server("victoriametrics", found[1].decode("utf-8", "replace")[:60] if found else "")
+        kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
+        return Server(one_line(kind, 60).casefold(), one_line(str(build.get("version", "")), 60))
 
-    def _victoria_version(self) -> str:
-        metrics = self._repeated(lambda: self._ask_plainly("/metrics"))
-        found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', metrics)
-        return found[1].decode("utf-8", "replace")[:60] if found else ""
-
-    def query_range(self, query: str, piece: Grid) -> Answer:
-        """Every series of `query` on the times of `piece`.
+    def query_range(self, query: str, times: Mapping[str, str]) -> Answer:
+        """Every series of `query` at `times` (start, end and step in seconds, as text).
 
         Raises
         ------
@@ -121,53 +117,53 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
         """
         # Its own limit is told to the server, so that its words reach us; nocache keeps VictoriaMetrics on our grid.
         limit = f"{max(1, round(self._source.timeout_s * 1000))}ms"
-        parameters = {"query": query, **piece.parameters(), "timeout": limit, "nocache": "1"}
+        parameters = {"query": query, **times, "timeout": limit, "nocache": "1"}
         method = "POST" if len(query) >= LONG_QUERY else "GET"
 
         def ask() -> Answer:
             with self._answered(method, "/api/v1/query_range", parameters) as response:
                 if response.status != 200 or _kind(response) != "application/json":
-                    self._check(response, self._read(response))
+                    self._complain(response, b"".join(self._chunks(response)))
                 return self._parsed(response)
+
+        return self._repeated(ask)
+
+    def _page(self, path: str) -> bytes:
+        """A body of any type; none from a server without the path."""
+
+        def ask() -> bytes:
+            with self._answered("GET", path, {}) as response:
+                body = b"".join(self._chunks(response))
+                if response.status not in (200, 400, 404, 405):
+                    self._complain(response, body)
+                return body if response.status == 200 else b""
 
         return self._repeated(ask)
 
     def _repeated(self, ask: Callable[[], T]) -> T:
         """Ask again where an answer came in pieces; the session itself repeats refused connections and statuses."""
-        for attempt in range(prometheus_session.REPEATS + 1):
+        for attempt in range(REPEATS + 1):
             try:
                 return ask()
             except _PassingError as error:
                 last = str(error)
-            if attempt < prometheus_session.REPEATS and self._stopped.wait(prometheus_session.BACKOFF_S * 2**attempt):
+            if attempt < REPEATS and self._stopped.wait(BACKOFF_S * 2**attempt):
                 break
-        raise self._failed("a whole answer", f"{last}, {prometheus_session.REPEATS + 1} times")
-
-    def _ask_plainly(self, path: str) -> bytes:
-        """A body of any type; none from a server without the path."""
-        with self._answered("GET", path, {}) as response:
-            body = self._read(response)
-            if response.status in (400, 404, 405):
-                return b""
-            if response.status != 200:
-                self._check(response, body)
-            return body
+        raise self._failed("a whole answer", f"{last}, {REPEATS + 1} times")
 
     @contextmanager
     def _answered(self, method: str, path: str, parameters: dict[str, str]) -> Iterator[BaseHTTPResponse]:
         """An answer whose headers are there; its connection is given back, or closed where the body was not read."""
-        connect_s, read_s = self._timeout
-        with self._named_faults():
-            limits = Timeout(connect=connect_s, read=read_s)
-            response = self._session.ask(method, self.url + path, parameters, limits)
+        try:
+            connect_s, read_s = timeouts(self._source)
+            response = self._session.ask(method, self.url + path, parameters, Timeout(connect=connect_s, read=read_s))
             try:
                 yield response
             finally:
                 response.close()
                 response.release_conn()
-
-    def _read(self, response: BaseHTTPResponse) -> bytes:
-        return b"".join(self._chunks(response))
+        except (faults.HTTPError, OSError, requests.RequestException) as error:
+            raise self._named(error) from None
 
     def _parsed(self, response: BaseHTTPResponse) -> Answer:
         try:
@@ -189,38 +185,49 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
             yield chunk
 
-    @contextmanager
-    def _named_faults(self) -> Iterator[None]:
-        """Say in one line what urllib3 says in ten."""
-        try:
-            yield
-        except (HTTPError, OSError) as error:
-            causes = list(_chain(error))
-            if any(isinstance(cause, (SSLError, ssl.SSLError)) for cause in causes):
-                expected = f"a certificate that source.tls.ca, or the system, vouches for at {self.url}"
-                raise InputError(file=None, key="source.tls", expected=expected, found=self._cause(error)) from None
-            if any(type(cause) is ConnectTimeoutError for cause in causes):
-                raise self._failed("a connection", f"none within {self._timeouts(self._source)[0]:g} s") from None
-            if any(isinstance(cause, (ReadTimeoutError, TimeoutError)) for cause in causes):
-                raise self._stalled() from None
-            if any(isinstance(cause, (ConnectionRefusedError, NameResolutionError)) for cause in causes):
-                raise self._failed("a server that answers", self._cause(error)) from None
-            if any(isinstance(cause, DecodeError) for cause in causes):
-                raise _PassingError("a damaged gzip stream") from None
-            if any(isinstance(cause, (ProtocolError, NewConnectionError, ProxyError, OSError)) for cause in causes):
-                raise _PassingError(self._cause(error)) from None
-            raise self._failed("an answer", self._cause(error)) from None
-        except requests.exceptions.RequestException as error:  # an address that nothing can be sent to
-            raise self._failed("an address that can be asked", self._cause(error)) from None
+    # ---- Faults -----------------------------------------------------------------------------------------------------
 
-    def _check(self, response: BaseHTTPResponse, body: bytes) -> NoReturn:
-        raise self._complaint(response, _failure(body) if _kind(response) == "application/json" else None, body)
+    def _named(self, error: BaseException) -> Exception:
+        """What requests and urllib3 say in ten lines, in one."""
+        causes = list(_chain(error))
+
+        def caused(*kinds: type[BaseException]) -> bool:
+            return any(isinstance(cause, kinds) for cause in causes)
+
+        words = type(error).__name__
+        for cause in causes:  # the innermost that has something to say, without addresses
+            said = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+            words = str(said) if said else type(cause).__name__ if isinstance(cause, faults.HTTPError) else words
+            if said:
+                break
+        words = self._hidden(one_line(words))
+        connect_s, read_s = timeouts(self._source)
+        if isinstance(error, requests.RequestException):
+            return self._failed("an address that can be asked", words)
+        if caused(faults.SSLError, ssl.SSLError):
+            return self._refused("source.tls", "a certificate that source.tls.ca, or the system, vouches for", words)
+        if any(type(cause) is faults.ConnectTimeoutError for cause in causes):
+            return self._failed("a connection", f"none within {connect_s:g} s")
+        if caused(faults.ReadTimeoutError, TimeoutError):
+            return self._failed(f"an answer that does not pause for {read_s:g} s (source.timeout_s)", "silence")
+        if caused(ConnectionRefusedError, faults.NameResolutionError):
+            return self._failed("a server that answers", words)
+        if caused(faults.DecodeError):
+            return _PassingError("a damaged gzip stream")
+        if caused(faults.ProtocolError, faults.NewConnectionError, faults.ProxyError, OSError):
+            return _PassingError(words)
+        return self._failed("an answer", words)
+
+    def _complain(self, response: BaseHTTPResponse, body: bytes) -> NoReturn:
+        failure = error_of(body) if _kind(response) == "application/json" else None
+        raise self._complaint(response, failure, body)
 
     def _complaint(self, response: BaseHTTPResponse, failure: tuple[str, str] | None, body: bytes) -> Exception:
         """What an answer that is none means: whose fault it is, and in whose words."""
         status, kind = response.status, _kind(response)
         code = f"HTTP {status}" + (f" ({failure[0]})" if failure else "")
-        words = self._secrets.hide(one_line(f"{code}: {failure[1] if failure else _plain(body, kind, response)}"))
+        text = one_line(body[:2000].decode("utf-8", "replace")) if kind in ("text/plain", "application/json") else ""
+        words = self._hidden(one_line(f"{code}: {failure[1] if failure else text or response.reason}"))
         if status == 200 and failure is None:
             found = f"an answer of the type {one_line(kind, 60) or 'none'}"
             return self._refused("source.url", "the query API (JSON)", found)
@@ -234,29 +241,19 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it ships no 
             return self._refused("query", "a query that the server can answer", words)
         if status in (400, 413, 414, 422):
             return self._refused("query", "a query that the server accepts", words)
-        if status == 503 and failure is None:
-            return _PassingError(words)
-        return self._failed("an answer", words)
+        return _PassingError(words) if status == 503 and failure is None else self._failed("an answer", words)
 
     def _refused(self, key: str, expected: str, found: str) -> InputError:
         return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=found)
 
     def _failed(self, expected: str, found: str) -> SourceError:
-        return SourceError(url=self.url, expected=expected, found=self._secrets.hide(found))
+        return SourceError(url=self.url, expected=expected, found=self._hidden(found))
 
-    def _stalled(self) -> SourceError:
-        limit = f"{self._timeouts(self._source)[1]:g} s (source.timeout_s)"
-        return self._failed(f"an answer that does not pause for {limit}", "silence")
-
-    def _cause(self, error: BaseException) -> str:
-        """The innermost thing that an error has to say, without addresses."""
-        words = type(error).__name__
-        for cause in _chain(error):
-            said = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
-            words = str(said) if said else f"{type(cause).__name__}" if isinstance(cause, HTTPError) else words
-            if said:
-                break
-        return self._secrets.hide(one_line(words))
+    def _hidden(self, text: str) -> str:
+        """`text` without secrets, which a server may repeat in an error."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -264,12 +261,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     waiting, seen = [error], set()
     while waiting:
         current = waiting.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        inner = [getattr(current, "reason", None), current.__cause__, current.__context__, *current.args]
-        waiting += [each for each in inner if isinstance(each, BaseException)]
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            inner = [getattr(current, "reason", None), current.__cause__, current.__context__, *current.args]
+            waiting += [each for each in inner if isinstance(each, BaseException)]
 
 
 def _kind(response: BaseHTTPResponse) -> str:
@@ -277,20 +273,192 @@ def _kind(response: BaseHTTPResponse) -> str:
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().casefold()
 
 
-def _failure(body: bytes) -> tuple[str, str] | None:
-    """Type and words of an error that the query API itself reports."""
-    if not body.lstrip().startswith(b"{") or b'"error' not in body[:4096]:
-        return None
+def timeouts(source: Source) -> tuple[float, float]:
+    """Seconds to connect in, and between two parts of an answer."""
+    return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
+
+
+# ---- Sessions -------------------------------------------------------------------------------------------------------
+
+
+class _PoliteRetry(Retry):
+    """Waits as long as the server asks for, within reason."""
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        asked = super().get_retry_after(response)
+        return None if asked is None else min(asked, MAX_WAIT_S)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How requests to one address are sent."""
+
+    pool: HTTPConnectionPool
+    target: str
+    headers: Mapping[str, str]
+    repeats: Retry
+
+
+class Session(requests.Session):
+    """Sends the parameters of a POST in its body, and follows nobody elsewhere.
+
+    requests would put them into the address, which a long query does not fit into, and would take our
+    headers along to wherever a redirect points.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ways: dict[tuple[str, str], _Way] = {}
+
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
+        """Send one request, as the client library does in its own calls."""
+        if method.upper() == "POST" and options.get("data") is None:
+            options["data"] = options.pop("params", None)
+        options.setdefault("allow_redirects", False)
+        return super().request(method, url, **options)
+
+    def ask(self, method: str, url: str, parameters: Mapping[str, str], timeout: Timeout) -> BaseHTTPResponse:
+        """Send one request, and return its answer once the headers are there; raises what urllib3 does.
+
+        requests knows the connections, the headers and what the environment says of proxies and certificates: all of
+        it is the same in every request to `url` and made once, because each time anew it costs more than a small
+        answer. The caller closes the answer and releases its connection.
+        """
+        way = self._ways.get((method, url)) or self._ways.setdefault((method, url), self._way(method, url))
+        encoded = urlencode(parameters)
+        posted = method == "POST"
+        return way.pool.urlopen(
+            method,
+            f"{way.target}?{encoded}" if encoded and not posted else way.target,
+            body=encoded if posted else None,
+            headers=way.headers,
+            retries=way.repeats,
+            timeout=timeout,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+        )
+
+    def _way(self, method: str, url: str) -> _Way:
+        prepared = self.prepare_request(requests.Request(method, url))
+        headers = {name: str(value) for name, value in prepared.headers.items() if name != "Content-Length"}
+        if method == "POST":
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        settings = self.merge_environment_settings(url, {}, True, self.verify, self.cert)
+        proxies, verify, cert = settings["proxies"], settings["verify"], settings["cert"]
+        adapter: Any = self.get_adapter(url)
+        pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
+        adapter.cert_verify(pool, str(prepared.url), verify, cert)
+        return _Way(pool, adapter.request_url(prepared, proxies), headers, adapter.max_retries)
+
+
+def open_session(source: Source) -> tuple[Session, list[str]]:
+    """A session as `source` describes it, and the secrets in it, the longest first.
+
+    Raises
+    ------
+    InputError
+        Where a variable or a file is missing or does not hold what it should.
+    """
+    session = Session()
+    # Repeat what passes (no connection, busy statuses), never a query that ran too long.
+    repeats = _PoliteRetry(
+        total=REPEATS,
+        read=0,
+        redirect=0,
+        other=0,
+        allowed_methods={"GET", "POST"},  # a query changes nothing
+        status_forcelist=(429, 502, 504),
+        backoff_factor=BACKOFF_S,
+        raise_on_status=False,
+        raise_on_redirect=False,
+    )
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
+    session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
+    session.headers.update(source.headers)
+    secrets = []
+    for name, variable in source.headers_env.items():
+        session.headers[name] = _secret(f"headers_env.{name}", variable=variable)
+        secrets.append(str(session.headers[name]))
+    authorization, secret = _authorization(source)
+    secrets += [authorization, authorization.partition(" ")[2], secret]
+    session.auth = _Authorize(authorization)
+    _set_tls(session, source)
+    return session, sorted(filter(None, secrets), key=len, reverse=True)
+
+
+class _Authorize(requests.auth.AuthBase):
+    """Sets the header, or nothing; without it requests would look for a password in ~/.netrc."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._value:
+            request.headers["Authorization"] = self._value
+        return request
+
+
+def _authorization(source: Source) -> tuple[str, str]:
+    """The value of the header, and the token or password in it."""
+    auth = source.auth
+    if auth is None:
+        return "", ""
+    if auth.username_env is not None and auth.password_env is not None:
+        user = _secret("auth.username_env", variable=auth.username_env, ascii_only=False)
+        password = _secret("auth.password_env", variable=auth.password_env, ascii_only=False)
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode(), password
+    if auth.bearer_token_env is not None:
+        token = _secret("auth.bearer_token_env", variable=auth.bearer_token_env)
+    else:
+        token = _secret("auth.bearer_token_file", file=auth.bearer_token_file or "")
+    return f"Bearer {token}", token
+
+
+def _secret(key: str, *, variable: str = "", file: str = "", ascii_only: bool = True) -> str:
+    """One line of text in an environment variable or a file."""
+    place = file or f"the environment variable {variable}"
     try:
-        data: Any = json.loads(body)
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or data.get("status") != "error":
-        return None
-    return one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", "")))
+        value = (resolve(file).read_text("utf-8") if file else os.environ.get(variable, "")).strip()
+        if not value:
+            expected, found = (f"a token in {file}", "an empty file") if file else (place, "none or empty")
+        elif not value.isprintable() or (ascii_only and not value.isascii()):
+            expected = f"one line of printable {'ASCII' if ascii_only else 'text'} in {place}"
+            found = "other characters"
+        else:
+            return value
+    except (OSError, UnicodeDecodeError) as error:
+        expected = f"a readable file {file}"
+        found = str(error.strerror) if isinstance(error, OSError) else "bytes that are not UTF-8"
+    raise InputError(file=None, key=f"source.{key}", expected=expected, found=found)
 
 
-def _plain(body: bytes, kind: str, response: BaseHTTPResponse) -> str:
-    """What a body that is no JSON says: a page of HTML says nothing that fits in a line."""
-    text = bytes(body[:2000]).decode("utf-8", "replace")
-    return one_line(text) if text.strip() and kind in ("text/plain", "application/json") else str(response.reason)
+def _set_tls(session: Session, source: Source) -> None:
+    tls = source.tls
+    if tls is None:
+        return
+    session.verify = tls.verify
+    if tls.ca is not None:
+        file = _pem(tls.ca, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
+        session.verify = file
+    if tls.cert is not None:
+        key = None if tls.key is None else _pem(tls.key, "key", "", lambda context, file: None)
+        wanted = "a certificate and its key (PEM, without a passphrase)"
+        file = _pem(tls.cert, "cert", wanted, lambda c, f: c.load_cert_chain(f, key, password=lambda: b""))
+        session.cert = file if key is None else (file, key)
+
+
+def _pem(name: str, key: str, expected: str, load: Callable[[ssl.SSLContext, str], Any]) -> str:
+    """The path of a file, once OpenSSL could read it: later its error would name neither file nor key."""
+    file = resolve(name)
+    try:
+        if file.is_file():
+            load(ssl.create_default_context(), str(file))
+            return str(file)
+        expected, found = f"the file {name}", "no such file"
+    except (ssl.SSLError, OSError, ValueError) as error:
+        found = str(getattr(error, "reason", None) or getattr(error, "strerror", None) or "something else")
+        expected = f"{expected} in {name}"
+    raise InputError(file=None, key=f"source.tls.{key}", expected=expected, found=found)

@@ -1,13 +1,16 @@
-"""What was measured: one run of one test on one build, exactly as its source gave it.
+"""What was measured in one run of one test on one build, exactly as its source gave it.
 
-Nothing is filled in here. A missing sample is missing from `times`, a NaN stays a NaN, and a metric
-that was asked for and not found is absent; analyses decide what that means for them.
+Nothing is filled in. A missing sample is missing from `times`, a NaN stays a NaN, and a metric that was asked for and
+not found is absent; analyses decide what that means for them.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
+import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +19,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from buildcompare.config.catalogue import Catalogue
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
@@ -83,16 +88,40 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """Samples of a series inside a window: expected at its step, present, and present as a number."""
+
+    expected: int
+    present: int
+    finite: int
+    longest_gap_s: float
+    """The longest time without a number, from the window's start and to its end too."""
+
+    @property
+    def fraction(self) -> float:
+        """The part of the expected samples that is a number (0 to 1)."""
+        return self.finite / self.expected if self.expected else 0.0
+
+
+@dataclass(frozen=True)
 class Recording:
     """One run of one test on one build.
 
     Attributes
     ----------
+    series
+        Everything that was measured over time.
     window
         Start and end in seconds since 1970; elapsed time counts from the start.
     stop_known
         Whether `window` ends where the run was stopped. False where the data merely ends, as in a
         table of samples without a stated stop: such a curve may have been cut.
+    label_summaries
+        Values per API handler, database method and so on, over the whole run.
+    notes
+        What readers must know, such as that the values were read off a plot.
+    provenance
+        Where it comes from: files with their hashes, or a server and what it was asked.
     """
 
     series: tuple[Series, ...]
@@ -101,6 +130,101 @@ class Recording:
     label_summaries: tuple[LabelSummary, ...] = ()
     notes: tuple[Note, ...] = ()
     provenance: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        catalogue: str | Catalogue = "mattermost",
+        window: tuple[float, float] | None = None,
+        stop_known: bool = False,
+    ) -> Recording:
+        """Make a recording of a table of samples.
+
+        Parameters
+        ----------
+        frame
+            Tidy: one sample per row, in the columns ``time`` (or ``timestamp``), ``metric`` and ``value``; every other
+            column is a label that tells series of one metric apart. Or wide: one column per metric, and the time in
+            the index. Times are seconds (since 1970, or since the run began) or dates (without a zone: UTC).
+        catalogue
+            A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
+        window
+            Start and end of the run in seconds, on the clock of `frame`; by default its first and last sample.
+        stop_known
+            Whether the window ends where the run was stopped.
+
+        Returns
+        -------
+        Recording
+            With the samples as they are, NaN included.
+
+        Raises
+        ------
+        InputError
+            Where a row is no sample, or a metric has two values at one time.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from buildcompare.recordings.recording import Recording
+        >>> Recording.from_frame(pd.DataFrame({"rps": [850.0, 870.0, 865.0]}, index=[0, 5, 10]))
+        Recording(1 series of 1 metric over 10 s from 1970-01-01T00:00:00Z)
+          rps: 3 samples every 5 s
+        """
+        from buildcompare.config.catalogue import read_catalogue
+        from buildcompare.recordings.table import recording_of_frame
+
+        known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
+        return recording_of_frame(frame, known, window=window, stop_known=stop_known)
+
+    def __repr__(self) -> str:
+        metrics = Counter(series.metric for series in self.graphs())
+        head = f"{len(self.series)} series of {len(metrics)} metric{'s' * (len(metrics) != 1)}"
+        lines = [f"Recording({head} over {self.duration_s:,.6g} s from {utc(self.window[0])})"]
+        if metrics:
+            first = self.graphs()[0]
+            shown = ", ".join(list(metrics)[:6]) + (f" and {len(metrics) - 6} more" if len(metrics) > 6 else "")
+            lines.append(f"  {shown}: {first.times.size:,} samples every {first.step_s:g} s")
+        groups = Counter(summary.group for summary in self.label_summaries)
+        if groups:
+            lines.append("  label values: " + ", ".join(f"{group} ({count})" for group, count in groups.items()))
+        lines += [f"  {note.kind}: {note.text[:90]}" for note in self.notes[:3]]
+        return "\n".join(lines)
+
+    def to_frame(self, role: Role = "graph") -> pd.DataFrame:
+        """The samples as a long table, for seaborn and pandas.
+
+        Parameters
+        ----------
+        role
+            Which series: ``graph`` for what reports draw, ``label`` for series per handler or method.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``metric``, ``labels`` (such as ``instance=app-0``, empty where a metric has one series),
+            ``elapsed_s`` (seconds since the window's start) and ``value``; NaN as recorded.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from buildcompare.recordings.recording import Recording
+        >>> Recording.from_frame(pd.DataFrame({"rps": [850.0, 870.0]}, index=[100, 105])).to_frame()
+          metric labels  elapsed_s  value
+        0    rps               0.0  850.0
+        1    rps               5.0  870.0
+        """
+        frames = []
+        for series in self.series:
+            if series.role == role:
+                own = {**series.labels, **({"label": series.name, "stat": series.stat} if series.stat else {})}
+                labels = ", ".join(f"{key}={value}" for key, value in own.items())
+                columns = {"elapsed_s": series.times - self.window[0], "value": series.values}
+                frames.append(pd.DataFrame({"metric": series.metric, "labels": labels, **columns}))
+        empty = pd.DataFrame({"metric": [], "labels": [], "elapsed_s": [], "value": []})
+        return pd.concat(frames, ignore_index=True) if frames else empty
 
     @property
     def duration_s(self) -> float:
@@ -117,16 +241,24 @@ class Recording:
         """Whether its values were read off a plot."""
         return any(note.kind == "digitised" for note in self.notes)
 
+    @cached_property
+    def samples_sha256(self) -> str:
+        """Hash of the graphs' samples and of when they were taken: what the run is known by."""
+        samples = hashlib.sha256()
+        for series in self.graphs():
+            samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
+            samples.update(series.times.tobytes())
+            samples.update(series.values.tobytes())
+        return samples.hexdigest()
+
     def graphs(self) -> tuple[Series, ...]:
         """The series that reports draw."""
         return tuple(series for series in self.series if series.role == "graph")
 
     def find(self, metric: str, labels: Mapping[str, str] | None = None) -> Series | None:
         """The graph series of `metric`; without `labels` the first of several."""
-        for series in self.graphs():
-            if series.metric == metric and (labels is None or dict(series.labels) == dict(labels)):
-                return series
-        return None
+        found = (series for series in self.graphs() if series.metric == metric)
+        return next((series for series in found if labels is None or dict(series.labels) == dict(labels)), None)
 
     def total(self, metric: str) -> Series | None:
         """The one graph series of `metric`, or the sum of several (of instances) at the times that all share."""
@@ -144,26 +276,17 @@ class Recording:
         index = pd.Index(series.times[inside] - start, name="elapsed_s")
         return pd.Series(series.values[inside], index=index, name=series.metric)
 
-    def coverage(self, series: Series, until_s: float | None = None) -> Coverage:
-        """How much of the window a series covers, or of its part up to `until_s` (elapsed seconds)."""
-        curve = self.curve(series)
-        length = self.duration_s if until_s is None else until_s
-        curve = curve[curve.index <= length]
+    def coverage(self, series: Series, window: tuple[float, float] | None = None) -> Coverage:
+        """How much a series covers of the run, or of a `window` in it (elapsed seconds, both ends belong to it)."""
+        start, end = window or (0.0, self.duration_s)
+        curve = self.curve(series).loc[start:end]
         step = series.step_s
-        expected = len(curve) if not step > 0 else max(len(curve), math.floor(length / step + 1e-6) + 1)
-        finite = int(np.isfinite(curve.to_numpy()).sum())
-        return Coverage(expected=expected, present=len(curve), finite=finite)
+        expected = len(curve) if not step > 0 else max(len(curve), math.floor((end - start) / step + 1e-6) + 1)
+        finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy())]
+        gaps = np.diff(np.concatenate(([start], finite, [end])))
+        return Coverage(expected, len(curve), finite.size, float(gaps.max()))
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Samples of a series inside its run's window: expected at its step, present, and present as a number."""
-
-    expected: int
-    present: int
-    finite: int
-
-    @property
-    def fraction(self) -> float:
-        """The part of the expected samples that is a number (0 to 1)."""
-        return self.finite / self.expected if self.expected else 0.0
+def utc(seconds: float) -> str:
+    """Seconds since 1970 in RFC 3339."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat().replace("+00:00", "Z")

@@ -1,107 +1,169 @@
-"""The places that recordings come from, one file each behind one small protocol."""
+"""The kinds of sources that recordings come from, and the ways to read them.
+
+A new kind of file is a module with a `FileSource`, a line in `SOURCES`, and its key in `config/params.py`.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
-from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings import cache
-from buildcompare.recordings.grafana import GrafanaSource
-from buildcompare.recordings.ltctl import LtctlSource
-from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.table import RecordedSource
+from buildcompare.config.yaml import checked
+from buildcompare.recordings import grafana, ltctl, table
+from buildcompare.recordings.files import FileSource, read_input
+from buildcompare.recordings.recording import Recording, utc
 
-__all__ = ["RecordingSource", "open_source", "record"]
+SOURCES: dict[str, FileSource] = {"ltctl": ltctl.SOURCE, "grafana": grafana.SOURCE, "recorded": table.SOURCE}
+"""By kind, in the order in which they are asked whether contents look like theirs."""
 MAX_GRAPHS = 200
 """Bound on the series of one run that a report draws: each is a figure."""
 
 
-class RecordingSource(Protocol):
-    """A place that recordings come from."""
+def read(
+    path: str | Path,
+    *,
+    catalogue: str | Catalogue = "mattermost",
+    kind: str | None = None,
+    labels: str | Path | None = None,
+) -> Recording:
+    """Read a recording from a file.
 
-    def record(self, run: Run) -> Recording:
-        """Read the measurements of one run, whole, or raise :class:`InputError` or :class:`SourceError`."""
-        ...
+    Parameters
+    ----------
+    path
+        A table of samples (CSV, Parquet), a report of ``ltctl report generate`` or a snapshot of a Grafana dashboard;
+        text may be gzipped. Relative to the working folder, or else to the project's.
+    catalogue
+        A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
+    kind
+        ``recorded``, ``ltctl`` or ``grafana``; by default what the contents look like.
+    labels
+        Beside a table of samples: a CSV of label values with the columns group, label, stat and value.
+
+    Returns
+    -------
+    Recording
+        Everything in the file, gaps and NaN included.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be read, with what was expected and what was found.
+
+    Examples
+    --------
+    >>> from buildcompare.recordings.sources import read
+    >>> read("data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet").duration_s
+    5400.0
+    """
+    known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
+    if kind is not None and kind not in SOURCES:
+        raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
+    return _checked(_read(_here(path), known, kind, None if labels is None else _here(labels)), str(path))
 
 
-def open_source(run: Run, source: Source, catalogue: Catalogue) -> RecordingSource:
-    """The source that `run` is read from: its own keys decide, times alone mean `source`."""
-    if run.report is not None:
-        return LtctlSource(catalogue)
-    if run.recording is not None:
-        return RecordedSource(catalogue)
-    if run.snapshot is not None:
-        return GrafanaSource(catalogue)
-    if source.kind == "prometheus":
-        from buildcompare.recordings.prometheus import PrometheusSource  # late: the client takes time to import
+def pull(
+    url: str,
+    start: str | dt.datetime,
+    end: str | dt.datetime,
+    *,
+    catalogue: str | Catalogue = "mattermost",
+    step_s: float = 5.0,
+    label_step_s: float = 60.0,
+    **settings: Any,
+) -> Recording:
+    """Pull a recording from a server that speaks Prometheus's query API.
 
-        return PrometheusSource(source, catalogue)
-    raise InputError(
-        file=None,
-        key="source.kind",
-        expected="prometheus, ltctl, recorded or grafana",
-        found=source.kind,
-    )
+    Parameters
+    ----------
+    url
+        The server's address, without credentials.
+    start, end
+        When the run started and ended: times with their zone, such as ``"2024-12-11T10:00:00Z"``.
+    catalogue
+        A catalogue's name, path or contents: what is asked for.
+    step_s, label_step_s
+        Seconds between two points of a graph, and of the series of each label.
+    **settings
+        Of `source` in a params file: ``threads``, ``timeout_s``, ``gzip``, ``headers``, ``headers_env``, ``auth`` and
+        ``tls`` (see docs/prometheus.md). Secrets are named by environment variables or files.
+
+    Returns
+    -------
+    Recording
+        Every series of every query, gaps and NaN included; a query without an answer is absent.
+
+    Raises
+    ------
+    InputError
+        Where a setting is wrong, or the server refuses a query or us, or has no sample in the window.
+    SourceError
+        Where the server cannot be reached or fails.
+
+    Examples
+    --------
+    >>> from buildcompare.recordings.sources import pull
+    >>> pull("http://localhost:9090", "2024-12-11T10:00:00Z", "2024-12-11T11:30:00Z")  # doctest: +SKIP
+    Recording(10 series of 10 metrics over 5,400 s from 2024-12-11T10:00:00Z)
+    """
+    known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
+    given = {"kind": "prometheus", "url": url, "step_s": float(step_s), "label_step_s": float(label_step_s)}
+    return record(checked(Run, {"start": start, "end": end}), checked(Source, {**given, **settings}), known)
 
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
-    """Read one run and cut it to the window that the params state, if any."""
-    recording = open_source(run, source, catalogue).record(run)
+    """Read one run of a comparison and cut it to the window that the params state, if any.
+
+    A window that ends before the file does says nothing about where the run stopped.
+    """
+    if run.file is None:
+        from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
+
+        return _checked(pull_run(run, source, catalogue), None)
+    recording = _read(run.file, catalogue, run.kind, run.labels)
     if run.window is not None:
-        recording = _cut(recording, run.window)
+        start, end = (instant.timestamp() for instant in run.window)
+        stop_known = recording.stop_known and end >= recording.window[1]
+        recording = replace(recording, window=(start, end), stop_known=stop_known)
+    return _checked(recording, run.file)
+
+
+def _here(path: str | Path) -> str:
+    """The path in the working folder where a file is there, else as it is: in the project."""
+    return str(Path(path).absolute()) if "\0" not in str(path) and Path(path).exists() else str(path)
+
+
+def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
+    expected = SOURCES[kind].expected if kind else table.EXPECTED
+    file = read_input(path, expected=expected)
+    found = kind or next((name for name, each in SOURCES.items() if each.recognise(file.contents)), None)
+    if found is None:
+        expected = ", or ".join(each.expected for each in SOURCES.values())
+        raise InputError(file=path, key=None, expected=expected, found="other JSON")
+    recording = SOURCES[found].read(file, catalogue)
+    return recording if labels is None else table.with_labels(recording, labels)
+
+
+def _checked(recording: Recording, file: str | None) -> Recording:
+    """The recording, once there is something in its window to compare."""
+
+    def fault(key: str, expected: str, found: str) -> InputError:
+        return InputError(file=file, key=key, expected=expected, found=found)
+
     covered = [recording.coverage(series) for series in recording.series]
-    if any(series.times.size for series in recording.series) and not any(each.present for each in covered):
-        raise InputError(
-            file=run.file,
-            key="window",
-            expected=f"a window that overlaps the data ({_span(recording)})",
-            found=" to ".join(_said(end) for end in recording.window),
-        )
-    if len(recording.series) > MAX_GRAPHS and len(recording.graphs()) > MAX_GRAPHS:
-        raise InputError(
-            file=run.file,
-            key="metrics",
-            expected=f"at most {MAX_GRAPHS} series to draw",
-            found=f"{len(recording.graphs()):,}",
-        )
-    if not recording.label_summaries and not any(each.finite for each in covered):
-        raise InputError(
-            file=run.file,
-            key="values",
-            expected="at least one number in the run's window",
-            found=plural(len(recording.series), "metric") + " without any",
-        )
-    return recording
-
-
-def _cut(recording: Recording, window: tuple[dt.datetime, dt.datetime]) -> Recording:
-    """Cut `recording`; a window that ends before the recording does says nothing about where the run stopped."""
-    start, end = (instant.timestamp() for instant in window)
-    return replace(recording, window=(start, end), stop_known=recording.stop_known and end >= recording.window[1])
-
-
-def _span(recording: Recording) -> str:
     filled = [series.times for series in recording.series if series.times.size]
-    if not filled:
-        return "none"
-    ends = (min(times[0] for times in filled), max(times[-1] for times in filled))
-    return " to ".join(_said(float(end)) for end in ends)
-
-
-def _said(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
-
-
-def read_run(
-    run: Run, source: Source, catalogue: Catalogue, place: tuple[str, str, str, int], *, refresh: bool = False
-) -> Recording:
-    """Read one run; what is pulled for it is kept under `place`: comparison, test, build, number from 1."""
-    if not run.is_pulled:
-        return record(run, source, catalogue)
-    slot, request = cache.Slot(*place), cache.request_of(run, source, catalogue)
-    kept = None if refresh else cache.cached(slot, request)
-    return kept if kept is not None else cache.keep(slot, record(run, source, catalogue), request)
+    if filled and not any(each.present for each in covered):
+        ends = float(min(times[0] for times in filled)), float(max(times[-1] for times in filled))
+        span, window = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
+        raise fault("window", f"a window that overlaps the data ({span})", window)
+    if len(recording.graphs()) > MAX_GRAPHS:
+        raise fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}")
+    if not recording.label_summaries and not any(each.finite for each in covered):
+        found = plural(len(recording.series), "metric") + " without any"
+        raise fault("values", "at least one number in the run's window", found)
+    return recording

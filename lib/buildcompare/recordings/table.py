@@ -1,4 +1,4 @@
-"""Recordings from tables: our own Parquet, or samples as Parquet, CSV or gzipped CSV.
+"""Recordings from tables: our own Parquet; samples as Parquet, CSV or gzipped CSV; and frames of pandas.
 
 A table of samples has the columns ``timestamp``, ``metric`` and ``value``; every other column is a label
 that tells several series of one metric apart. Label values may stand in a second CSV with the columns
@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Run
-from buildcompare.recordings.digitised import digitised_note
-from buildcompare.recordings.files import InputFile, check_times, read_input
+from buildcompare.recordings.files import FileSource, InputFile, check_times, read_input
 from buildcompare.recordings.parquet import is_recording, read_recording
-from buildcompare.recordings.recording import FloatArray, LabelSummary, Recording, Series
+from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 COLUMNS = ("timestamp", "metric", "value")
 LABEL_COLUMNS = ("group", "label", "stat", "value")
@@ -36,96 +37,121 @@ MAX_VALUES = 20_000_000
 MAX_TEXT = 10_000
 """Bound on the length of a name or label in a Parquet file, where a few bytes may stand for many copies."""
 MAX_TEXT_IN_ALL = 100_000_000
+COUNTED = ("users", "goroutines")
+"""Units of what can only be counted: servers export whole numbers of them."""
+FEW_DIGITS = 7
+"""Whoever reads a plot writes down a few digits; an average or a rate that was computed has sixteen."""
+DIGITISED = Note(
+    "digitised",
+    "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
+    "hides the other",
+)
 _PARQUET_MAGIC = b"PAR1"
 
 
-@dataclass(frozen=True)
-class RecordedSource:
-    """Reads ``run.recording``, and ``run.labels`` beside it."""
+def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
+    """Every sample of the table, NaN included."""
+    if not file.contents.startswith(_PARQUET_MAGIC):
+        frame = _csv_frame(file, COLUMNS)
+    else:
+        table = _open_parquet(file)
+        if is_recording(table):
+            recording = read_recording(table, file.path)
+            provenance = {**recording.provenance, "kind": "recorded", "files": [file.provenance]}
+            return replace(recording, provenance=provenance)
+        frame = _parquet_frame(table, file)
+    return _recording(frame, catalogue, file.path, {"kind": "recorded", "files": [file.provenance]})
 
-    catalogue: Catalogue
 
-    def record(self, run: Run) -> Recording:
-        """Every sample of the table, NaN included, and every label value."""
-        file = read_input(run.recording or "", expected=EXPECTED)
-        recording = self._read(file)
-        if run.labels is None:
-            return recording
-        if recording.label_summaries:
-            raise _fault(file, "labels", "no `labels` beside a recording that holds its own", repr(run.labels))
-        labels = read_input(run.labels, expected=EXPECTED_LABELS)
-        provenance = dict(recording.provenance)
-        provenance["files"] = [file.provenance, labels.provenance]
-        return replace(recording, label_summaries=recording.label_summaries + _summaries(labels), provenance=provenance)
+SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1] not in (b"{", b"["))
 
-    def _read(self, file: InputFile) -> Recording:
-        if file.contents.startswith(_PARQUET_MAGIC):
-            table = _open_parquet(file)
-            if is_recording(table):
-                recording = read_recording(table, file.path)
-                return replace(
-                    recording, provenance={**recording.provenance, "kind": "recorded", "files": [file.provenance]}
-                )
-            frame = _parquet_frame(table, file)
-        else:
-            frame = _csv_frame(file, COLUMNS)
-        series = tuple(self._series(file, frame))
-        ends = [(s.times[0], s.times[-1]) for s in series]
-        return Recording(
-            series=series,
-            window=(float(min(start for start, _ in ends)), float(max(end for _, end in ends))),
-            stop_known=False,
-            notes=digitised_note(series),
-            provenance={"kind": "recorded", "files": [file.provenance]},
-        )
 
-    def _series(self, file: InputFile, frame: pd.DataFrame) -> list[Series]:
-        times, values = _times(file, frame["timestamp"]), _numbers(file, frame["value"])
-        names = [column for column in frame.columns if column not in ("timestamp", "value")]
-        found: list[Series] = []
-        for key, indices in frame.groupby(names, sort=False, dropna=False).indices.items():
-            rows = np.asarray(indices)
-            name, *labels = key if isinstance(key, tuple) else (key,)
-            if not isinstance(name, str) or not name:
-                raise _fault(file, f"metric, line {rows[0] + 2}", "a metric's name", "nothing")
-            order = rows[np.argsort(times[rows], kind="stable")]
-            twice = np.flatnonzero(np.diff(times[order]) == 0)
-            if twice.size:
-                line = int(order[twice[0] + 1]) + 2
-                raise _fault(file, f"line {line}", f"one value of {name} at each time", "a second one")
-            metric = self.catalogue.find(name)
-            own = {k: str(v) for k, v in zip(names[1:], labels, strict=True)}
-            if any(s.metric == metric.slug and s.name != name and dict(s.labels) == own for s in found):
-                own["series"] = name  # two names of one metric: both are kept
-            check_times(file.path, name, times[order])
-            found.append(
-                Series(
-                    metric=metric.slug,
-                    name=name,
-                    unit=metric.unit,
-                    times=times[order],
-                    values=values[order],
-                    labels=own,
-                )
-            )
-        return found
+def with_labels(recording: Recording, path: str) -> Recording:
+    """`recording` with the label values of the table at `path`."""
+    files = recording.provenance["files"]
+    assert isinstance(files, list)  # it was read from a file
+    if recording.label_summaries:
+        expected = "no `labels` beside a recording that holds its own"
+        raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
+    labels = read_input(path, expected=EXPECTED_LABELS)
+    provenance = {**recording.provenance, "files": [*files, labels.provenance]}
+    return replace(recording, label_summaries=_summaries(labels), provenance=provenance)
+
+
+def recording_of_frame(
+    frame: pd.DataFrame, catalogue: Catalogue, *, window: tuple[float, float] | None, stop_known: bool
+) -> Recording:
+    """What :meth:`Recording.from_frame` returns."""
+    frame = frame.rename(columns={"time": "timestamp"})
+    if not {"metric", "value"} <= {*frame.columns} and "timestamp" not in frame.columns:  # wide
+        frame = frame.set_axis([str(column) for column in frame.columns], axis=1).rename_axis(None, axis=1)
+        frame = frame.rename_axis("timestamp").reset_index()
+        frame = frame.melt("timestamp", var_name="metric", value_name="value")
+    frame = _checked(frame.reset_index(drop=True), COLUMNS, None)
+    recording = _recording(frame.astype({"metric": object}), catalogue, None, {"kind": "frame"})
+    return replace(recording, window=window or recording.window, stop_known=stop_known)
+
+
+def _recording(frame: pd.DataFrame, catalogue: Catalogue, path: str | None, provenance: dict[str, object]) -> Recording:
+    series = tuple(_series(frame, catalogue, path))
+    return Recording(
+        series=series,
+        window=(float(min(s.times[0] for s in series)), float(max(s.times[-1] for s in series))),
+        stop_known=False,
+        notes=_digitised(series),
+        provenance=provenance,
+    )
+
+
+def _series(frame: pd.DataFrame, catalogue: Catalogue, path: str | None) -> list[Series]:
+    times, values = _times(frame["timestamp"], path), _numbers(frame["value"], path)
+    names = [column for column in frame.columns if column not in ("timestamp", "value")]
+    found: list[Series] = []
+    for key, indices in frame.groupby(names, sort=False, dropna=False).indices.items():
+        rows = np.asarray(indices)
+        name, *labels = key if isinstance(key, tuple) else (key,)
+        if not isinstance(name, str) or not name:
+            raise _fault(path, f"metric, {_row(rows[0], path)}", "a metric's name", "nothing")
+        order = rows[np.argsort(times[rows], kind="stable")]
+        twice = np.flatnonzero(np.diff(times[order]) == 0)
+        if twice.size:
+            raise _fault(path, _row(order[twice[0] + 1], path), f"one value of {name} at each time", "a second one")
+        check_times(path, name, times[order])
+        metric = catalogue.find(name)
+        own = {str(k): str(v) for k, v in zip(names[1:], labels, strict=True)}
+        if any(s.metric == metric.slug and s.name != name and dict(s.labels) == own for s in found):
+            own["series"] = name  # two names of one metric: both are kept
+        found.append(Series(metric.slug, name, metric.unit, times[order], values[order], labels=own))
+    return found
+
+
+def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
+    """The note for series that were read off a plot, which counts that are no whole numbers give away."""
+    values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in COUNTED]
+    moving = np.concatenate([np.empty(0), *values])
+    if moving.size == 0 or np.mean(moving != np.rint(moving)) <= 0.5:
+        return ()
+    scaled = moving * 10.0 ** (FEW_DIGITS - 1 - np.floor(np.log10(np.abs(moving))))
+    return (DIGITISED,) if np.mean(np.abs(scaled - np.rint(scaled)) < 1e-3) > 0.99 else ()
 
 
 def _open_parquet(file: InputFile) -> pq.ParquetFile:
     """Open a Parquet file whose values fit, with texts left as the dictionary that they are stored as."""
+    import pyarrow.parquet as pq
+
     try:
         table = pq.ParquetFile(io.BytesIO(file.contents))
         groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
         values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
         if max(values, table.metadata.num_rows) > MAX_VALUES:
-            raise _fault(file, "values", f"at most {MAX_VALUES:,}", f"{max(values, table.metadata.num_rows):,}")
+            raise file.fault("values", f"at most {MAX_VALUES:,}", f"{max(values, table.metadata.num_rows):,}")
         schema = table.schema_arrow
         texts = [name for name in schema.names if _is_text(schema.field(name).type)]
         table = pq.ParquetFile(io.BytesIO(file.contents), read_dictionary=texts)
         for name in texts:
             _check_texts(file, name, table)
     except (pa.ArrowException, OSError) as error:
-        raise _fault(file, None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
+        raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
     return table
 
 
@@ -140,113 +166,111 @@ def _check_texts(file: InputFile, name: str, table: pq.ParquetFile) -> None:
         words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
         longest = pc.max(pc.utf8_length(words)).as_py() or 0
         if longest > MAX_TEXT:
-            raise _fault(file, name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
+            raise file.fault(name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
         if longest * len(chunk) > MAX_TEXT_IN_ALL:
-            raise _fault(file, name, f"texts of at most {MAX_TEXT_IN_ALL:,} characters in all", "more")
+            raise file.fault(name, f"texts of at most {MAX_TEXT_IN_ALL:,} characters in all", "more")
 
 
 def _parquet_frame(table: pq.ParquetFile, file: InputFile) -> pd.DataFrame:
     try:
         frame: pd.DataFrame = table.read().to_pandas()
     except (pa.ArrowException, OSError) as error:
-        raise _fault(file, None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
+        raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
     texts = frame.select_dtypes("category").columns
-    return _checked(file, frame.astype(dict.fromkeys(texts, "str")), COLUMNS)
+    return _checked(frame.astype(dict.fromkeys(texts, "str")), COLUMNS, file.path)
 
 
 def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
     """Every field as text; a row with more or fewer fields than the header is a fault."""
-    expected = f"a CSV with the columns {', '.join(columns)}"
+    from pyarrow import csv as pa_csv  # late: not every use of the library reads a CSV
+
     try:
         header = next(csv.reader(file.contents.split(b"\n", 1)[0].decode("utf-8-sig").splitlines()), [])
         if len(header) > MAX_COLUMNS:
-            raise _fault(file, "columns", f"at most {MAX_COLUMNS}", str(len(header)))
-        table = pa.csv.read_csv(
+            raise file.fault("columns", f"at most {MAX_COLUMNS}", str(len(header)))
+        as_text = dict.fromkeys(header, pa.string())
+        table = pa_csv.read_csv(
             io.BytesIO(file.contents),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False
-            ),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(column_types=as_text, strings_can_be_null=False),
         )
     except UnicodeDecodeError as error:
-        raise _fault(file, f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
+        raise file.fault(f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
     except (pa.ArrowException, csv.Error) as error:
-        raise _fault(file, None, expected, " ".join(str(error).split())[:120]) from None
-    return _checked(file, table.to_pandas(), columns)
+        expected = f"a CSV with the columns {', '.join(columns)}"
+        raise file.fault(None, expected, " ".join(str(error).split())[:120]) from None
+    return _checked(table.to_pandas(), columns, file.path)
 
 
-def _checked(file: InputFile, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise _fault(file, "columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none")
+def _checked(frame: pd.DataFrame, columns: tuple[str, ...], path: str | None) -> pd.DataFrame:
+    """The frame with its own columns around those of labels."""
+    if not {*columns} <= {*frame.columns}:
+        raise _fault(path, "columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none")
     if frame.empty:
-        raise _fault(file, "rows", "at least one", "none")
+        raise _fault(path, "rows", "at least one", "none")
     others = [column for column in frame.columns if column not in columns]
-    return frame[[*columns[:1], *columns[1:2], *others, *columns[2:]]]
+    return frame[[*columns[:2], *others, *columns[2:]]]
 
 
-def _times(file: InputFile, column: pd.Series) -> FloatArray:
+def _times(column: pd.Series, path: str | None) -> FloatArray:
     """Seconds since 1970. Text without a zone is UTC; numbers are seconds."""
-    seconds = _seconds(column)
-    if seconds is not None:
-        bad = np.flatnonzero(~np.isfinite(seconds))
-        if bad.size:
-            raise _fault(file, f"timestamp, line {bad[0] + 2}", "a time", repr(column.iloc[bad[0]]))
-        return seconds
-    parsed = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
-    bad = np.flatnonzero(parsed.isna().to_numpy())
+    expected = "a time"
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
+        seconds = column.dt.total_seconds().to_numpy()
+    else:
+        try:
+            seconds = _floats(column)
+        except (TypeError, ValueError):
+            expected = "a time such as 2024-01-01T00:00:00Z"
+            parsed = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
+            nanoseconds = parsed.dt.as_unit("ns").astype("int64").to_numpy() / 1e9
+            seconds = np.where(parsed.isna(), np.nan, nanoseconds)
+    bad = np.flatnonzero(~np.isfinite(seconds))
     if bad.size:
-        raise _fault(
-            file, f"timestamp, line {bad[0] + 2}", "a time such as 2024-01-01T00:00:00Z", repr(column.iloc[bad[0]])
-        )
-    nanoseconds = parsed.dt.as_unit("ns").astype("int64").to_numpy()
-    return nanoseconds / 1e9
+        raise _fault(path, f"timestamp, {_row(bad[0], path)}", expected, repr(column.iloc[bad[0]]))
+    return seconds
 
 
-def _seconds(column: pd.Series) -> FloatArray | None:
-    """The column as numbers, or None where it holds dates."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return None
-    try:
-        return _floats(column)
-    except (TypeError, ValueError):
-        return None
-
-
-def _numbers(file: InputFile, column: pd.Series) -> FloatArray:
-    if pd.api.types.is_numeric_dtype(column):
-        return column.to_numpy(dtype=np.float64)
-    filled = column.where(column != "", "nan")
+def _numbers(column: pd.Series, path: str | None) -> FloatArray:
+    filled = column if pd.api.types.is_numeric_dtype(column) else column.where(column != "", "nan")
     try:
         return _floats(filled)
-    except ValueError:
+    except (TypeError, ValueError):
         bad = next(i for i, text in enumerate(filled) if not _is_number(text))
-        raise _fault(file, f"value, line {bad + 2}", "a number or NaN", repr(filled.iloc[bad])) from None
+        raise _fault(path, f"value, {_row(bad, path)}", "a number or NaN", repr(filled.iloc[bad])) from None
 
 
 def _floats(column: pd.Series) -> FloatArray:
-    """Python's own float parsing: exact to the last bit, unlike the CSV reader's fast one."""
+    """Numbers as they are; texts by Python's own parser: exact to the last bit, unlike the CSV reader's fast one."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        raise TypeError("dates")
+    if pd.api.types.is_numeric_dtype(column):
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([float(text) for text in column], dtype=np.float64)
 
 
 def _is_number(text: object) -> bool:
     try:
-        float(str(text))
-    except ValueError:
+        float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
         return False
     return True
 
 
 def _summaries(file: InputFile) -> tuple[LabelSummary, ...]:
     frame = _csv_frame(file, LABEL_COLUMNS)
-    values = _numbers(file, frame["value"])
+    twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
+    values = _numbers(frame["value"], file.path)
+    if twice.size:
+        raise file.fault(f"line {twice[0] + 2}", "one value for each group, label and stat", "a second one")
     rows = zip(frame["group"], frame["label"], frame["stat"], values, strict=True)
-    found = {(group, label, stat): LabelSummary(group, label, stat, float(v)) for group, label, stat, v in rows}
-    if len(found) < len(frame):
-        line = int(np.flatnonzero(frame.duplicated(["group", "label", "stat"]).to_numpy())[0]) + 2
-        raise _fault(file, f"line {line}", "one value for each group, label and stat", "a second one")
-    return tuple(found.values())
+    return tuple(LabelSummary(group, label, stat, float(value)) for group, label, stat, value in rows)
 
 
-def _fault(file: InputFile, key: str | None, expected: str, found: str) -> InputError:
-    return InputError(file=file.path, key=key, expected=expected, found=found)
+def _row(index: int, path: str | None) -> str:
+    """Where a row stands: a file's line, behind its header, or a frame's row."""
+    return f"row {index}" if path is None else f"line {index + 2}"
+
+
+def _fault(path: str | None, key: str, expected: str, found: str) -> InputError:
+    return InputError(file=path, key=key, expected=expected, found=found)

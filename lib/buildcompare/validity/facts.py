@@ -129,11 +129,4 @@ def _covered(view: RunView, slug: str) -> float | None:
     found = [series for series in view.recording.graphs() if series.metric == slug]
     if not found or view.steady.window is None:
         return 0.0 if found else None
-    start, end = view.steady.window
-    parts = []
-    for series in found:
-        curve = view.recording.curve(series)
-        inside = curve[(curve.index > start) & (curve.index <= end)]
-        expected = max(round((end - start) / series.step_s), 1) if series.step_s > 0 else max(len(inside), 1)
-        parts.append(float(np.isfinite(inside.to_numpy()).sum()) / expected)
-    return min(max(parts), 1.0)
+    return max(view.recording.coverage(series, view.steady.window).fraction for series in found)
