@@ -120,16 +120,17 @@ class AnswerReader:
 def _parsed(batch: bytes) -> Batch:
     """Split a batch at the numbers of its series, and read them."""
     head, *parts = batch.split(_VALUES)
-    around, texts = [head], []
-    for part in parts:
-        end = part.find(b"}") - 2  # nothing but a brace stands behind, as servers write it: a quick search
-        if end < 0 or part[end : end + 2] != b"]]":
-            end = part.find(b"]]")
-        if end < 0:
-            raise BrokenAnswerError("JSON that ends early")
-        texts.append(part[:end])
-        around.append(part[end + 2 :])
-    return around, (_columns(texts) or [_pairs(_json(b'{"values":[[' + text + b"]]}")) for text in texts])
+    for quick in (True, False):  # nothing but a brace stands behind numbers, as servers write it, and is found soonest
+        ends = [part.find(b"}") - 2 if quick else part.find(b"]]") for part in parts]
+        whole = all(part[end : end + 2] == b"]]" for part, end in zip(parts, ends, strict=True))
+        texts = [part[:end] for part, end in zip(parts, ends, strict=True)]
+        columns = _columns(texts) if whole else None
+        if columns is not None:
+            break
+    if not whole:
+        raise BrokenAnswerError("JSON that ends early")
+    columns = columns or [_pairs(_json(b'{"values":[[' + text + b"]]}")) for text in texts]
+    return [head, *(part[end + 2 :] for part, end in zip(parts, ends, strict=True))], columns
 
 
 def _columns(texts: list[bytes]) -> list[Pairs] | None:

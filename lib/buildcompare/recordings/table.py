@@ -215,6 +215,7 @@ def _checked(frame: pd.DataFrame, columns: tuple[str, ...], path: str | None) ->
 def _times(column: pd.Series, path: str | None) -> FloatArray:
     """Seconds since 1970. Text without a zone is UTC; numbers are seconds."""
     expected = "a time"
+    seconds: FloatArray
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
         seconds = column.dt.total_seconds().to_numpy()
     else:
