@@ -36,11 +36,7 @@ from buildcompare.load.view import ViewRun
 from buildcompare.recordings.sources import read
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import measure_effect
-<<<<<<< HEAD
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, metric_noise
-=======
-from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, RunToRun
->>>>>>> 87dd211 (Sort imports)
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
