@@ -10,11 +10,11 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.findings import above_the_fold, headlines, title
-from buildcompare.findings.history import setup_words
 from buildcompare.findings.opening import opening
 from buildcompare.report import executed, hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.results import Results, SupportedUsersResult, TestResult
+from buildcompare.text.history import setup_words
 from buildcompare.text.numbers import db_name
 
 GRAPHS = PurePosixPath("graphs")

@@ -13,8 +13,8 @@ from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import resolve, root
-from buildcompare.history.at_hand import entry_of, place_in_words, to_be
-from buildcompare.history.ledger import alone, check_name, read_ledger, record
+from buildcompare.history.compare import entry_of, place_in_words, planned_entry
+from buildcompare.history.ledger import check_name, locked, read_ledger, record
 from buildcompare.report import hand_written, publication
 from buildcompare.report.execute import execute
 from buildcompare.report.html import HtmlReportExporter
@@ -61,7 +61,7 @@ def publish(
     if params.history is not None:
         ledger = read_ledger(resolve(params.history))
         if ledger_as is not None:
-            check_name(ledger, to_be(params, study=ledger_as == "study"))
+            check_name(ledger, planned_entry(params, study=ledger_as == "study"))
     workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
     if params.calibration is not None:
         workbench.calibration_of(params, params.calibration)
@@ -82,7 +82,7 @@ def publish(
         publication.write_text(staging / publication.JUNIT, junit)
         results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
         if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
-            with alone(resolve(params.history)):
+            with locked(resolve(params.history)):
                 ledger = read_ledger(resolve(params.history))
                 (file,) = record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
                 recorded = place_in_words(read_ledger(ledger.folder), file.stem)

@@ -1,0 +1,173 @@
+"""Compare the current results with the ledger, and make their entry for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Comparison, Test
+from buildcompare.history.chain import analyse_chain
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest
+from buildcompare.results import Drift, HistoryResult, Results, SetupDifference, TestResult
+from buildcompare.results.codes import NoHistory, Pair, Side
+from buildcompare.stats.levels import mean_of_runs
+from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
+
+REPORT = "report"
+"""The source of an entry that a report wrote."""
+UNNAMED = "comparison"
+"""The name of a comparison without one; it is never recorded."""
+
+
+@dataclass(frozen=True)
+class SupportedUsersNoise:
+    """What is known of the supported users: run-to-run noise (None: nothing), and the smallest change that matters."""
+
+    noise: Noise | None
+    margin_percent: float
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> SupportedUsersNoise:
+        """From a catalogue's load metric, and what repeated runs taught."""
+        load = catalogue.load
+        if load is None or load.margin_percent is None:
+            return cls(None, 0.0)
+        return cls(metric_noise(load, "unbounded", groups), load.margin_percent)
+
+
+@dataclass(frozen=True)
+class HistoryContext:
+    """What the ledger says about a comparison."""
+
+    history: HistoryResult
+    drift: Sequence[Drift] = ()
+    setup_differences: Sequence[SetupDifference] = ()
+
+
+def compare_to_ledger(
+    ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: SupportedUsersNoise, *, simulated: bool
+) -> HistoryContext:
+    """Compare the results of `params` with what the ledger holds from before.
+
+    That is what stands before its own entry, or the whole chain where it is not recorded yet.
+    """
+    entry = _entry(params, tests, position=1, simulated=simulated)
+    own = ledger.find(entry)
+    alike = [each for each in ledger.before(own) if each.simulated == simulated]
+    reason = None
+    if own is not None and own.kind == "study":
+        reason = NoHistory.STUDY
+    elif known.noise is None:
+        reason = NoHistory.NO_NOISE
+    elif not alike:
+        reason = NoHistory.NO_EARLIER
+    read = [each.model_dump(mode="json") for each in (*alike, *ledger.studies)]
+    history = HistoryResult(
+        ledger=params.history or "",
+        comparisons=len(alike),
+        studies=len(ledger.studies),
+        entries_sha256=hashlib.sha256(json.dumps(read, sort_keys=True, ensure_ascii=False).encode()).hexdigest(),
+        before=alike[-1].name if reason is None else None,
+        reason=reason,
+        margin_percent=known.margin_percent,
+    )
+    if known.noise is None or reason is not None:
+        return HistoryContext(history)
+    name = entry.name
+    while name in {each.name for each in alike}:  # an earlier comparison may bear it
+        name += ".new"
+    found = analyse_chain([*alike, entry.model_copy(update={"name": name})], known.noise, ledger.studies)
+    taught = {
+        "run_sd_percent": 100.0 * math.expm1(known.noise.sd),
+        "noise_source": known.noise.noise_source,
+        "between": found.between,
+        "repeats": found.repeats,
+    }
+    last = found.last()
+    return HistoryContext(history.model_copy(update=taught), last.drift, last.setup_differences)
+
+
+def planned_entry(params: Comparison, *, study: bool) -> Entry:
+    """The entry of a comparison that has no results yet: its name, builds and tests."""
+    tests = [LedgerTest(name=each.name, type=each.type, db_engine=each.db_engine) for each in params.tests]
+    return _entry_of(params, tests, None if study else 1)
+
+
+def entry_of(params: Comparison, results: Results, ledger: Ledger, *, study: bool = False) -> Entry:
+    """The ledger's entry for a report: its own place if it has one, else the next."""
+    last = max((entry.position or 0 for entry in ledger.chain), default=0)
+    entry = _entry(params, results.tests, position=None if study else last + 1, simulated=results.simulated)
+    return entry.model_copy(update={"verdict": results.verdict})
+
+
+def place_in_words(ledger: Ledger, name: str) -> str:
+    """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
+    chain = [entry.name for entry in ledger.chain]
+    if name not in chain:
+        return f"Recorded in {ledger.folder}: {name}, a study outside the chain."
+    at = chain.index(name)
+    words = f"Recorded in {ledger.folder}: {name}, {at + 1} of {len(chain)} in the chain."
+    numbers = [[int(part) for part in (entry.new.minor or "").split(".") if part] for entry in ledger.chain]
+    later = [
+        before for before, number in zip(chain[:at], numbers, strict=False) if numbers[at] and number > numbers[at]
+    ]
+    if not later:
+        return words
+    return f"{words} It stands after {later[-1]}, of a later version: comparisons stand as they were first recorded."
+
+
+def _entry(params: Comparison, tests: Sequence[TestResult], *, position: int | None, simulated: bool) -> Entry:
+    steps = params.coordinator
+    coordinator = {"users_inc": float(steps.users_inc), "users_dec": float(steps.users_dec), "rest_s": steps.rest_s}
+    runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
+    servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
+    return _entry_of(
+        params,
+        [_test(test, asked) for test, asked in zip(tests, params.tests, strict=True)],
+        position,
+        simulated=simulated,
+        setup=dict(params.setup),
+        coordinator={**coordinator, **{f"threshold_{name}": value for name, value in steps.thresholds.items()}},
+        servers=sorted(servers - {""}),
+    )
+
+
+def _entry_of(params: Comparison, tests: list[LedgerTest], position: int | None, **more: Any) -> Entry:
+    return Entry(
+        name=params.name or UNNAMED,
+        kind="study" if position is None else "monthly",
+        position=position,
+        base=LedgerBuild.of(params.base.label),
+        new=LedgerBuild.of(params.new.label),
+        tests=tests,
+        source=REPORT,
+        **more,
+    )
+
+
+def _test(test: TestResult, asked: Test) -> LedgerTest:
+    def errors_of(side: Side) -> float | None:
+        counts = [run.errors for run in asked.runs(side)]
+        return None if None in counts else mean_of_runs(counts)
+
+    measured = test.supported_users
+    users = (
+        Pair(measured.base, measured.new).map(lambda level: level if level and level > 0 else None)
+        if measured
+        else None
+    )
+    errors = Pair.of(errors_of)
+    return LedgerTest(
+        name=test.name,
+        type=test.type,
+        db_engine=test.db_engine,
+        users=test.users,
+        supported_users=users if users and any(users) else None,
+        runs=Pair(len(test.runs.base), len(test.runs.new)),
+        errors=None if errors == Pair(None, None) else errors,
+    )
