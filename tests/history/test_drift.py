@@ -139,9 +139,9 @@ def test_few_links_call_no_jump() -> None:
 
 def test_other_versions_are_compared_but_are_no_drift() -> None:
     tests = chain([10_000.0] * 8)
-    columns = ["minor_base", "minor_new", "users_base"]
-    tests.loc[4, columns] = ["1.7", "1.5", 20_000.0]  # its base is not what c3 called new
-    tests.loc[6, columns] = ["", "1.7", 20_000.0]
+    tests.loc[[4, 6], "users_base"] = 20_000.0
+    tests.loc[4, ["minor_base", "minor_new"]] = ["1.7", "1.5"]  # its base is not what c3 called new
+    tests.loc[6, ["minor_base", "minor_new"]] = ["", "1.7"]
     found, between = same_version(tests)
     assert not found.loc["c4", "same_version"]
     assert not found.loc["c6", "same_version"]

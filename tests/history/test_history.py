@@ -97,7 +97,9 @@ def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: ChainAnalysis, ta
     assert not told & studies
 
 
-def test_postgres_below_mysql_and_not_for_the_first_time(lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame) -> None:
+def test_postgres_below_mysql_and_not_for_the_first_time(
+    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame
+) -> None:
     rows = rows_of(looked, "v10.4", "between_databases")
     said = {}
     for side in ("base", "new"):
@@ -145,7 +147,9 @@ def test_the_same_version_in_the_next_comparison(
 
 
 @pytest.mark.parametrize("release", ["v10.3", "v10.7", "v10.9", "v10.11"])
-def test_level_jumps_stand_beside_the_setup(lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, release: str) -> None:
+def test_level_jumps_stand_beside_the_setup(
+    lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, release: str
+) -> None:
     assert any(row.jump for row in step(looked, release).drift)
     rows = pd.read_csv(real / "comparisons/history.csv", dtype=str)
     chain = list(dict.fromkeys(rows.loc[rows["monthly"] == "yes", "release"]))
@@ -181,7 +185,9 @@ def test_jumps_are_few(looked: ChainAnalysis) -> None:
     assert len(jumped) <= len(looked.steps) / 5, "a jump at every other release would say nothing"
 
 
-def test_a_loss_that_nobody_wrote_about(lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame) -> None:
+def test_a_loss_that_nobody_wrote_about(
+    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame
+) -> None:
     percent = 100 * (users(table, "v10.10", "mysql", "new") / users(table, "v10.10", "mysql", "base") - 1)
     assert round(percent, 2) == -7.48
     assert within(looked).delta_percent == pytest.approx(percent)
@@ -192,7 +198,9 @@ def test_a_loss_that_nobody_wrote_about(lines: dict[str, list[str]], looked: Cha
     assert any(text.startswith("Unbounded MySQL: v8.0.0-rc1") for text in told)
 
 
-def test_errors_that_changed_as_never_else(lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, project: Path) -> None:
+def test_errors_that_changed_as_never_else(
+    lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, project: Path
+) -> None:
     rows = pd.read_csv(real / "comparisons/history.csv")
     rows = rows[(rows["monthly"] == "yes") & (rows["errors_base"] > 0) & (rows["errors_new"] > 0)]
     load = (rows["su_new"] / rows["su_base"]).where(rows["test_type"] == "unbounded", 1.0)

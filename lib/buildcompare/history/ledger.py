@@ -215,8 +215,9 @@ def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
     DataFrame
         One row for each comparison, test and build: order (place in `entries`), comparison, kind, setup (with
         coordinator, as JSON; empty where it is not recorded), test, type, db_engine, db (its name for comparing), key
-        (of the same test in other comparisons), told (whether the source says what people wrote), side, title, minor and version (of the build), users (supported), runs,
-        errors, written. Texts are empty and numbers NaN where nothing is known.
+        (of the same test in other comparisons), told (whether the source says what people wrote), side, title, minor
+        and version (of the build), users (supported), runs, errors, written. Texts are empty and numbers NaN where
+        nothing is known.
     """
     columns = (
         "order comparison kind setup test type db_engine db key told side title minor version users runs errors written"

@@ -116,10 +116,10 @@ class HistoryView:
         """All of it as plain text, comparison by comparison."""
         studies = ", ".join(entry.name for entry in self.ledger.studies)
         noise = self.chain.noise
+        run_sd = 100 * math.expm1(noise.sd)
         lines = [
             f"{plural(len(self.ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
-            f"Intervals: 95 %; one run has a standard deviation of {percent(100 * math.expm1(noise.sd))} "
-            f"({noise.noise_source}).",
+            f"Intervals: 95 %; one run has a standard deviation of {percent(run_sd)} ({noise.noise_source}).",
             *self.variance(),
         ]
         for entry, sentences in self._sentences():

@@ -48,8 +48,8 @@ def level_drift(rows: Sequence[Drift], between: Sequence[BetweenComparisons]) ->
     if first.setup_changed:
         setup = f"the setup changed too ({listed(first.setup_changed)})"
     text = (
-        f"The level {moved}: {first.label} against {first.against_label} in {first.against}: {sizes}. Both are builds of "
-        f"one version, so the build hardly explains it; {setup}."
+        f"The level {moved}: {first.label} against {first.against_label} in {first.against}: {sizes}. Both are builds "
+        f"of one version, so the build hardly explains it; {setup}."
     )
     keys = {(row.type, (row.db_engine or "").casefold()) for row in rows}
     usual = [
@@ -67,8 +67,8 @@ def previous_new(rows: Sequence[Drift]) -> str:
     first = rows[0]
     changes = ", ".join(f"{_test(row)} {change(row.delta_percent)}" for row in rows)
     return (
-        f"{first.label} against {first.against_label} in {first.against}: {changes}; this holds that drift and the change "
-        "of the build together."
+        f"{first.label} against {first.against_label} in {first.against}: {changes}; this holds that drift and the "
+        "change of the build together."
     )
 
 
@@ -94,8 +94,8 @@ def former_setup(row: Drift, changed: Sequence[SetupDifference]) -> str:
     """Suggest to repeat the test of `row` on the setup that it had before."""
     settings = listed([f"{each.setting} {each.before}" for each in changed])
     return (
-        f"Repeat {row.type.capitalize()} {_test(row)} of {row.label} on the setup of {row.against} ({settings}): it would "
-        f"tell whether the drift of {change(row.delta_percent)} comes from the setup."
+        f"Repeat {row.type.capitalize()} {_test(row)} of {row.label} on the setup of {row.against} ({settings}): it "
+        f"would tell whether the drift of {change(row.delta_percent)} comes from the setup."
     )
 
 
