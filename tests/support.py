@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from buildcompare.comparison import analysis
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Comparison
 from buildcompare.history.ledger import read_ledger
+from buildcompare.report.notebook import KernelInputError
 
 REPORTED = {
     ("v10.4", "mysql_unbounded"): (7097, 7126),
@@ -64,6 +68,15 @@ def published_params(real: Path, release: str, ledger: Path) -> dict[str, Any]:
             if test["type"] == "unbounded":
                 test[side]["supported_users"] = int(getattr(row, f"su_{side}"))
     return {**params, "history": str(ledger)}
+
+
+def kernel_in_process(params: Comparison, output: Path, **_: object) -> None:
+    """Stand in for a kernel that meets a fault: read as the notebook does, and fail as it would."""
+    try:
+        analysis.read_recordings(analysis.parameters(**params.model_dump(mode="json")))
+    except InputError as error:
+        raise KernelInputError(str(error)) from None
+    raise AssertionError(f"every recording of {output.parent} was read")
 
 
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:

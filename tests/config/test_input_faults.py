@@ -25,7 +25,7 @@ from buildcompare.config.params import read_params
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
 from buildcompare.report import publish as run_report
-from support import small_params, write_params
+from support import kernel_in_process, small_params, write_params
 
 TABLE = Path(__file__).parents[2] / "docs/input-faults.md"
 
@@ -399,7 +399,7 @@ def test_the_table_and_the_faults_are_the_same() -> None:
 def test_the_user_sees_what_the_table_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str
 ) -> None:
-    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(run_report, "execute", kernel_in_process)
     given = Given(tmp_path, small_params(tmp_path / "data"))
     FAULTS[kind, words](given)
     named = tmp_path / "params.yaml"
@@ -436,8 +436,11 @@ def test_the_user_sees_what_the_table_says(
     "key",
     ["tests[1].new.recording", "tests[1].new.labels", "tests[0].base[1].recording", "metrics", "calibration"],
 )
-def test_a_wrong_path_names_the_line_of_the_params_that_holds_it(tmp_path: Path, key: str) -> None:
-    contents = small_params(tmp_path / "data", metrics="mattermost", calibration="data/none.json")
+def test_a_wrong_path_names_the_line_of_the_params_that_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setattr(run_report, "execute", kernel_in_process)
+    contents = small_params(tmp_path / "data", metrics="mattermost")
     bounded, unbounded = contents["tests"]
     bounded["base"] = [bounded["base"], dict(bounded["base"])]
     holders = {"tests[1].new": unbounded["new"], "tests[0].base[1]": bounded["base"][1], "": contents}
@@ -466,7 +469,7 @@ def test_without_a_file_a_wrong_path_names_its_key(tmp_path: Path) -> None:
     contents = small_params(tmp_path / "data")
     contents["tests"][1]["base"]["recording"] = "not/there.csv"
     with pytest.raises(InputError, match=r"^tests\[1\]\.base\[0\]\.recording: not/there\.csv: expected a recording"):
-        workbench.read_recordings(workbench.parameters(contents))
+        workbench.read_recordings(workbench.parameters(**contents))
 
 
 def test_a_wrong_path_of_a_repeated_run_names_the_line_of_the_groups(tmp_path: Path) -> None:

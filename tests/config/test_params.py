@@ -172,7 +172,7 @@ def test_aliases_cannot_explode(tmp_path: Path) -> None:
 
 def test_the_notebook_has_one_variable_for_each_key(project: Path) -> None:
     notebook = inspect_notebook(str(project / "notebooks/comparison.ipynb"))
-    assert list(notebook) == list(Comparison.model_fields)
+    assert list(notebook) == ["params_file", *Comparison.model_fields, "command"]
     kinds = {name: about["inferred_type_name"] for name, about in notebook.items()}
     assert kinds["tests"] == kinds["comments"] == "list"
     assert kinds["base"] == kinds["setup"] == "dict"

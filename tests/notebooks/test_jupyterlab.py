@@ -96,7 +96,7 @@ def test_a_pull_by_hand_shows_how_far_it_is(laboratory: str, browser: BrowserThr
                 page.screenshot(path=shots / f"pulling-{done[0]}.png")
                 seen[done] = progress.inner_text()
             page.get_by_text("reports/pulled/results.json").wait_for(state="attached")
-            cell = page.locator(".jp-CodeCell", has_text="workbench.read_recordings").first
+            cell = page.locator(".jp-CodeCell", has_text="analysis.read_recordings").first
             cell.evaluate(INTO_VIEW)
             page.screenshot(path=shots / "pulled.png")
             seen["after"] = cell.inner_text()

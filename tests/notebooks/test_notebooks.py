@@ -15,8 +15,8 @@ import pytest
 
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import read_params
-from buildcompare.report import executed
+from buildcompare.config.params import Comparison, read_params
+from buildcompare.report.notebook import outputs_of, results_of
 from buildcompare.report.publish import publish
 from buildcompare.report.sections import RESULTS_MIME
 from buildcompare.results import Results
@@ -58,7 +58,7 @@ def test_plain_papermill_gives_the_results_of_the_command_line(
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
-    embedded = next(o["data"][RESULTS_MIME] for o in executed.outputs(notebook) if RESULTS_MIME in o.get("data", {}))
+    embedded = next(o["data"][RESULTS_MIME] for o in outputs_of(notebook) if RESULTS_MIME in o.get("data", {}))
     saved = json.loads((elsewhere / "reports/small/results.json").read_text("utf-8"))
     assert embedded == saved
     assert without_run(saved) == without_run(json.loads((published.folder / "results.json").read_text("utf-8")))
@@ -94,7 +94,7 @@ def test_opened_by_hand_it_shows_the_file_that_params_names(
         cwd=str(elsewhere / "notebooks"),  # as JupyterLab does
         progress_bar=False,
     )
-    results = executed.results(nbformat.read(tmp_path / "by-hand.ipynb", as_version=4))
+    results = results_of(nbformat.read(tmp_path / "by-hand.ipynb", as_version=4))
     assert isinstance(results, Results)
     assert results.comparison == "small"
 
@@ -117,7 +117,7 @@ def test_run_by_hand_it_leaves_a_published_report_alone(
 @pytest.mark.slow
 def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path: Path) -> None:
     """`tests` misspelt: papermill itself only warns."""
-    with pytest.raises(papermill.PapermillExecutionError, match=r"tests: expected.*at least 1 item"):
+    with pytest.raises(papermill.PapermillExecutionError, match=r"expected the key `tests`, found no such key"):
         papermill.execute_notebook(
             str(elsewhere / "notebooks/comparison.ipynb"),
             str(tmp_path / "x.ipynb"),
@@ -128,12 +128,32 @@ def test_papermill_with_half_of_the_params_is_an_error(elsewhere: Path, tmp_path
 
 
 @pytest.mark.slow
+def test_papermill_takes_a_params_file_by_its_path_too(params_file: Path, elsewhere: Path, tmp_path: Path) -> None:
+    output = tmp_path / "by-path.ipynb"
+    papermill.execute_notebook(
+        str(elsewhere / "notebooks/comparison.ipynb"),
+        str(output),
+        parameters={"params_file": str(params_file)},
+        progress_bar=False,
+    )
+    assert results_of(nbformat.read(output, as_version=4)).comparison == "small"
+
+
+def test_the_notebook_has_a_variable_for_each_key_of_a_params_file(project: Path) -> None:
+    cells = nbformat.read(project / "notebooks/comparison.ipynb", as_version=4).cells
+    parameters, setting_up = [cell.source for cell in cells if cell.cell_type == "code"][:2]
+    for key in Comparison.model_fields:
+        assert f"\n{key} = None  # type: " in parameters
+        assert f"{key}={key}" in setting_up
+
+
+@pytest.mark.slow
 def test_papermill_with_a_file_without_a_name_says_where_the_name_belongs(folder: Path) -> None:
     """The command line takes the file's name; a notebook is told the file's contents only."""
     unnamed = {key: value for key, value in small_params(folder / "data").items() if key != "name"}
     assert read_params(write_params(folder / "unnamed.yaml", unnamed)).name == "unnamed"
     with pytest.raises(InputError, match=r"^name: expected `name: \.\.\.` in the params file.*papermill.*found none$"):
-        workbench.parameters({**unnamed, "name": ""})
+        workbench.parameters(**unnamed)
 
 
 @pytest.mark.slow
@@ -141,7 +161,7 @@ def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_pa
     assert not os.environ.get("PARAMS")
     output = tmp_path / "bundled.ipynb"
     papermill.execute_notebook(str(elsewhere / "notebooks/comparison.ipynb"), str(output), progress_bar=False)
-    results = executed.results(nbformat.read(output, as_version=4))
+    results = results_of(nbformat.read(output, as_version=4))
     assert results.comparison == "v10.4.0-rc1"
     assert results.simulated
     users = {test.name: test.supported_users for test in results.tests if test.supported_users}

@@ -49,8 +49,8 @@ def test_bad_params_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "out").exists()
 
 
-def test_bad_data_starts_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+@pytest.mark.slow
+def test_bad_data_that_the_kernel_meets_is_told_in_one_line_with_its_place(tmp_path: Path) -> None:
     params = small_params(tmp_path / "data")
     empty = tmp_path / "empty.csv"
     empty.write_bytes(b"")
@@ -58,6 +58,8 @@ def test_bad_data_starts_nothing_either(tmp_path: Path, monkeypatch: pytest.Monk
     file = write_params(tmp_path / "x.yaml", params)
     done = run("report", str(file), "--output", str(tmp_path / "out"))
     assert done.exit_code == 3
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"buildcompare: {file}: tests[1].new.recording (line ")
     assert f"{empty}: expected a recording" in done.stderr
     assert "found an empty file" in done.stderr
     assert not (tmp_path / "out").exists()

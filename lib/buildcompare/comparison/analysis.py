@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -17,17 +18,17 @@ from buildcompare.calibration.file import METHOD, Calibration, read_calibration,
 from buildcompare.comparison.test import SIDES, TestData, compare_test
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Comparison, Test, check_params, read_params
-from buildcompare.config.project import COMMAND_VARIABLE, commit, resolve
+from buildcompare.config.params import Comparison, Run, Test, check_params, read_params
+from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import inputs as findings_inputs
 from buildcompare.findings import verdict
 from buildcompare.findings.suggestions import suggest
-from buildcompare.history.compare import HistoryContext, SupportedUsersNoise, compare_to_ledger
+from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.metrics.load_adjusted import LoadAdjusted
-from buildcompare.recordings.cache import Slot, pull_progress, read_run
+from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import (
     GrafanaLink,
@@ -81,17 +82,16 @@ class Analysis:
         ]
 
 
-def parameters(variables: Mapping[str, Any]) -> Comparison:
-    """The checked parameters, from the variables of a notebook's parameters cell.
+def parameters(params_file: str | None = None, **given: Any) -> Comparison:
+    """The checked parameters of a notebook: those of a params file, or its keys as papermill fills them in.
 
-    papermill fills them in. Opened by hand, where the cell still has its defaults, the file that the
-    environment variable ``PARAMS`` names is read instead, or else the bundled comparison.
+    Without either, the file is read that the environment variable ``PARAMS`` names (JupyterLab tells its kernels
+    nothing in another way), or else the bundled comparison. A key that is None was not given.
     """
-    given = {name: variables[name] for name in Comparison.model_fields if name in variables}
-    defaults: tuple[Any, ...] = ("", None, [], {}, "mattermost", "Action Items")
-    if all(value in defaults for value in given.values()):
-        return read_params(resolve(os.environ.get("PARAMS") or BUNDLED))
-    comparison = check_params({key: value for key, value in given.items() if value is not None and value != ""})
+    given = {key: value for key, value in given.items() if value is not None}
+    if not given:
+        return read_params(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
+    comparison = check_params(given)
     if comparison.name is None:
         expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
         raise InputError(file=None, key="name", expected=expected, found="none")
@@ -107,6 +107,20 @@ def catalogue_of(params: Comparison) -> Catalogue:
     return catalogue.with_margins(params.margins)
 
 
+def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
+    """Pull the runs that are not at hand from their server, or with `refresh` all that come from one."""
+    catalogue = catalogue_of(params)
+    missing = [
+        (slot, run)
+        for slot, run in _runs(params)
+        if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
+    ]
+    with pull_progress(len(missing)) as step:
+        for slot, run in missing:
+            with step(f"{slot.test}, {slot.build}, run {slot.run}"), _placed_faults(params, slot, run):
+                read_run(run, params.source, catalogue, slot, refresh=refresh)
+
+
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
     """Read every run of every test; what must be pulled from a server is pulled once and kept.
 
@@ -115,28 +129,38 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     refresh
         Pull again what was pulled before.
     """
+    pull_recordings(params, refresh=refresh)
     catalogue = catalogue_of(params)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
-    with pull_progress(params) as step:
-        for i, test in enumerate(params.tests):
-            for side in SIDES:
-                for number, run in enumerate(test.runs(side), start=1):
-                    slot = Slot(params.name or "", test.name, side, number)
-                    try:
-                        with step(f"{test.name}, {side}, run {number}"):
-                            found = read_run(run, params.source, catalogue, slot, refresh=refresh)
-                    except (InputError, SourceError) as error:
-                        if not run.is_pulled and isinstance(error, InputError):
-                            location = ("tests", i, side, number - 1, *run.place_of(error))
-                            raise params.fault_at(location, error) from None
-                        key = f"tests[{i}].{side}[{number - 1}] ({test.name}, {side}, run {number})"
-                        raise error.within(key) from None
-                    recordings[test.name][side].append(found)
+    for slot, run in _runs(params):
+        with _placed_faults(params, slot, run):
+            recordings[slot.test][slot.build].append(read_run(run, params.source, catalogue, slot))
     return recordings
 
 
-def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Analysis:
-    """Compare the builds in every test and draw the findings."""
+def _runs(params: Comparison) -> Iterator[tuple[Slot, Run]]:
+    for test in params.tests:
+        for side in SIDES:
+            for number, run in enumerate(test.runs(side), start=1):
+                yield Slot(params.name or "", test.name, side, number), run
+
+
+@contextlib.contextmanager
+def _placed_faults(params: Comparison, slot: Slot, run: Run) -> Iterator[None]:
+    """Say with a fault which run of the params it was met in."""
+    test = [each.name for each in params.tests].index(slot.test)
+    try:
+        yield
+    except (InputError, SourceError) as error:
+        if not run.is_pulled and isinstance(error, InputError):
+            location = ("tests", test, slot.build, slot.run - 1, *run.place_of(error))
+            raise params.fault_at(location, error) from None
+        place = f"tests[{test}].{slot.build}[{slot.run - 1}] ({slot.test}, {slot.build}, run {slot.run})"
+        raise error.within(place) from None
+
+
+def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, command: str | None = None) -> Analysis:
+    """Compare the builds in every test and draw the findings; `command` makes the report again."""
     catalogue = catalogue_of(params)
     calibration = _calibration(params, recordings)
     groups = calibration[0].repeated_runs() if calibration else []
@@ -184,7 +208,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
             params_sha256=_hash(params),
             catalogue=params.metrics,
             inputs=inputs,
-            run=_this_run(params),
+            run=_this_run(command or f"python -m buildcompare report params/{params.name}.yaml"),
         ),
     )
     return Analysis(params, catalogue, recordings, results, compared)
@@ -192,11 +216,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings]) -> Ana
 
 def _held(
     params: Comparison, tests: list[TestResult], noise: SupportedUsersNoise, *, simulated: bool
-) -> HistoryContext | None:
+) -> HeldAgainst | None:
     """The comparison beside the ledger that the params name; None where they name none."""
     if params.history is None:
         return None
-    return compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
+    return hold_against(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
 
 
 def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> tuple[Calibration, list[str]] | None:
@@ -228,12 +252,12 @@ def _self_check(calibration: tuple[Calibration, list[str]] | None) -> dict[str, 
     }
 
 
-def _this_run(params: Comparison) -> dict[str, Any]:
+def _this_run(command: str) -> dict[str, Any]:
     """What differs between two runs of the same inputs."""
     packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
     return {
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "command": os.environ.get(COMMAND_VARIABLE) or f"python -m buildcompare report params/{params.name}.yaml",
+        "command": command,
         "git_commit": commit(),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }

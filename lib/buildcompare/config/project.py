@@ -6,13 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-OUTPUT_VARIABLE = "BUILDCOMPARE_OUTPUT"
-"""In a batch, the environment variable that names the folder in which the notebook's report is being made."""
-
-
-COMMAND_VARIABLE = "BUILDCOMPARE_COMMAND"
-"""In a batch, the environment variable that holds the command that makes the report again."""
-
 
 def root() -> Path:
     """The project's root: ``BUILDCOMPARE_ROOT``, else the checkout that this package is installed from."""

@@ -1,7 +1,7 @@
-"""Keep earlier comparisons in the ledger: a folder with one small JSON file for each.
+"""What did earlier comparisons find? The ledger: a folder with one small JSON file for each comparison.
 
-Only ``report --record`` and ``history-import`` write to it. A file holds what was measured and on which setup, never
-what was derived from it, so that a better analysis applies to the whole past.
+Only ``report --record`` and ``history-import`` write to it. A file says what was measured and on which setup, never
+what was derived from it, so that a better way to look back applies to the whole past.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import pandas as pd
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName
 from buildcompare.config.yaml import checked
-from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
+from buildcompare.results.codes import Verdict
 
 if sys.platform != "win32":
     import fcntl
@@ -34,25 +32,12 @@ MAX_BYTES = 1_000_000
 _VERSION = re.compile(
     r"(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])", re.IGNORECASE
 )
+
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Users = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
-
-
-def _filled(default: int | None) -> BeforeValidator:
-    """Make a pair of a JSON object that may leave a build out."""
-
-    def fill(given: Any) -> Any:
-        if isinstance(given, dict) and given.keys() <= {*SIDES}:
-            return Pair.of(lambda side: given.get(side, default))
-        return given
-
-    return BeforeValidator(fill)
-
-
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], _filled(None)]
-Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], _filled(None)]
-RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], _filled(1)]
 TestKey = tuple[str, str]
 """A test's type and database: what a test of one comparison is found again by in the next."""
 
@@ -67,14 +52,9 @@ class LedgerBuild(_Strict):
     label: Name
     version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\d{1,6})*(-[a-z]+\.?\d+)?$")
 
-    @classmethod
-    def of(cls, label: str) -> LedgerBuild:
-        """The build of this label, with the version in it."""
-        return cls(label=label, version=version_in(label))
-
     @property
     def title(self) -> str:
-        """Its version where it has one, else its label."""
+        """What a sentence calls it: by its version where there is one, else by its label."""
         return f"v{self.version}" if self.version else self.label
 
     @property
@@ -83,29 +63,40 @@ class LedgerBuild(_Strict):
         return None if self.version is None else minor(self.version)
 
 
-class LedgerTest(_Strict):
-    """One test of a comparison.
+class BothUsers(_Strict):
+    """Supported users of each build; null where there is no figure."""
 
-    Attributes
-    ----------
-    users
-        The target (bounded) or the ceiling (unbounded).
-    supported_users, errors
-        Of each build; null where there is no figure.
-    runs
-        How many runs stand behind each build's figures.
-    written
-        The figures that people wrote about this test, where the ledger's source tells; both null: nobody did.
-    """
+    base: Users | None = None
+    new: Users | None = None
+
+
+class BothCounts(_Strict):
+    """A count for each build; null where it is not known."""
+
+    base: Count | None = None
+    new: Count | None = None
+
+
+class BothRuns(_Strict):
+    """How many runs stand behind each build's figures."""
+
+    base: int = Field(default=1, ge=1)
+    new: int = Field(default=1, ge=1)
+
+
+class LedgerTest(_Strict):
+    """One test of a comparison."""
 
     name: FileName
-    type: TestType
+    type: Literal["bounded", "unbounded"]
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
     users: int | None = Field(default=None, gt=0)
-    supported_users: Users | None = None
-    runs: RunCounts = Pair(1, 1)
-    errors: Counts | None = None
-    written: Users | None = None
+    """The target (bounded) or the ceiling (unbounded)."""
+    supported_users: BothUsers | None = None
+    runs: BothRuns = Field(default_factory=BothRuns)
+    errors: BothCounts | None = None
+    written: BothUsers | None = None
+    """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
 
     @field_validator("db_engine")
     @classmethod
@@ -119,42 +110,27 @@ class LedgerTest(_Strict):
 
 
 class Entry(_Strict):
-    """One comparison as the ledger keeps it.
-
-    Attributes
-    ----------
-    kind
-        Studies answer a question of their own: they are kept, and stay out of the chain of releases.
-    position
-        Place in the chain; null for a study.
-    setup
-        Rows of the setup table: Markdown, at their writer's choice.
-    coordinator
-        Steps, rest time and alert thresholds of the load test, where they are known.
-    servers
-        Which metrics servers (kind and version) it was recorded by.
-    source
-        What wrote this entry: ``report``, or the name of the table that it was imported from.
-    """
+    """One comparison as the ledger keeps it."""
 
     schema_version: Literal[1] = 1
     name: FileName
     kind: Literal["monthly", "study"] = "monthly"
+    """Studies answer a question of their own: they are kept, and stay out of the chain of releases."""
     position: int | None = Field(default=None, ge=1)
+    """Place in the chain; null for a study."""
     base: LedgerBuild
     new: LedgerBuild
     verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
     setup: dict[str, str] = Field(default_factory=dict)
+    """Rows of the setup table: Markdown, at their writer's choice."""
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+    """Steps, rest time and alert thresholds of the load test, where they are known."""
     servers: list[Name] = Field(default_factory=list)
+    """Which metrics servers (kind and version) it was recorded by."""
     source: Name
-
-    @property
-    def title(self) -> str:
-        """Both builds, as a heading has them."""
-        return f"{self.new.title} against {self.base.title}"
+    """What wrote this entry: ``report``, or the name of the table that it was imported from."""
 
     @model_validator(mode="after")
     def _placed(self) -> Entry:
@@ -180,7 +156,7 @@ class Entry(_Strict):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Every recorded comparison: the chain in its order, and the studies by name."""
+    """Every recorded comparison: the chain in its order, then the studies."""
 
     folder: Path
     entries: Sequence[Entry] = ()
@@ -205,37 +181,6 @@ class Ledger:
         if entry is None:
             return self.chain
         return [e for e in self.chain if entry.position is not None and (e.position or 0) < entry.position]
-
-
-def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
-    """The tests of `entries` as one frame.
-
-    Returns
-    -------
-    DataFrame
-        One row for each comparison, test and build: order (place in `entries`), comparison, kind, setup (with
-        coordinator, as JSON; empty where it is not recorded), test, type, db_engine, db (its name for comparing), key
-        (of the same test in other comparisons), told (whether the source says what people wrote), side, title, minor
-        and version (of the build), users (supported), runs, errors, written. Texts are empty and numbers NaN where
-        nothing is known.
-    """
-    columns = (
-        "order comparison kind setup test type db_engine db key told side title minor version users runs errors written"
-    )
-    rows = []
-    for order, entry in enumerate(entries):
-        several = Counter(test.key for test in entry.tests)
-        setup = json.dumps([entry.setup, entry.coordinator], sort_keys=True) if entry.setup else ""
-        for test in entry.tests:
-            key = "/".join((*test.key, test.name if several[test.key] > 1 else ""))
-            engine, told = test.db_engine or "", test.written is not None
-            shared = (order, entry.name, entry.kind, setup, test.name, test.type, engine, test.key[1], key, told)
-            numbers = (test.supported_users, test.runs, test.errors, test.written)
-            for side, build in Pair(entry.base, entry.new).items():
-                values = (each and each[side] for each in numbers)
-                rows.append((*shared, side, build.title, build.minor or "", build.version or "", *values))
-    found = pd.DataFrame(rows, columns=columns.split())
-    return found.astype(dict.fromkeys(("users", "runs", "errors", "written"), "float64"))
 
 
 def read_ledger(folder: Path) -> Ledger:
@@ -265,24 +210,18 @@ def read_ledger(folder: Path) -> Ledger:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
-    with _writing(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a")
+    except OSError as error:
+        expected = "a folder that can be written"
+        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
     with file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        expected = "a folder that can be written"
-        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
 
 
 def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
@@ -348,15 +287,17 @@ def _write(folder: Path, entries: Iterable[Entry]) -> list[Path]:
     """All files beside their places first, so that a disk that is full in between leaves the ledger as it was."""
     halves: dict[Path, Path] = {}
     try:
-        with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            for entry in entries:
-                file = folder / f"{entry.name}.json"
-                half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
-                text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
-                half.write_text(text + "\n", encoding="utf-8")
-            for file, half in halves.items():
-                half.replace(file)
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry in entries:
+            file = folder / f"{entry.name}.json"
+            half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
+            text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
+            half.write_text(text + "\n", encoding="utf-8")
+        for file, half in halves.items():
+            half.replace(file)
+    except OSError as error:
+        expected = "a folder that can be written"
+        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
     finally:
         for half in halves.values():
             half.unlink(missing_ok=True)

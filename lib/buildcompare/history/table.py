@@ -18,7 +18,7 @@ from typing import Any
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import SLUG
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import Entry, locked, record, version_in
+from buildcompare.history.ledger import Entry, alone, record, version_in
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
 SETUP_COLUMNS = {
@@ -122,7 +122,7 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
         With file, line and column; or as :func:`buildcompare.history.ledger.record` does.
     """
     entries = read_table(file)
-    with locked(folder):
+    with alone(folder):
         record(folder, entries)
     return entries
 

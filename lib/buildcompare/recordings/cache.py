@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -21,11 +20,12 @@ import pyarrow as pa
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison, Run, Source
-from buildcompare.config.project import OUTPUT_VARIABLE, resolve, root
-from buildcompare.recordings.parquet import is_recording, read_recording, write_recording
+from buildcompare.config.params import Run, Source
+from buildcompare.config.project import resolve, root
+from buildcompare.recordings.parquet import is_recording, read_head, read_recording, write_recording
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
+from buildcompare.results.codes import Side
 
 FOLDER = Path("data/recordings")
 REQUEST = "request"
@@ -38,7 +38,7 @@ class Slot:
 
     comparison: str
     test: str
-    build: str
+    build: Side
     run: int
     """Counted from 1."""
 
@@ -68,6 +68,17 @@ def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refr
     if kept is None:
         raise InputError(file=slot.path, key="pulled recording", expected="what was just written", found="another file")
     return kept
+
+
+def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
+    """Whether `run` was pulled before, by the metadata of its file alone."""
+    import pyarrow.parquet as pq
+
+    try:
+        provenance = read_head(pq.read_schema(resolve(slot.path)))["provenance"]
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return False
+    return bool(provenance.get(REQUEST) == _request(run, source, catalogue))
 
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
@@ -105,13 +116,12 @@ def _kept(slot: Slot, request: str) -> Recording | None:
 
 
 @contextlib.contextmanager
-def pull_progress(params: Comparison) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-    """Show how far a pull has come, on a terminal and in a notebook; nothing where nothing is pulled.
+def pull_progress(runs: int) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """Show how far a pull of so many runs has come, on a terminal and in a notebook; nothing where there are none.
 
-    Yields a context to read each run in, made with words for it: they are seen while it lasts.
+    Yields a context to pull each run in, made with words for it: they are seen while it lasts.
     """
-    runs = [run for test in params.tests for side in ("base", "new") for run in test.runs(side)]
-    if OUTPUT_VARIABLE in os.environ or not any(run.is_pulled for run in runs):
+    if not runs:
         yield lambda words: contextlib.nullcontext()
         return
     from rich.console import Console
@@ -121,7 +131,7 @@ def pull_progress(params: Comparison) -> Iterator[Callable[[str], AbstractContex
     console = Console(stderr=True)
     watched = console.is_terminal or console.is_jupyter
     with Progress(*columns, console=console, disable=not watched) as progress:
-        task = progress.add_task("recordings", total=len(runs))
+        task = progress.add_task("recordings", total=runs)
 
         @contextlib.contextmanager
         def step(words: str) -> Iterator[None]:

@@ -70,10 +70,15 @@ def is_recording(file: pq.ParquetFile) -> bool:
     return _KEY in (file.schema_arrow.metadata or {})
 
 
+def read_head(schema: pa.Schema) -> dict[str, Any]:
+    """What a file that :func:`write_recording` wrote says of its recording beside the series."""
+    return dict(json.loads((schema.metadata or {})[_KEY]))
+
+
 def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
     """Read what :func:`write_recording` wrote (`file` is named in errors)."""
     try:
-        head = json.loads(source.schema_arrow.metadata[_KEY])
+        head = read_head(source.schema_arrow)
         if head["format"] != FORMAT:
             raise InputError(file=file, key="format", expected=FORMAT, found=repr(head["format"]))
         if source.metadata.num_rows > MAX_SERIES:

@@ -15,8 +15,8 @@ from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
 
 from buildcompare.figures.base import FIGURE_MIME
-from buildcompare.report import executed
 from buildcompare.report.commonmark import cell_to_html
+from buildcompare.report.notebook import results_of
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME
 
 _HEADING = re.compile(r"<(h[23])>(.*?)</\1>", re.DOTALL)
@@ -47,7 +47,7 @@ class HtmlReportExporter(TemplateExporter):
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`, which must have been run to its end."""
         resources = dict(resources or {})
-        found = executed.results(nb)
+        found = results_of(nb)
         sections, contents = _with_anchors(_scrollable(_parts(nb)))
         script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
         resources["report"] = {

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
-from buildcompare.report import executed
+from buildcompare.report.notebook import results_of
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
 from buildcompare.results.codes import Status, Verdict
 from buildcompare.text.numbers import STATUS_WORDS, change, quantity
@@ -32,7 +32,7 @@ class JUnitExporter(Exporter):
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        return render(executed.results(nb)), resources
+        return render(results_of(nb)), resources
 
 
 def render(results: Results) -> str:

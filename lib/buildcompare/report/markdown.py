@@ -10,11 +10,12 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.findings import above_the_fold, headlines, title
+from buildcompare.findings.history import setup_words
 from buildcompare.findings.opening import opening
-from buildcompare.report import executed, hand_written
+from buildcompare.report import hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
+from buildcompare.report.notebook import EmbeddedFigure, figures_of, results_of
 from buildcompare.results import Results, SupportedUsersResult, TestResult
-from buildcompare.text.history import setup_words
 from buildcompare.text.numbers import db_name
 
 GRAPHS = PurePosixPath("graphs")
@@ -35,12 +36,12 @@ class MarkdownReportExporter(Exporter):
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        graphs = [figure for figure in executed.figures(nb) if figure.graph_of is not None]
+        graphs = [figure for figure in figures_of(nb) if figure.graph_of is not None]
         resources["outputs"] = {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
-        return render(executed.results(nb), graphs), resources
+        return render(results_of(nb), graphs), resources
 
 
-def render(results: Results, graphs: Sequence[executed.EmbeddedFigure]) -> str:
+def render(results: Results, graphs: Sequence[EmbeddedFigure]) -> str:
     """README.md from `results`; `graphs` are the figures that stand beside it."""
     several = len({test.db_engine for test in results.tests}) > 1
     tests = sorted(results.tests, key=lambda test: (_TYPES.index(test.type), db_name(test.db_engine)))
@@ -158,7 +159,7 @@ def _graphs_title(test: TestResult, tests: Sequence[TestResult], *, several: boo
     return f"Graphs - {test.type.capitalize()} {db_name(test.db_engine) if several else ''}".strip()
 
 
-def _graph_table(test: TestResult, graphs: Sequence[executed.EmbeddedFigure]) -> str:
+def _graph_table(test: TestResult, graphs: Sequence[EmbeddedFigure]) -> str:
     """Two graphs in a row, the first row as the header: that is how these reports show them."""
     own = [figure.name for figure in graphs if figure.graph_of == test.name]
     cells = [cell(f"![{plain(name) if '|' in name else name}]({_destination(str(GRAPHS / name))}.png)") for name in own]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.project import OUTPUT_VARIABLE, root
+from buildcompare.config.project import root
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
@@ -27,14 +27,12 @@ def reports() -> Path:
 
 
 def save_results(results: Results) -> str:
-    """Save results.json from inside the notebook, and say where.
+    """Save results.json of a notebook that is run by hand, and say where.
 
-    In a batch it goes into the folder that is being made. By hand it goes into ``reports/<name>/``, unless a
-    report was published there: that one stays whole as it is.
+    It goes into ``reports/<name>/``, unless a report was published there: that one stays whole as it is.
     """
-    batch = os.environ.get(OUTPUT_VARIABLE)
-    folder = Path(batch) if batch else reports() / results.comparison
-    if not batch and (folder / HTML).exists():
+    folder = reports() / results.comparison
+    if (folder / HTML).exists():
         return f"{folder} holds a published report and was left as it is; `make report` publishes anew"
     write_text(folder / RESULTS, dumps(results))
     return f"saved {folder / RESULTS}"

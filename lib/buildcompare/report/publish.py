@@ -1,26 +1,25 @@
-"""One comparison from its params file to its published folder."""
+"""Make the report of a params file and publish it."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from buildcompare.comparison import analysis as workbench
+from buildcompare.comparison import analysis
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import resolve, root
-from buildcompare.history.compare import entry_of, place_in_words, planned_entry
-from buildcompare.history.ledger import check_name, locked, read_ledger, record
+from buildcompare.history.at_hand import entry_of, place_in_words, to_be
+from buildcompare.history.ledger import alone, check_name, read_ledger, record
 from buildcompare.report import hand_written, publication
-from buildcompare.report.execute import execute
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter
-from buildcompare.results import Results
+from buildcompare.report.notebook import KernelInputError, execute, results_of
+from buildcompare.results import Results, dumps
 
 E = TypeVar("E")
 
@@ -61,15 +60,23 @@ def publish(
     if params.history is not None:
         ledger = read_ledger(resolve(params.history))
         if ledger_as is not None:
-            check_name(ledger, planned_entry(params, study=ledger_as == "study"))
-    workbench.read_recordings(params, refresh=refresh)  # what cannot be read is said before a kernel starts
+            check_name(ledger, to_be(params, study=ledger_as == "study"))
+    analysis.catalogue_of(params)
     if params.calibration is not None:
-        workbench.calibration_of(params, params.calibration)
+        analysis.calibration_of(params, params.calibration)
     folder = (output or publication.reports() / params_file.stem).absolute()
     hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
+    analysis.pull_recordings(params, refresh=refresh)
     recorded = None
     with publication.staged(folder) as staging:
-        notebook = execute(params, staging / publication.NOTEBOOK, command=_command(params_file), progress=progress)
+        try:
+            made = staging / publication.NOTEBOOK
+            notebook = execute(params, made, command=_command(params_file), progress=progress)
+        except KernelInputError:
+            analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
+            raise
+        results = results_of(notebook)
+        publication.write_text(staging / publication.RESULTS, dumps(results))
         html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.HTML, html)
         readme, resources = _exporter(MarkdownReportExporter).from_notebook_node(notebook)
@@ -80,9 +87,8 @@ def publish(
             (staging / name).write_bytes(contents)
         junit, _ = _exporter(JUnitExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.JUNIT, junit)
-        results = Results.model_validate(json.loads((staging / publication.RESULTS).read_text("utf-8")))
         if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
-            with locked(resolve(params.history)):
+            with alone(resolve(params.history)):
                 ledger = read_ledger(resolve(params.history))
                 (file,) = record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
                 recorded = place_in_words(read_ledger(ledger.folder), file.stem)

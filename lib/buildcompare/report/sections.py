@@ -29,7 +29,6 @@ from buildcompare.results.codes import Status, Verdict
 from buildcompare.stats.effects import MOST_RUNS
 from buildcompare.text import explanations
 from buildcompare.text import numbers as wording
-from buildcompare.text.history import DRIFT_WORDS, no_history
 from buildcompare.text.reasons import reason_words
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
@@ -236,8 +235,7 @@ def _templates() -> Environment:
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
-        DRIFT_WORDS=DRIFT_WORDS,
-        no_history=no_history,
+        DRIFT_WORDS=wording.DRIFT_WORDS,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
         NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,

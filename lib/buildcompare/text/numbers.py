@@ -48,6 +48,11 @@ NO_ESTIMATE_WORDS = {
     "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
 }
 """Why a curve gives no figure for the supported users."""
+DRIFT_WORDS = {
+    "same_version": "same version, measured again",
+    "previous_new": "new against the previous new",
+    "between_databases": "between databases",
+}
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "⊘"}
 
