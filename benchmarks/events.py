@@ -1,10 +1,10 @@
-"""How often are changes claimed where there are none, how many are found, how fast, and what do real tests show?
+"""How often are changes claimed where there are none, how many are found, and what do real tests show?
 
-``python benchmarks/events.py`` prints all of it, ``python benchmarks/events.py noise speed real identical`` a part.
+``python benchmarks/events.py`` prints all of it, ``python benchmarks/events.py noise real identical`` a part.
 The seed differs from all that chose settings. Real load tests are in the folder named by BUILDCOMPARE_REAL, or
 ../shared/real; without it their parts are left out. The rules for a warning (a witness, what is lasting, how far the
-other build is looked at) were written with these comparisons in view, and `MatchEvents.lone` with these identical runs:
-what they print is no independent measure, only releases that were not looked at are.
+other build is looked at) were written with these comparisons in view, and `compare_events.LONE` with these identical
+runs: what they print is no independent measure, only releases that were not looked at are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +25,11 @@ from scipy.signal import lfilter
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.load.steady_state import FindSteadyState
 from buildcompare.load.stop import FindStop
-from buildcompare.metrics.events import AFTER_RAMP_S, FindEvents, RunEvents
-from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
+from buildcompare.metrics.compare_events import PlacedEvent, match_events
+from buildcompare.metrics.events import AFTER_RAMP_S, RunEvents, find_events
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read
-from buildcompare.stats.change_penalty import CalibratedPenalty, DetectChanges
-from buildcompare.stats.changepoints import FindChanges
+from buildcompare.stats.changepoints import CalibratedPenalty, changepoints
 
 SEED = 20261121
 REPETITIONS = 1000
@@ -56,49 +55,28 @@ def noise() -> None:
     rng = np.random.default_rng(SEED)
     print(f"\nAR(1) noise, {REPETITIONS} series each; a step of 2 sd in the middle; near: within 5 % of the series")
     print(f"calibrated: penalty from {CALIBRATION_RUNS} identical runs, {CALIBRATIONS} such calibrations")
-    print("    n  phi | estimated: false  found   near | calibrated: false  found   near | FindEvents: false")
+    print("    n  phi | estimated: false  found   near | calibrated: false  found   near | find_events: false")
     for size, phi in itertools.product((1080, 75), (0.0, 0.5, 0.9)):
         calibrated = [
-            DetectChanges(calibration=CalibratedPenalty.learn([ar1(rng, size, phi) for _ in range(CALIBRATION_RUNS)]))
-            for _ in range(CALIBRATIONS)
+            CalibratedPenalty.learn([ar1(rng, size, phi) for _ in range(CALIBRATION_RUNS)]) for _ in range(CALIBRATIONS)
         ]
         cells = []
-        for detectors in ([DetectChanges()], calibrated):
+        for penalties in ([None], calibrated):
             step = 2.0 * (np.arange(size) >= size // 2)
-            false = [bool(_changes(detectors, i, ar1(rng, size, phi))) for i in range(REPETITIONS)]
-            found = [_changes(detectors, i, ar1(rng, size, phi) + step) for i in range(REPETITIONS)]
+            false = [bool(_changes(penalties, i, ar1(rng, size, phi))) for i in range(REPETITIONS)]
+            found = [_changes(penalties, i, ar1(rng, size, phi) + step) for i in range(REPETITIONS)]
             near = [any(abs(at - size // 2) <= size // 20 for at in changes) for changes in found]
             cells.append(f"{np.mean(false):7.1%}{np.mean([bool(each) for each in found]):7.1%}{np.mean(near):7.1%}")
         index = pd.Index(60.0 * np.arange(1, size + 1))
         events = [
-            bool(FindEvents()(pd.Series(100 + ar1(rng, size, phi), index=index), (0.0, 60.0 * size)).events)
+            bool(find_events(pd.Series(100 + ar1(rng, size, phi), index=index), (0.0, 60.0 * size)).events)
             for _ in range(REPETITIONS)
         ]
         print(f"{size:5} {phi:4} |      {cells[0]}    |       {cells[1]}    | {np.mean(events):7.1%}")
 
 
-def _changes(detectors: list[DetectChanges], i: int, values: np.ndarray) -> tuple[int, ...]:
-    return detectors[i % len(detectors)](values).segmentation.changes
-
-
-# ---- Speed ----------------------------------------------------------------------------------------------------------
-
-
-def speed() -> None:
-    rng = np.random.default_rng(SEED)
-    size = 100_000
-    white = rng.standard_normal(size)
-    series = {"white noise": white, "AR(1) .9": ar1(rng, size, 0.9)}
-    series |= {f"{n} steps": white + np.repeat(rng.normal(0, 2, n), size // n) for n in (10, 100, 1000)}
-    print(f"\nExact search of {size} points, CPU milliseconds (best of 5), penalty 3 ln n (AR(1): times 19)")
-    for name, values in series.items():
-        penalty = 3 * math.log(size) * (19 if name.startswith("AR") else 1)
-        taken, changes = [], ()
-        for _ in range(5):
-            start = time.process_time()
-            changes = FindChanges()(values, penalty).changes
-            taken.append(time.process_time() - start)
-        print(f"  {name:12} {min(taken) * 1e3:6.1f} ms, {len(changes)} changes")
+def _changes(penalties: Sequence[CalibratedPenalty | None], i: int, values: np.ndarray) -> tuple[int, ...]:
+    return changepoints(values, calibration=penalties[i % len(penalties)]).changes
 
 
 # ---- Real load tests ------------------------------------------------------------------------------------------------
@@ -122,14 +100,14 @@ def found_in(recording: Recording, *, bounded: bool, clock: list[float]) -> dict
     series = {metric.slug: recording.total(metric.slug) for metric in CATALOGUE.metrics}
     curves = {slug: recording.curve(each) for slug, each in series.items() if each is not None}
     start = time.process_time()
-    found = {slug: FindEvents()(each, inside, smallest_percent=MARGINS[slug] / 5) for slug, each in curves.items()}
+    found = {slug: find_events(each, inside, smallest_percent=MARGINS[slug] / 5) for slug, each in curves.items()}
     clock[0] += time.process_time() - start
     return found
 
 
 def placed_in(base: dict[str, RunEvents], new: dict[str, RunEvents], clock: list[float]) -> tuple[PlacedEvent, ...]:
     start = time.process_time()
-    placed = MatchEvents()(base, new, MARGINS)
+    placed = match_events(base, new, MARGINS)
     clock[0] += time.process_time() - start
     return placed
 
@@ -204,7 +182,7 @@ def identical() -> None:
     print(f"largest excursion of one metric alone, smallest machines left out: {lone:.1f} margins")
 
 
-PARTS: dict[str, Callable[[], None]] = {"noise": noise, "speed": speed, "real": real, "identical": identical}
+PARTS: dict[str, Callable[[], None]] = {"noise": noise, "real": real, "identical": identical}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PARTS:

@@ -18,8 +18,8 @@ from buildcompare.calibration.file import read_calibration
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
-from buildcompare.metrics.events import FindEvents
-from buildcompare.stats.change_penalty import CalibratedPenalty, DetectChanges
+from buildcompare.metrics.events import find_events
+from buildcompare.stats.changepoints import CalibratedPenalty
 from support import users_curve, write_csv, write_params
 
 
@@ -111,9 +111,8 @@ def test_events_are_judged_by_what_unchanged_runs_look_like(learned: tuple[Path,
     calm = pd.Series(50 + rng.normal(0, 0.5, 540), index=users.index)
     stepped = calm + 2.0 * (calm.index > 1300)
     penalty = CalibratedPenalty(tuple(seen))
-    find = FindEvents(detect=DetectChanges(calibration=penalty))
-    assert find(calm, (0.0, 2700.0)).events == ()
-    (event,) = find(stepped, (0.0, 2700.0)).events
+    assert find_events(calm, (0.0, 2700.0), calibration=penalty).events == ()
+    (event,) = find_events(stepped, (0.0, 2700.0), calibration=penalty).events
     assert (event.kind, event.at_s) == ("level", pytest.approx(1300, abs=60))
     assert event.size_percent == pytest.approx(4.0, abs=0.5)
 

@@ -17,12 +17,10 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.load.steady_state import FindSteadyState
 from buildcompare.load.stop import FindStop
-from buildcompare.metrics.event_measures import MetricEvent
-from buildcompare.metrics.events import AFTER_RAMP_S, FindEvents, RunEvents
-from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
+from buildcompare.metrics.compare_events import PlacedEvent, match_events
+from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_spikes
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
-from buildcompare.stats.spikes import FindSpikes
 
 CATALOGUE = read_catalogue("mattermost")
 WINDOW = (600.0, 5400.0)
@@ -56,27 +54,27 @@ def only(run: RunEvents) -> MetricEvent:
 def test_noise_has_no_spikes(phi: float) -> None:
     rng = np.random.default_rng(31)
     runs = [lfilter([1.0], [1.0, -phi], rng.standard_normal(400) * math.sqrt(1 - phi**2))[200:] for _ in range(200)]
-    assert np.mean([bool(FindSpikes()(run)) for run in runs]) <= 0.05
+    assert np.mean([bool(find_spikes(run)) for run in runs]) <= 0.05
 
 
 def test_spikes_and_drops_are_found_on_a_wandering_level() -> None:
     values = np.sin(np.arange(200) / 40) * 5 + np.random.default_rng(32).standard_normal(200) * 0.2
     values[60:63] += 4
     values[140] -= 4
-    assert FindSpikes()(values) == ((60, 63), (140, 141))
+    assert find_spikes(values) == ((60, 63), (140, 141))
 
 
 def test_a_step_and_an_end_are_no_spikes() -> None:
     values = np.random.default_rng(33).standard_normal(100) * 0.1
     values[50:] += 5
     values[97:] += 5
-    assert FindSpikes()(values) == ()
+    assert find_spikes(values) == ()
 
 
 @pytest.mark.parametrize(("values", "found"), [(np.zeros(80), ()), (np.eye(80)[40] + 5.0, ((40, 41),))])
 def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found: tuple[tuple[int, int], ...]) -> None:
-    assert FindSpikes()(values) == found
-    assert FindSpikes()(values, resolution=1.0) == ()
+    assert find_spikes(values) == found
+    assert find_spikes(values, resolution=1.0) == ()
 
 
 # ---- Events of one metric -------------------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ def test_a_constant_has_no_noise_and_may_have_a_spike(values: np.ndarray, found:
 @pytest.mark.parametrize("percent", [-20.0, 15.0])
 @pytest.mark.parametrize("step_s", [5.0, 30.0, 60.0])
 def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
-    event = only(FindEvents()(between(metric(1, step_s=step_s), 3000.0, 9999.0, percent), WINDOW))
+    event = only(find_events(between(metric(1, step_s=step_s), 3000.0, 9999.0, percent), WINDOW))
     assert event.kind == "level"
     assert event.at_s == pytest.approx(3000.0, abs=60.0)
     assert event.span_s[0] <= 3000.0 <= event.span_s[1] + 60.0
@@ -100,7 +98,7 @@ def test_a_step_is_one_level_event(percent: float, step_s: float) -> None:
 @pytest.mark.parametrize("minutes", [2, 5, 15])
 def test_what_comes_back_is_an_excursion(percent: float, kind: str, minutes: int) -> None:
     end = 2400.0 + 60.0 * minutes
-    event = only(FindEvents()(between(metric(2), 2400.0, end, percent), WINDOW))
+    event = only(find_events(between(metric(2), 2400.0, end, percent), WINDOW))
     assert event.kind == kind
     assert event.span_s == pytest.approx((2400.0, end), abs=61.0)
     assert event.span_s[0] <= event.at_s <= event.span_s[1]
@@ -112,7 +110,7 @@ def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
     curve = metric(3, sd=0.002)
     since = curve.index.to_numpy() - 1900.0
     curve = curve * (1 + 0.11 * np.exp(-np.maximum(since, 0) / 300) * np.clip(since / 90 + 1, 0, 1))
-    event = only(FindEvents()(curve, WINDOW, smallest_percent=2.0))
+    event = only(find_events(curve, WINDOW, smallest_percent=2.0))
     assert event.kind == "spike"
     assert event.at_s == pytest.approx(1900.0, abs=30.0)
     assert event.size_percent == pytest.approx(11.0, abs=2.0)
@@ -123,58 +121,58 @@ def test_an_excursion_that_dies_away_slowly_is_one_event() -> None:
 def test_a_change_that_takes_four_minutes_is_one_event() -> None:
     curve = metric(4, sd=0.005)
     curve = curve * (1 + 0.2 * np.clip((curve.index.to_numpy() - 2400) / 240, 0, 1))
-    event = only(FindEvents()(curve, WINDOW))
+    event = only(find_events(curve, WINDOW))
     assert (event.kind, round(event.size_percent or 0)) == ("level", 20)
     assert 2340 <= event.at_s <= 2640
 
 
 def test_what_begins_at_the_very_end_is_no_level_yet() -> None:
-    late = only(FindEvents()(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
+    late = only(find_events(between(metric(5), 5220.0, 9999.0, 30.0), WINDOW))
     assert (late.kind, late.span_s[1]) == ("spike", 5400.0)
-    assert only(FindEvents()(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
+    assert only(find_events(between(metric(5), 5000.0, 9999.0, 30.0), WINDOW)).kind == "level"
 
 
 def test_what_the_ramp_leaves_behind_is_no_level() -> None:
-    early = only(FindEvents()(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
+    early = only(find_events(between(metric(5), 0.0, 780.0, 30.0), WINDOW))
     assert (early.kind, early.span_s) == ("spike", (600.0, 780.0))
     assert early.before == pytest.approx(LEVEL, rel=0.02)
-    assert only(FindEvents()(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
+    assert only(find_events(between(metric(5), 0.0, 1000.0, 30.0), WINDOW)).kind == "level"
 
 
 def test_only_the_window_is_looked_at() -> None:
     curve = between(between(metric(6), 0.0, 550.0, -90.0), 5000.0, 9999.0, -80.0)
-    assert FindEvents()(curve, (600.0, 5000.0)).events == ()
+    assert find_events(curve, (600.0, 5000.0)).events == ()
 
 
 def test_small_events_are_left_out() -> None:
     curve = between(metric(7, sd=0.001), 3000.0, 9999.0, 1.0)
-    assert only(FindEvents()(curve, WINDOW)).size_percent == pytest.approx(1.0, abs=0.1)
-    assert FindEvents()(curve, WINDOW, smallest_percent=2.0).events == ()
+    assert only(find_events(curve, WINDOW)).size_percent == pytest.approx(1.0, abs=0.1)
+    assert find_events(curve, WINDOW, smallest_percent=2.0).events == ()
 
 
 def test_gaps_and_nan_are_no_events() -> None:
     curve = metric(8)
     curve[(curve.index > 2000) & (curve.index < 2600)] = math.nan
     curve = curve[(curve.index < 3000) | (curve.index > 3900)]
-    run = FindEvents()(curve, WINDOW)
+    run = find_events(curve, WINDOW)
     assert run.events == ()
     assert run.times_s.size == 80 - 10 - 15
-    step = only(FindEvents()(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
+    step = only(find_events(between(curve, 3000.0, 9999.0, 20.0), WINDOW))
     assert 3000 - 60 <= step.at_s <= 3905
 
 
 @pytest.mark.parametrize("curve", [pd.Series(dtype=float), pd.Series([1.0, 2.0], index=[700.0, 705.0])])
 def test_too_little_has_no_events(curve: pd.Series) -> None:
-    assert FindEvents()(curve, WINDOW).events == ()
+    assert find_events(curve, WINDOW).events == ()
 
 
 def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
     curve = metric(9) - LEVEL
-    event = only(FindEvents()(curve + np.where(curve.index > 3000, -50.0, 0.0), WINDOW))
+    event = only(find_events(curve + np.where(curve.index > 3000, -50.0, 0.0), WINDOW))
     assert event.kind == "level"
     assert event.size == pytest.approx(-50.0, abs=3.0)
     assert event.ci[0] < -50.0 < event.ci[1]
-    level = only(FindEvents()(curve * 0.0 + np.where(curve.index > 3000, 5.0, 0.0), WINDOW))
+    level = only(find_events(curve * 0.0 + np.where(curve.index > 3000, 5.0, 0.0), WINDOW))
     assert (level.size, level.size_percent, level.at_least_percent()) == (5.0, None, 0.0)
 
 
@@ -191,7 +189,7 @@ def test_a_metric_around_zero_has_events_without_a_percentage() -> None:
     ],
 )
 def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> None:
-    for event in FindEvents()(pd.Series(values, index=5.0 * np.arange(1081)), WINDOW).events:
+    for event in find_events(pd.Series(values, index=5.0 * np.arange(1081)), WINDOW).events:
         assert np.isfinite([event.size, *event.ci, event.before, event.extreme]).all()
         assert event.ci[0] <= event.size <= event.ci[1]
         assert WINDOW[0] <= event.span_s[0] <= event.span_s[1] <= WINDOW[1]
@@ -205,13 +203,13 @@ def test_a_metric_that_goes_up_and_down_all_the_time_has_events_of_known_size() 
         minutes, period = int(rng.integers(20, 90)), int(rng.integers(2, 12))
         busy = np.arange(minutes) % period < rng.integers(1, 8)
         values = np.where(busy, 10.0, 1.0) + rng.normal(0.0, 0.1, minutes)
-        found = FindEvents()(pd.Series(values, np.arange(minutes) * 60.0 + 30.0), (0.0, minutes * 60.0))
+        found = find_events(pd.Series(values, np.arange(minutes) * 60.0 + 30.0), (0.0, minutes * 60.0))
         assert all(math.isfinite(event.size) and math.isfinite(event.before) for event in found.events)
 
 
 def test_identical_runs_have_few_events() -> None:
     found = [
-        bool(FindEvents()(metric(seed, memory_s=memory), WINDOW).events)
+        bool(find_events(metric(seed, memory_s=memory), WINDOW).events)
         for memory in (5.0, 60.0, 180.0)
         for seed in range(100, 170)
     ]
@@ -224,9 +222,8 @@ MARGINS = {"heap": 10.0, "stack": 10.0, "routines": 5.0, "p99": 10.0}
 
 
 def place(base: Mapping[str, pd.Series], new: Mapping[str, pd.Series]) -> tuple[PlacedEvent, ...]:
-    find = FindEvents()
-    runs = [{slug: find(curve, WINDOW) for slug, curve in side.items()} for side in (base, new)]
-    return MatchEvents()(runs[0], runs[1], MARGINS)
+    runs = [{slug: find_events(curve, WINDOW) for slug, curve in side.items()} for side in (base, new)]
+    return match_events(runs[0], runs[1], MARGINS)
 
 
 def test_an_event_in_both_builds_is_no_finding() -> None:
@@ -241,7 +238,7 @@ def test_an_event_in_both_builds_is_no_finding() -> None:
 
 def test_the_same_movement_counts_even_where_it_is_no_event_by_itself() -> None:
     noisy = between(metric(42, sd=0.12, memory_s=300.0), 3000.0, 9999.0, 20.0)
-    assert FindEvents()(noisy, WINDOW).events == ()
+    assert find_events(noisy, WINDOW).events == ()
     (event,) = place({"heap": between(metric(43), 3000.0, 9999.0, 20.0)}, {"heap": noisy})
     assert event.matched
 
@@ -352,7 +349,7 @@ def bounded_run(file: Path) -> dict[str, RunEvents]:
         series = recording.total(metric.slug)
         if series is not None:
             inside = (window[0] + AFTER_RAMP_S, window[1])
-            found[metric.slug] = FindEvents()(
+            found[metric.slug] = find_events(
                 recording.curve(series), inside, smallest_percent=metric.margin_percent / 5
             )
     return found
@@ -361,7 +358,7 @@ def bounded_run(file: Path) -> dict[str, RunEvents]:
 def published(real: Path, name: str) -> tuple[PlacedEvent, ...]:
     folder = real / "comparisons" / name
     runs = [bounded_run(folder / f"{side}.csv.gz") for side in ("base", "new")]
-    return MatchEvents()(runs[0], runs[1], {metric.slug: metric.margin_percent for metric in CATALOGUE.metrics})
+    return match_events(runs[0], runs[1], {metric.slug: metric.margin_percent for metric in CATALOGUE.metrics})
 
 
 def test_v9_1_goroutines_spiked_with_stack_and_p99_api(real: Path) -> None:

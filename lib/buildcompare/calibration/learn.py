@@ -21,7 +21,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.labels.tables import label_levels
 from buildcompare.load.view import RunView, ViewRun, run_level
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
-from buildcompare.metrics.events import FindEvents, search_window
+from buildcompare.metrics.events import no_change, search_window
 from buildcompare.metrics.load_noise import MeasureNoiseAtLoad
 from buildcompare.recordings.cache import Slot, read_run
 from buildcompare.results.codes import TestType
@@ -108,5 +108,5 @@ def _no_change(view: RunView, test_type: TestType, catalogue: Catalogue) -> dict
     for metric in catalogue.metrics:
         series = view.recording.total(metric.slug)
         if series is not None and window[1] > window[0]:
-            found[metric.slug] = FindEvents().no_change(view.recording.curve(series), window)
+            found[metric.slug] = no_change(view.recording.curve(series), window)
     return {slug: each for slug, each in found.items() if each > 0}

@@ -18,7 +18,7 @@ from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import ViewRun
 from buildcompare.metrics.compare import CompareMetrics
 from buildcompare.metrics.compare_at_load import at_equal_load, limited_by
-from buildcompare.metrics.compare_events import CompareEvents
+from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.counted_errors import compare_counted_errors
 from buildcompare.metrics.error_rates import compare_error_rates
 from buildcompare.metrics.load_adjusted import LoadAdjusted
@@ -108,7 +108,7 @@ def compare_test(
         metrics=metrics,
         errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
         labels=compare_label_tables(labels, catalogue),
-        events=CompareEvents(catalogue, groups)(test, views),
+        events=compare_events(test, views, catalogue, groups),
         validity=validity.test,
     )
     return TestData(result, views, at_load)

@@ -1,85 +1,127 @@
-"""What happened at one time in one metric, and only in one build?"""
+"""Compare the events of two builds: what is in one build only, what belongs together, what is worth a warning."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Test
 from buildcompare.load.sides import SIDES, Views
 from buildcompare.load.view import RunView
-from buildcompare.metrics.events import FindEvents, RunEvents, search_window
-from buildcompare.metrics.match_events import MatchEvents, PlacedEvent
-from buildcompare.results import Event
-from buildcompare.stats.change_penalty import CalibratedPenalty, DetectChanges
+from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, search_window
+from buildcompare.results import Event, Side
+from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 
 SMALLEST_SHARE = 0.2
 """Events below this part of the metric's margin are of no interest to anybody."""
-
-
 FOLLOWS = 1.5
 """A level that moves with the load by up to this many times the load's own change follows it: costs grow faster than
 users (simulated servers: by the power 1.2), and what was measured of both is noisy."""
+TOGETHER_S = 120.0
+"""Events of one build that start within this time are one: averages of one minute, of rates over one minute."""
+SAME_S = 180.0
+"""As far apart may the builds show the same event: a minute more, for runs whose start was stamped by hand."""
+ALIKE = 0.5
+"""An event of the other build counts as the same with at least this part of the size."""
+ERROR = 0.05
+"""Of a warning where nothing happened, for all series of the test together."""
+LONE = 6.0
+"""Margins that a spike or drop must surely exceed to warn where no other metric moves with it. Identical runs have lone
+excursions of 6 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
+NEARBY_S = 1200.0
+"""How far before and after an event the other run is looked at: as long as an excursion may last."""
+
+Group = list[tuple[str, MetricEvent]]
 
 
 @dataclass(frozen=True)
-class CompareEvents:
-    """The events of the steady windows. Repeated runs are paired in their order; a run left over has no partner."""
+class PlacedEvent:
+    """An event of one metric of one build, and how it relates to the rest of the test.
 
-    catalogue: Catalogue
-    identical: Sequence[RepeatedRuns] = ()
-    """Repeated runs, from which the penalties of changes are learned where there are enough of them."""
+    Attributes
+    ----------
+    matched
+        Whether the other build shows it too.
+    group
+        The same number for events of one build that happened together; numbered by time, from 1.
+    warning
+        Whether it is in one build only and surely larger than the metric's margin.
+    """
 
-    def __call__(self, test: Test, views: Views) -> list[Event]:
-        """Every event of every run, matched with the run of the same number of the other build."""
-        events: list[Event] = []
-        for number in range(max(len(views[side]) for side in SIDES)):
-            found = {s: self._of_run(test, views[s][number]) if number < len(views[s]) else {} for s in SIDES}
-            margins = {m.slug: m.margin_percent for m in self.catalogue.metrics}
-            groups = max((event.group or 0 for event in events), default=0)
-            events += [
+    metric: str
+    build: Side
+    event: MetricEvent
+    matched: bool
+    group: int
+    warning: bool
+
+
+def compare_events(
+    test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
+) -> list[Event]:
+    """Events of the steady windows, matched with the run of the same number of the other build.
+
+    A run left over has no partner. From repeated runs (`identical`) the penalties of changes are learned where there
+    are enough of them.
+    """
+    events: list[Event] = []
+    margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
+    pairs = min(len(views[side]) for side in SIDES)
+    for number in range(max(len(views[side]) for side in SIDES)):
+        found = {
+            side: _of_run(test, views[side][number], catalogue, identical) if number < len(views[side]) else {}
+            for side in SIDES
+        }
+        groups = max((event.group or 0 for event in events), default=0)
+        for placed in match_events(found["base"], found["new"], margins):
+            event, view = placed.event, views[placed.build][number]
+            warns = placed.warning and number < pairs
+            events.append(
                 Event(
                     metric=placed.metric,
                     build=placed.build,
                     run=number + 1,
-                    kind=placed.event.kind,
-                    at_s=placed.event.at_s,
-                    span_s=placed.event.span_s,
-                    size=placed.event.size,
-                    size_percent=placed.event.size_percent,
-                    ci=placed.event.ci,
+                    kind=event.kind,
+                    at_s=event.at_s,
+                    span_s=event.span_s,
+                    size=event.size,
+                    size_percent=event.size_percent,
+                    ci=event.ci,
                     group=groups + placed.group,
                     matched=placed.matched,
-                    warning=placed.warning
-                    and number < min(len(views[side]) for side in SIDES)
-                    and not (test.type == "unbounded" and _follows_load(placed, views[placed.build][number])),
+                    warning=warns and not (test.type == "unbounded" and _follows_load(placed, view)),
                 )
-                for placed in MatchEvents()(found["base"], found["new"], margins)
-            ]
-        return events
+            )
+    return events
 
-    def _of_run(self, test: Test, view: RunView) -> dict[str, RunEvents]:
-        if view.steady.window is None:
-            return {}
-        inside = search_window(view.steady.window, test.type)
-        found: dict[str, RunEvents] = {}
-        for metric in self.catalogue.metrics:
-            series = view.recording.total(metric.slug)
-            if series is not None and inside[1] > inside[0]:
-                smallest = SMALLEST_SHARE * metric.margin_percent
-                find = FindEvents(detect=DetectChanges(calibration=self._penalty(metric.slug, test)))
-                found[metric.slug] = find(view.recording.curve(series), inside, smallest_percent=smallest)
-        return found
 
-    def _penalty(self, slug: str, test: Test) -> CalibratedPenalty | None:
-        """Learned from runs of the same type of test, whose windows are about as long; None with too few of them."""
-        runs = [run for group in self.identical if group.type == test.type for run in group.runs]
-        known = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
-        return CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
+def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence[RepeatedRuns]) -> dict[str, RunEvents]:
+    if view.steady.window is None:
+        return {}
+    inside = search_window(view.steady.window, test.type)
+    found: dict[str, RunEvents] = {}
+    for metric in catalogue.metrics:
+        series = view.recording.total(metric.slug)
+        if series is not None and inside[1] > inside[0]:
+            found[metric.slug] = find_events(
+                view.recording.curve(series),
+                inside,
+                smallest_percent=SMALLEST_SHARE * metric.margin_percent,
+                calibration=_calibrated(metric.slug, test, identical),
+            )
+    return found
+
+
+def _calibrated(slug: str, test: Test, identical: Sequence[RepeatedRuns]) -> CalibratedPenalty | None:
+    """Learned from runs of the same type of test, whose windows are about as long; None with too few of them."""
+    runs = [run for group in identical if group.type == test.type for run in group.runs]
+    known = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
+    return CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
 
 
 def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
@@ -94,3 +136,91 @@ def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
         return False
     moved = 100.0 * (float(after.mean()) / float(before.mean()) - 1.0)
     return moved * event.size_percent > 0 and abs(event.size_percent) <= FOLLOWS * abs(moved)
+
+
+# ---- Matching -------------------------------------------------------------------------------------------------------
+
+
+def match_events(
+    base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
+) -> tuple[PlacedEvent, ...]:
+    """Pair the events of two runs of one test, group them, and pick those worth a warning.
+
+    What belongs to the test (the ramp's end, a job at a fixed time) is in both builds at about the same elapsed time:
+    it is no finding. A warning needs an event that the other build does not show, and whose size is beyond the
+    metric's margin even at the near end of its interval, with an error of 5 % for all series of the test together. A
+    spike or drop must be witnessed by another metric, or be out of all proportion: one minute of one metric alone is
+    what identical runs show every day.
+
+    Parameters
+    ----------
+    base, new
+        By slug; an event of a metric that the other build lacks is unmatched.
+    margins
+        By slug, in percent; a metric without one never warns.
+
+    Returns
+    -------
+    tuple of PlacedEvent
+        In the order of groups and time.
+    """
+    groups: list[tuple[Side, bool, Group]] = []
+    sides: tuple[tuple[Side, Mapping[str, RunEvents], Mapping[str, RunEvents]], ...]
+    sides = (("base", base, new), ("new", new, base))
+    for build, mine, other in sides:
+        found = [(slug, event) for slug, run in mine.items() for event in run.events]
+        for matched in (False, True):
+            part = [each for each in found if _matched(*each, mine, other) is matched]
+            groups.extend((build, matched, group) for group in _grouped(part))
+    groups.sort(key=lambda group: (_start_s(group[2][0][1]), group[0]))
+    # Standard errors of an interval that holds for all series at once (Sidak 1967).
+    z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
+    return tuple(
+        PlacedEvent(slug, build, event, matched, number, not matched and _warns(slug, event, group, margins, z))
+        for number, (build, matched, group) in enumerate(groups, 1)
+        for slug, event in group
+    )
+
+
+def _grouped(events: Group) -> list[Group]:
+    groups: list[Group] = []
+    for slug, event in sorted(events, key=lambda each: (_start_s(each[1]), each[0])):
+        if not groups or _start_s(event) > _start_s(groups[-1][0][1]) + TOGETHER_S:
+            groups.append([])
+        groups[-1].append((slug, event))
+    return groups
+
+
+def _warns(slug: str, event: MetricEvent, group: Group, margins: Mapping[str, float], z: float) -> bool:
+    witnessed = event.kind == "level" or any(other != slug for other, _ in group)
+    return slug in margins and event.at_least_percent(z) >= margins[slug] * (1.0 if witnessed else LONE)
+
+
+def _matched(slug: str, event: MetricEvent, mine: Mapping[str, RunEvents], other: Mapping[str, RunEvents]) -> bool:
+    if slug not in other:
+        return False
+    if any(_same(event, each) for each in other[slug].events):
+        return True
+    own, there = _contrast(event, mine[slug]), _contrast(event, other[slug])
+    return own != 0.0 and there / own >= ALIKE
+
+
+def _same(one: MetricEvent, other: MetricEvent) -> bool:
+    small, large = sorted((abs(one.size), abs(other.size)))
+    near = any(a.span_s[0] - SAME_S <= b.at_s <= a.span_s[1] + SAME_S for a, b in ((one, other), (other, one)))
+    return one.kind == other.kind and one.size * other.size > 0 and near and small >= ALIKE * large
+
+
+def _contrast(event: MetricEvent, run: RunEvents) -> float:
+    """What an event changed, as means over the same times in any run; NaN where one of them has no numbers."""
+    begin, end = (event.at_s, event.at_s) if event.kind == "level" else event.span_s
+    first, last = max(event.around_s[0], begin - NEARBY_S), min(event.around_s[1], end + NEARBY_S)
+    if event.kind == "level":
+        return run.mean(end, last) - run.mean(first, begin)
+    outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < begin) | (run.times_s >= end))
+    around = run.averages[outside]
+    return run.mean(begin, end) - float(around.mean()) if around.size else float("nan")
+
+
+def _start_s(event: MetricEvent) -> float:
+    return event.at_s if event.kind == "level" else event.span_s[0]

@@ -1,27 +1,105 @@
-"""What happened inside a run? Level shifts, spikes and drops of one metric while the load was steady."""
+"""Find the events of one metric in one run while the load was steady: level shifts, spikes and drops."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from buildcompare.metrics.event_measures import MeasureEvents, MetricEvent
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.change_penalty import DetectChanges, no_change_of
-from buildcompare.stats.spikes import FindSpikes
+from buildcompare.stats.autocorrelation import Ar1Noise, robust_sd
+from buildcompare.stats.changepoints import SHORTEST, CalibratedPenalty, changepoints, no_change_of, split_gains
 
+Kind = Literal["level", "spike", "drop"]
 Range = tuple[int, int]
-Ranges = list[Range]
+"""Half-open, of averages."""
 
 AFTER_RAMP_S = 120.0
 """To be left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
-
+SAMPLING_S = 60.0
+"""The catalogue's rates are over one minute: closer samples share their data and only look like more."""
+COVERAGE = 0.5
+"""An interval with fewer of its samples is a gap."""
 LARGEST = 1e100
 """What is larger is no measurement: it is left out as NaN is, and its square could not be computed."""
+NOTHING = 1e-9
+"""A level below this part of the change from it is as good as none."""
+Z95 = 1.96
+TIME_95 = 7.35
+"""A split is within the 95 % interval of a change while it gains this many variances less (Hansen 2000, table 1)."""
+
+LONGEST_EXCURSION_S = 1200.0
+"""What comes back later is two changes of the level: 20 minutes are most of the 30 that an unbounded test is judged by,
+and an hour's plateau holds three."""
+BACK = 1 / 3
+"""An excursion is over where no more than this part of its height is left."""
+GRADUAL_S = 300.0
+"""Changes of one direction that follow each other this closely are one."""
+LASTING_S = 300.0
+"""What began later than this before the window's end is no level yet, it may be coming back; and what ended within it
+after the window's start was none: there the ramp dies away."""
+JOINED = 2
+"""A spike and a slower excursion of the same direction are one with at most this many averages between them."""
+
+SPIKE_HALF_WIDTH = 10
+"""Averages of the running median on each side: what lasts longer than this is no spike."""
+SPIKE = 6.0
+"""Robust standard deviations from the running median. Of AR(1) series of 70 to 1080 samples, phi of 0 to 0.9, at most
+2 % have a sample as far out as this; at phi 0.95, 3 % (400 each, seed 20240502)."""
+FLANK = 0.5
+"""Averages beside a spike belong to it down to this part of `SPIKE`."""
+MEAN_TO_SD = 1.2533
+"""Standard deviation of a normal variable in units of its mean absolute deviation."""
+
+
+@dataclass(frozen=True)
+class MetricEvent:
+    """An event of one metric.
+
+    Attributes
+    ----------
+    kind
+        ``level``: the metric changed and did not come back within `LONGEST_EXCURSION_S` (or the window); ``spike`` and
+        ``drop``: it rose or fell and came back, or its other end is outside of the window (`LASTING_S`).
+    at_s
+        Elapsed seconds of the change, or of the spike's top.
+    span_s
+        From when to when: the excursion, or the 95 % interval of a level's change.
+    size
+        In the metric's unit: level after less level before, or the mean of a minute at the top less the level around.
+    size_percent
+        The same in percent of `before`; None where that is nothing or negative.
+    ci
+        95 % interval of `size` for the noise of the run, not for the choice of what is largest.
+    before
+        The level that it left.
+    extreme
+        The farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts.
+    around_s
+        The whole stretch over which `before` and `after` were measured.
+    """
+
+    kind: Kind
+    at_s: float
+    span_s: tuple[float, float]
+    size: float
+    size_percent: float | None
+    ci: tuple[float, float]
+    before: float
+    extreme: float
+    around_s: tuple[float, float]
+
+    def at_least_percent(self, z: float = Z95) -> float:
+        """What is left of the size, in percent without sign, after `z` standard errors; 0 where nothing is."""
+        if self.size_percent is None:
+            return 0.0
+        half = (self.ci[1] - self.ci[0]) / 2.0 * z / Z95
+        return max(abs(self.size) - half, 0.0) / self.before * 100.0
 
 
 @dataclass(frozen=True)
@@ -49,163 +127,299 @@ def search_window(steady: tuple[float, float], kind: str) -> tuple[float, float]
     return (steady[0] + AFTER_RAMP_S, steady[1]) if kind == "bounded" else steady
 
 
-@dataclass(frozen=True)
-class FindEvents:
-    """Events of a metric within the window in which the load was steady.
+def find_events(
+    series: pd.Series,
+    window: tuple[float, float],
+    *,
+    smallest_percent: float = 0.0,
+    resolution: float = 0.0,
+    calibration: CalibratedPenalty | None = None,
+) -> RunEvents:
+    """Find the events of a metric within the window in which the load was steady.
 
-    Outside of it the load itself moves every metric. Averages over `sampling_s` are searched for changes of their
-    mean, of their logarithms where all are positive: most metrics vary in proportion to their level.
+    Outside of it the load itself moves every metric. Averages over a minute are searched for changes of their mean, of
+    their logarithms where all are positive: most metrics vary in proportion to their level.
+
+    Parameters
+    ----------
+    series
+        The metric, indexed by elapsed seconds.
+    window
+        Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
+    smallest_percent
+        Smaller events are left out.
+    resolution
+        The step in which the metric was read off, in its unit; 0 where it was not read off a plot.
+    calibration
+        The penalty of changes, learned from identical runs.
+
+    Returns
+    -------
+    RunEvents
+        The events in the order of their times, and the averages.
+
+    References
+    ----------
+    :func:`~buildcompare.stats.changepoints.changepoints` for the search. Hansen (2000), "Sample splitting and threshold
+    estimation", Econometrica 68 (the interval of the time of a change).
+
+    Examples
+    --------
+    >>> elapsed = np.arange(0.0, 3600.0, 5.0)
+    >>> heap = 100.0 + np.random.default_rng(1).normal(size=elapsed.size) + 20.0 * (elapsed > 2000.0)
+    >>> found = find_events(pd.Series(heap, index=elapsed), (600.0, 3600.0))
+    >>> [(event.kind, event.at_s, round(event.size)) for event in found.events]
+    [('level', 2000.0, 20)]
+    """
+    run = _averages(series, window)
+    times, values = run.times, run.values
+    if times.size < SHORTEST:
+        return RunEvents((), times, run.averages)
+    rounding = resolution / (float(np.median(run.averages)) if run.unit is None else run.unit)
+    spikes = find_spikes(values, resolution=rounding)
+    calm = np.ones(times.size, dtype=bool)
+    for start, end in spikes:
+        calm[start:end] = False
+    found = changepoints(values[calm], calibration=calibration, resolution=rounding)
+    whole = replace(run, noise=found.noise)
+    rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
+    edges = list(zip((0, *found.changes), (*found.changes, rest.times.size), strict=True))
+    events = _joined(whole, spikes, _slow_events(rest, edges))
+    large = [each for each in events if each.size_percent is None or abs(each.size_percent) >= smallest_percent]
+    return RunEvents(tuple(large), times, run.averages)
+
+
+def no_change(series: pd.Series, window: tuple[float, float]) -> float:
+    """What `CalibratedPenalty` learns from a run in which nothing happened; NaN where it is too short."""
+    values = _averages(series, window).values
+    return no_change_of(values) if values.size >= SHORTEST else math.nan
+
+
+def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, ...]:
+    """Half-open ranges of the short spikes and drops of `values`, shape (n,), all finite.
+
+    A running median follows a wandering level and a step, and does not see what is shorter than half of it: so a spike
+    is judged by the noise of its surroundings, where a search for changes of the level, which must allow for the
+    wandering, is blind to it. Spikes that touch an end of the series are left out: what never came back may be a new
+    level. Widths at one height above all, as here, are none that ``scipy.signal.peak_widths`` knows.
+    """
+    from scipy.ndimage import median_filter
+
+    if values.size <= 2 * SPIKE_HALF_WIDTH:
+        return ()
+    away = values - median_filter(values, 2 * SPIKE_HALF_WIDTH + 1, mode="nearest")
+    scale = max(robust_sd(away), resolution / math.sqrt(12.0))
+    if scale == 0.0:  # more than half of the samples at one value
+        scale = MEAN_TO_SD * float(np.abs(away).mean())
+    if scale <= 1e-9 * float(np.abs(values).max()):
+        return ()
+    found = []
+    for sign in (1.0, -1.0):
+        flanks = np.concatenate([[False], sign * away > FLANK * SPIKE * scale, [False]])
+        for start, end in np.flatnonzero(np.diff(flanks.astype(np.int8))).reshape(-1, 2).tolist():
+            inside = start > 0 and end < values.size
+            if inside and end - start <= SPIKE_HALF_WIDTH and abs(away[start:end]).max() > SPIKE * scale:
+                found.append((start, end))
+    return tuple(sorted(found))
+
+
+# ---- Averages and what is measured in them --------------------------------------------------------------------------
+
+
+_NO_NOISE = Ar1Noise(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class _Averages:
+    """A run as averages: middle of each interval, mean of its samples, and that or its logarithm, shape (n,) each.
+
+    `curve` are the samples themselves, `unit` is what `averages` were divided by to give `values` (None where these are
+    logarithms), and `noise` that of `values` apart from events.
     """
 
-    sampling_s: float = 60.0
-    """The catalogue's rates are over one minute: closer samples share their data and only look like more."""
-    coverage: float = 0.5
-    """An interval with fewer of its samples is a gap."""
-    longest_excursion_s: float = 1200.0
-    """What comes back later is two changes of the level: 20 minutes are most of the 30 that an unbounded test is
-    judged by, and an hour's plateau holds three."""
-    back: float = 1 / 3
-    """An excursion is over where no more than this part of its height is left."""
-    gradual_s: float = 300.0
-    """Changes of one direction that follow each other this closely are one."""
-    lasting_s: float = 300.0
-    """What began later than this before the window's end is no level yet, it may be coming back; and what ended within
-    it after the window's start was none: there the ramp dies away."""
-    joined: int = 2
-    """A spike and a slower excursion of the same direction are one with at most this many averages between them."""
-    detect: DetectChanges = field(default_factory=DetectChanges)
-    spikes: FindSpikes = field(default_factory=FindSpikes)
+    curve: pd.Series
+    times: FloatArray
+    averages: FloatArray
+    values: FloatArray
+    unit: float | None
+    width_s: float
+    noise: Ar1Noise = _NO_NOISE
 
-    def __call__(
-        self, curve: pd.Series, window: tuple[float, float], *, smallest_percent: float = 0.0, resolution: float = 0.0
-    ) -> RunEvents:
-        """Find the events of `curve` (over elapsed seconds) within `window`.
+    def start_s(self, sample: int) -> float:
+        return float(self.times[sample]) - self.width_s / 2
 
-        Parameters
-        ----------
-        smallest_percent
-            Smaller events are left out.
-        resolution
-            The step in which the curve was read off, in its unit; 0 where it was not read off a plot.
-        """
-        inside = self._inside(curve, window)
-        times, averages, width = self._sample(inside, window[0])
-        if times.size < self.detect.shortest:
-            return RunEvents((), times, averages)
-        values, unit = _scaled(averages)
-        rounding = resolution / (float(np.median(averages)) if unit is None else unit)
-        spikes = self.spikes(values, resolution=rounding)
-        calm = np.ones(times.size, dtype=bool)
-        for start, end in spikes:
-            calm[start:end] = False
-        found = self.detect(values[calm], resolution=rounding)
-        whole = MeasureEvents(inside, times, averages, values, found.noise, unit, width)
-        rest = MeasureEvents(inside, times[calm], averages[calm], values[calm], found.noise, unit, width)
-        slow = self._events(rest, list(found.segmentation.edges(rest.times.size)))
-        events = self._joined(whole, spikes, slow)
-        events = [event for event in events if _large_enough(event, smallest_percent)]
-        return RunEvents(tuple(events), times, averages)
+    def span_s(self, part: Range) -> tuple[float, float]:
+        return self.start_s(part[0]), self.start_s(part[1] - 1) + self.width_s
 
-    def no_change(self, curve: pd.Series, window: tuple[float, float]) -> float:
-        """What `CalibratedPenalty` learns from a run in which nothing happened; NaN where it is too short."""
-        _, averages, _ = self._sample(self._inside(curve, window), window[0])
-        return no_change_of(_scaled(averages)[0]) if averages.size >= self.detect.shortest else math.nan
+    def length_s(self, start: int, end: int) -> float:
+        return float(self.times[end - 1] - self.times[start]) + self.width_s
 
-    def _inside(self, curve: pd.Series, window: tuple[float, float]) -> pd.Series:
-        numbers = np.abs(curve.to_numpy(dtype=np.float64)) < LARGEST
-        inside: pd.Series = curve[(curve.index > window[0]) & (curve.index <= window[1]) & numbers]
-        return inside
+    def mean(self, part: Range) -> float:
+        return float(self.averages[slice(*part)].mean())
 
-    def _sample(self, inside: pd.Series, start: float) -> tuple[FloatArray, FloatArray, float]:
-        """Middles and means of the sampling intervals that hold enough samples, and their length."""
-        elapsed, values = inside.index.to_numpy(dtype=np.float64), inside.to_numpy(dtype=np.float64)
-        if elapsed.size < 2:
-            return np.empty(0), np.empty(0), self.sampling_s
-        step = float(np.median(np.diff(elapsed)))
-        width = max(self.sampling_s, step)
-        bins = np.maximum(np.ceil((elapsed - start) / width - 1e-9).astype(np.int64) - 1, 0)
-        counts = np.bincount(bins)
-        full = counts >= max(self.coverage * width / step, 1.0)
-        sums = np.bincount(bins, weights=values)
-        middles = np.asarray(start + (np.flatnonzero(full) + 0.5) * width, dtype=np.float64)
-        return middles, sums[full] / counts[full], width
+    def fine(self, start: float, end: float) -> pd.Series:
+        return self.curve[(self.curve.index > start) & (self.curve.index <= end)]
 
-    def _events(self, run: MeasureEvents, edges: Ranges) -> list[MetricEvent]:
-        levels = [float(run.values[a:b].mean()) for a, b in edges]
-        events, at = [], 1
-        while at < len(edges):
-            back = self._excursion_end(run, edges, levels, at)
-            if back is not None:
-                events.append(run.excursion(edges[at - 1], (edges[at][0], edges[back - 1][1]), edges[back]))
-                at = back + 1
-                continue
-            if at == 1 and run.length_s(*edges[0]) < self.lasting_s:
-                events.append(run.early(edges[0], edges[1]))
-                at += 1
-                continue
-            end = self._rise_end(run, edges, levels, at)
-            open_end = end + 1 == len(edges) and run.length_s(edges[at][0], edges[end][1]) < self.lasting_s
-            events.append(run.shift(edges[at - 1], edges[at : end + 1], lasting=not open_end))
+    def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
+        """A spike or drop of `away`, from its top or bottom to the level of the averages `beside`."""
+        level = float(self.averages[beside].mean())
+        up = self.mean(away) > level
+        extreme = np.argmax if up else np.argmin
+        top = self.start_s(away[0] + int(extreme(self.averages[slice(*away)])))
+        variance = self.noise.sd**2 + self.noise.mean_variance(beside.size)
+        fine = self.fine(top, top + self.width_s)
+        at = float(fine.index[int(extreme(fine.to_numpy()))])
+        size = float(self.fine(at - self.width_s / 2, at + self.width_s / 2).mean()) - level
+        height = level, size, float(fine.loc[at])
+        return self._event("spike" if up else "drop", at, self.span_s(away), height, variance, around)
+
+    def spike(self, away: Range, calm: npt.NDArray[np.bool_]) -> MetricEvent:
+        """A spike or drop of `away`, from the calm averages on both sides (all, where none is calm)."""
+        first, last = max(away[0] - SPIKE_HALF_WIDTH, 0), min(away[1] + SPIKE_HALF_WIDTH, self.times.size)
+        beside = np.r_[first : away[0], away[1] : last]
+        calmly = beside[calm[beside]]
+        return self.excursion(away, calmly if calmly.size else beside, (first, last))
+
+    def shift(self, before: Range, after: Sequence[Range], *, lasting: bool) -> MetricEvent:
+        """A change of the level from `before` to the last of the segments `after`; the others lead there."""
+        last, around = after[-1], (before[0], after[-1][1])
+        level = self.mean(before)
+        size = self.mean(last) - level
+        height = level, size, level + size
+        variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
+        at = self._at(before, after[0])
+        if not lasting:
+            return self._event(
+                "spike" if size > 0 else "drop", at, (at, self.span_s(last)[1]), height, variance, around
+            )
+        early, _ = self._when(before, after[0])
+        _, late = self._when(after[-2] if len(after) > 1 else before, last)
+        return self._event("level", at, (early, late), height, variance, around)
+
+    def _event(
+        self,
+        kind: Kind,
+        at: float,
+        span: tuple[float, float],
+        height: tuple[float, float, float],
+        variance: float,
+        around: Range,
+    ) -> MetricEvent:
+        level, size, extreme = height
+        half = Z95 * math.sqrt(variance) * (level if self.unit is None else self.unit)
+        percent = size / level * 100.0 if level > NOTHING * abs(size) else None
+        return MetricEvent(
+            kind, at, span, size, percent, (size - half, size + half), level, extreme, self.span_s(around)
+        )
+
+    def _at(self, before: Range, after: Range) -> float:
+        """When the level changed, on the curve's own samples: where a step fits best."""
+        start = self.start_s(max(before[0], before[1] - 2))
+        end = self.start_s(min(after[1], after[0] + 2) - 1) + self.width_s
+        low, high = self.mean(before), self.mean(after)
+        fine = self.fine(start, end)
+        lean = np.cumsum(fine.to_numpy(dtype=np.float64) - (low + high) / 2) * math.copysign(1.0, high - low)
+        return float(fine.index[int(lean.argmin())])
+
+    def _when(self, before: Range, after: Range) -> tuple[float, float]:
+        """95 % interval of the time of a change (Hansen 2000), in steps of the averages."""
+        gains = split_gains(self.values[before[0] : after[1]])
+        likely = np.flatnonzero(gains >= gains.max() - TIME_95 * self.noise.long_run_variance) + before[0] + 1
+        return self.start_s(int(likely[0])), self.start_s(int(likely[-1]))
+
+
+def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
+    """Means of the sampling intervals that hold enough samples."""
+    numbers = np.abs(series.to_numpy(dtype=np.float64)) < LARGEST
+    inside = series[(series.index > window[0]) & (series.index <= window[1]) & numbers]
+    elapsed, samples = inside.index.to_numpy(dtype=np.float64), inside.to_numpy(dtype=np.float64)
+    if elapsed.size < 2:
+        return _Averages(inside, np.empty(0), np.empty(0), np.empty(0), None, SAMPLING_S)
+    step = float(np.median(np.diff(elapsed)))
+    width = max(SAMPLING_S, step)
+    bins = np.maximum(np.ceil((elapsed - window[0]) / width - 1e-9).astype(np.int64) - 1, 0)
+    counts = np.bincount(bins)
+    full = counts >= max(COVERAGE * width / step, 1.0)
+    averages = np.bincount(bins, weights=samples)[full] / counts[full]
+    times = np.asarray(window[0] + (np.flatnonzero(full) + 0.5) * width, dtype=np.float64)
+    if (averages > 1.0 / LARGEST).all():
+        return _Averages(inside, times, averages, np.log(averages), None, width)
+    unit = float(np.abs(averages).max()) or 1.0
+    return _Averages(inside, times, averages, averages / unit, unit, width)
+
+
+# ---- From segments to events ----------------------------------------------------------------------------------------
+
+
+def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
+    """Changes of the level and slow excursions, from the segments between changes."""
+    levels = [float(run.values[a:b].mean()) for a, b in edges]
+    events, at = [], 1
+    while at < len(edges):
+        before = edges[at - 1]
+        back = _excursion_end(run, edges, levels, at)
+        if back is not None:
+            beside = np.concatenate([np.arange(*before), np.arange(*edges[back])])
+            away = (edges[at][0], edges[back - 1][1])
+            events.append(run.excursion(away, beside, (before[0], edges[back][1])))
+            at = back + 1
+        elif at == 1 and run.length_s(*before) < LASTING_S:  # the window begins with it
+            events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
+            at += 1
+        else:
+            end = _rise_end(run, edges, levels, at)
+            open_end = end + 1 == len(edges) and run.length_s(edges[at][0], edges[end][1]) < LASTING_S
+            events.append(run.shift(before, edges[at : end + 1], lasting=not open_end))
             at = end + 1
-        return events
+    return events
 
-    def _joined(self, run: MeasureEvents, spikes: Sequence[Range], slow: list[MetricEvent]) -> list[MetricEvent]:
-        """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
-        calm = np.ones(run.times.size, dtype=bool)
-        ranges = []
-        for start, end in spikes:
-            kind = run.spike((start, end), self.spikes.half_width, calm).kind
-            whole = (start, end)
-            for other in [each for each in slow if each.kind == kind]:
-                a, b = run.samples(other.span_s)
-                if a <= whole[1] + self.joined and b >= whole[0] - self.joined:
-                    whole = min(a, whole[0]), max(b, whole[1])
-                    slow = [each for each in slow if each is not other]
-            ranges.append(whole)
-            calm[slice(*whole)] = False
-        events = [run.spike(each, self.spikes.half_width, calm) for each in ranges]
-        return sorted([*events, *slow], key=lambda each: each.at_s)
 
-    def _excursion_end(self, run: MeasureEvents, edges: Ranges, levels: list[float], at: int) -> int | None:
-        """The first segment from `at` on that is back at the level before it; None where there is none in time."""
-        height = 0.0
-        for i in range(at, len(edges)):
-            away = levels[i] - levels[at - 1]
-            if i > at and abs(away) <= self.back * abs(height):
-                return self._settled(run, edges, levels, at, i)
-            if away * height < 0.0 or run.length_s(edges[at][0], edges[i][1]) > self.longest_excursion_s:
-                return None
-            height = max(height, away, key=abs)
+def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int | None:
+    """The segment after an excursion that begins with segment `at`; None where it does not come back in time."""
+    height = 0.0
+    for i in range(at, len(edges)):
+        away = levels[i] - levels[at - 1]
+        if i > at and abs(away) <= BACK * abs(height):
+            break
+        if away * height < 0.0 or run.length_s(edges[at][0], edges[i][1]) > LONGEST_EXCURSION_S:
+            return None
+        height = max(height, away, key=abs)
+    else:
         return None
-
-    def _settled(self, run: MeasureEvents, edges: Ranges, levels: list[float], at: int, back: int) -> int:
-        """From the first segment that is back to where what is left of an excursion has died away."""
-        while (
-            back + 1 < len(edges)
-            and abs(levels[back + 1] - levels[at - 1]) < abs(levels[back] - levels[at - 1])
-            and run.length_s(edges[at][0], edges[back][1]) <= self.longest_excursion_s
-        ):
-            back += 1
-        return back
-
-    def _rise_end(self, run: MeasureEvents, edges: Ranges, levels: list[float], at: int) -> int:
-        """The last segment of a change that goes on, in short segments, in the direction of its first step."""
-        end = at
-        while (
-            end + 1 < len(edges)
-            and run.length_s(*edges[end]) <= self.gradual_s
-            and (levels[end + 1] - levels[end]) * (levels[at] - levels[at - 1]) > 0
-            and self._excursion_end(run, edges, levels, end + 1) is None
-        ):
-            end += 1
-        return end
+    back = i
+    while (  # what is left of it dies away
+        back + 1 < len(edges)
+        and abs(levels[back + 1] - levels[at - 1]) < abs(levels[back] - levels[at - 1])
+        and run.length_s(edges[at][0], edges[back][1]) <= LONGEST_EXCURSION_S
+    ):
+        back += 1
+    return back
 
 
-def _large_enough(event: MetricEvent, smallest_percent: float) -> bool:
-    return event.size_percent is None or abs(event.size_percent) >= smallest_percent
+def _rise_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
+    """The last segment of a change that goes on, in short segments, in the direction of its first step."""
+    end = at
+    while (
+        end + 1 < len(edges)
+        and run.length_s(*edges[end]) <= GRADUAL_S
+        and (levels[end + 1] - levels[end]) * (levels[at] - levels[at - 1]) > 0
+        and _excursion_end(run, edges, levels, end + 1) is None
+    ):
+        end += 1
+    return end
 
 
-def _scaled(averages: FloatArray) -> tuple[FloatArray, float | None]:
-    """Logarithms where all are positive, else parts of the largest, and that unit."""
-    unit = None if (averages > 1.0 / LARGEST).all() else float(np.abs(averages).max()) or 1.0
-    return (np.log(averages) if unit is None else averages / unit), unit
+def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) -> list[MetricEvent]:
+    """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
+    calm = np.ones(run.times.size, dtype=bool)
+    ranges = []
+    for spike in spikes:
+        kind, whole = run.spike(spike, calm).kind, spike
+        for other in [each for each in slow if each.kind == kind]:
+            a, b = (int(each) for each in np.searchsorted(run.times, other.span_s))
+            if a <= whole[1] + JOINED and b >= whole[0] - JOINED:
+                whole = min(a, whole[0]), max(b, whole[1])
+                slow = [each for each in slow if each is not other]
+        ranges.append(whole)
+        calm[slice(*whole)] = False
+    return sorted([*(run.spike(each, calm) for each in ranges), *slow], key=lambda each: each.at_s)
