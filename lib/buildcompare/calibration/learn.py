@@ -19,7 +19,7 @@ from buildcompare.calibration.self_check import self_check
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.labels.tables import label_levels
-from buildcompare.load.view import RunView, ViewRun, run_level
+from buildcompare.load.view import RunView, run_level, view_run
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.events import no_change, search_window
 from buildcompare.metrics.load_noise import MeasureNoiseAtLoad
@@ -54,7 +54,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
                 recording = read_run(run, spec.source, catalogue, slot, refresh=refresh)
             except InputError as error:
                 raise spec.fault_at(("groups", position, "runs", number - 1, *run.place_of(error)), error) from None
-            view = ViewRun(catalogue)(recording, group.type)
+            view = view_run(recording, group.type, catalogue)
             file = run.file or spec_file
             if view.steady.window is None:
                 reason = reason_words(view.steady.reason) if view.steady.reason else "none"

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
 from buildcompare.recordings.recording import Recording, Series, utc
 from buildcompare.results import (
     Estimate,
-    Phase,
     RampUp,
     RunResult,
     SeriesCoverage,
@@ -23,7 +21,7 @@ from buildcompare.results import (
 def run_result(
     catalogue: Catalogue,
     view: RunView,
-    estimate: SupportedUsers | None,
+    estimate: Estimate | None,
     ramp: RampUp,
     reported: int | None,
     validity: Validity,
@@ -41,10 +39,10 @@ def run_result(
         window_method=view.steady.method,
         window_reason=view.steady.reason,
         load_curve=view.load_slug,
-        phases=_phases(view),
+        phases=list(view.shape.phases) if view.shape else [],
         ramp_up=ramp,
         validity=validity,
-        estimated_supported_users=Estimate(**vars(estimate)) if estimate else None,
+        estimated_supported_users=estimate,
         reported_supported_users=reported,
         coverage=[_coverage(view, series) for series in recording.graphs()],
         missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
@@ -52,11 +50,6 @@ def run_result(
         server=_server(recording),
         samples_sha256=recording.samples_sha256,
     )
-
-
-def _phases(view: RunView) -> list[Phase]:
-    shape = view.shape
-    return [Phase(name=each.name, start_s=each.start_s, end_s=each.end_s) for each in shape.phases] if shape else []
 
 
 def _coverage(view: RunView, series: Series) -> SeriesCoverage:

@@ -12,18 +12,19 @@ from buildcompare.findings import verdict
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
-from buildcompare.load.compare_ramps import compare_ramps, ramp_ups
-from buildcompare.load.compare_users import CompareSupportedUsers, estimates
-from buildcompare.load.sides import SIDES, Views
-from buildcompare.load.view import ViewRun
+from buildcompare.load.compare import compare_ramps, ramp_ups
+from buildcompare.load.limits import limited_by
+from buildcompare.load.users import compare_supported_users, estimates
+from buildcompare.load.view import Views, view_run
 from buildcompare.metrics.compare import CompareMetrics
-from buildcompare.metrics.compare_at_load import at_equal_load, limited_by
+from buildcompare.metrics.compare_at_load import at_equal_load
 from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.counted_errors import compare_counted_errors
 from buildcompare.metrics.error_rates import compare_error_rates
 from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import Runs, Side, TestResult
+from buildcompare.results import Pair, Runs, Side, TestResult
+from buildcompare.results.codes import SIDES
 from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.validity.judge import judge_validity
 
@@ -74,9 +75,8 @@ def compare_test(
         What was learned of labels from `groups`, where several tests share it.
     """
     coordinator = coordinator or Coordinator()
-    view_run = ViewRun(catalogue, coordinator)
-    seen = {side: [view_run(recording, test.type) for recording in recordings[side]] for side in SIDES}
-    by_curve = {side: estimates(test, seen, side) for side in SIDES}
+    seen = Pair.of(lambda side: [view_run(each, test.type, catalogue, coordinator) for each in recordings[side]])
+    by_curve = estimates(test, seen)
     validity, views, supported_by_run = judge_validity(test, seen, by_curve, catalogue, coordinator)
     ramps = ramp_ups(views)
     runs = {
@@ -90,7 +90,7 @@ def compare_test(
     }
     supported = None
     if test.type == "unbounded":
-        supported = CompareSupportedUsers(catalogue, groups)(test, supported_by_run)
+        supported = compare_supported_users(test, supported_by_run, catalogue, groups)
     at_load = at_equal_load(test, views, catalogue, groups)
     labels = label_tables(views, label_noise or LabelNoise(groups), test.type)
     splits = split_averages(labels, catalogue)

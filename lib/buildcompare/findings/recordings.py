@@ -8,8 +8,8 @@ from buildcompare.config.errors import plural
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.results import Finding, RunResult, TestResult
 from buildcompare.results.codes import FindingKind, Severity, ValidityStatus
-from buildcompare.text.numbers import NO_ESTIMATE_WORDS, listed, minutes
-from buildcompare.text.reasons import validity_words
+from buildcompare.text.numbers import listed, minutes
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS, validity_words
 
 USUAL_LIMITS = {"may_be_cut", "still_climbing", "ceiling_reached"}
 """Limits that say something of the supported users only, and stand beside them anyway."""

@@ -95,7 +95,7 @@ def _apart(
 ) -> Iterator[str]:
     """How one measure differs, where its interval excludes that it does not, and the medians in the table agree."""
     base, new = medians
-    if difference is None or base is None or new is None or difference.ci_low <= 0 <= difference.ci_high:
+    if difference is None or base is None or new is None or not difference.excludes_zero:
         return
     if (new - base) / difference.value >= AGREEING:
         near, far = sorted((abs(difference.ci_low), abs(difference.ci_high)))

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from buildcompare.findings.finding import Labels, finding, title
 from buildcompare.findings.judged import judged
 from buildcompare.results import Finding, TestResult
-from buildcompare.results.codes import FindingKind, Severity, Status
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 from buildcompare.text.explanations import by_chance_percent
-from buildcompare.text.numbers import NO_ESTIMATE_WORDS, change, percent
+from buildcompare.text.numbers import change, percent
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; beyond twice that, say so."""
@@ -29,10 +30,11 @@ def supported_users(test: TestResult, labels: Labels) -> Iterator[Finding]:
         severity = Severity.CRITICAL if users.status == Status.REGRESSION else Severity.INFO
     else:
         missing: list[str] = []
-        for side, label in (("base", labels[0]), ("new", labels[1])):
+        for side, label in zip(SIDES, labels, strict=True):
             if getattr(users, side) is None:
-                at_least = getattr(users.at_least, side)
-                words = NO_ESTIMATE_WORDS.get(getattr(users.reason, side) or "", "there is no estimate")
+                at_least = users.at_least[side]
+                reason = users.reason[side]
+                words = NO_ESTIMATE_WORDS[reason] if reason else "there is no estimate"
                 missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
         text = f"{title(test)}: the supported users cannot be compared ({'; '.join(missing)})"
         if users.ci_low is not None:

@@ -15,8 +15,8 @@ from buildcompare.history.ledger import BothRuns as LedgerRuns
 from buildcompare.history.ledger import BothUsers as LedgerUsers
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, version_in
 from buildcompare.history.look_back import look_back
-from buildcompare.load.sides import SIDES
 from buildcompare.results import Drift, HistoryResult, Results, SetupDifference, TestResult
+from buildcompare.results.codes import SIDES
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.load.sides import Views
+from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult, Number, Pair
 from buildcompare.results.base import Reason

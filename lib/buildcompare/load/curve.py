@@ -1,24 +1,39 @@
-"""What of a load curve may be measured? The finite samples up to the stop, its scale, its noise and its resets."""
+"""Prepare a load curve for measuring (finite samples, noise, resets), and find its turns, falls and slopes."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import stdtrit
 
 from buildcompare.recordings.recording import FloatArray
 
+USERS_INC = 8.0
+"""Users that mattermost-load-test-ng's coordinator adds or takes in one action."""
+FASTEST_FALL = 4.0
+"""Users per second that it takes away by itself: 8 every 2 s."""
+ROUNDING = 1.5
+"""Factor on the coordinator's own pace, for sampling and rounding of a curve."""
 GAUSSIAN_MAD = 1.4826
 """Standard deviation over median absolute deviation of a normal distribution."""
-SECOND_DIFFERENCE = math.sqrt(6.0)
-"""Standard deviation of the second difference of white noise over that of the noise."""
-
-
+AT_ONCE_S = 30.0
+"""How fast users are lost: connections of a lost agent time out within half a minute."""
+HARDLY_ANY = 0.5
+"""A restart leaves less than this part of the users."""
 HOLE_S = 90.0
 """A longer silence may hide an early bump: no alert is heard in the first minute, and what came up has to go down."""
+
+
+def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
+    """Elapsed seconds and values of the finite samples up to `until_s`, shape (n,) each."""
+    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+    keep = np.isfinite(values) & (elapsed <= until_s)
+    return elapsed[keep], values[keep]
 
 
 def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
@@ -27,9 +42,42 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
+def slope_interval(elapsed: FloatArray, values: FloatArray, block_s: float) -> tuple[float, tuple[float, float]]:
+    """Least-squares slope per second of finite samples, and its 95 % interval from means over blocks of `block_s`.
+
+    Samples are correlated; means over blocks longer than their memory are nearly independent. With fewer than three
+    blocks the interval is infinite.
+    """
+    slope, height = np.polyfit(elapsed, values, 1)
+    residual = values - (height + slope * elapsed)
+    block = ((elapsed - elapsed[0]) // block_s).astype(np.int64)
+    counts = np.bincount(block)
+    filled = counts > 0
+    means = np.bincount(block, residual)[filled] / counts[filled]
+    centres = np.bincount(block, elapsed)[filled] / counts[filled]
+    error = math.inf
+    if means.size > 2:
+        spread = float(((centres - centres.mean()) ** 2).sum())
+        variance = float((means**2).sum()) / (means.size - 2) / spread
+        error = float(stdtrit(means.size - 2, 0.975)) * math.sqrt(variance)
+    return float(slope), (float(slope) - error, float(slope) + error)
+
+
+# ---- The prepared curve ---------------------------------------------------------------------------------------------
+
+PROXY_STEP = 1.2e-3
+"""One action of the coordinator as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users."""
+SMALLEST = 10.0
+"""A curve that never exceeds this many actions shows no load."""
+NOISE_UP_TO_S = 20.0
+"""With samples further apart, differences are the waves' and not noise; the curve counts as exact then."""
+SIGNAL = 30.0
+"""A curve below this many deviations of its noise is a constant load."""
+
+
 @dataclass(frozen=True)
 class LoadCurve:
-    """A curve of users, or of something that follows them, ready to be measured.
+    """A curve of users, or of a proxy that follows them, ready to be measured.
 
     Attributes
     ----------
@@ -60,105 +108,221 @@ class LoadCurve:
         inside = (self.elapsed >= start_s) & (self.elapsed <= end_s)
         return self.elapsed[inside], self.values[inside]
 
-    def fall(self, steps: float, noises: float = 6.0) -> float:
+    def least_fall(self, steps: float) -> float:
         """The smallest fall that is more than `steps` actions and than noise: from peak to peak some 6 deviations."""
-        return max(steps * self.step, noises * self.noise)
+        return max(steps * self.step, 6.0 * self.noise)
 
 
-@dataclass(frozen=True)
-class PrepareLoad:
-    """Make a :class:`LoadCurve` of samples over elapsed seconds.
+def prepare_load(
+    curve: pd.Series,
+    stop_s: float = math.inf,
+    *,
+    step: float = USERS_INC,
+    proxy: bool = False,
+    per_user: float | None = None,
+) -> LoadCurve | None:
+    """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
 
     Parameters
     ----------
     step
-        Users per action of the coordinator (mattermost-load-test-ng: 8).
-    proxy_step
-        The same as a part of the level, for a curve whose scale is unknown: 8 users of 6000 to 8000.
-    smallest
-        A curve that never exceeds this many steps shows no load.
+        Users per action of the coordinator.
+    proxy
+        Whether the curve only follows the users: its idle level is then taken off.
+    per_user
+        What a user adds to a proxy (goroutines: about 3); where it is unknown, the step is a part of the level.
+    """
+    elapsed, values = samples(curve, stop_s)
+    if elapsed.size < 3:
+        return None
+    if proxy:
+        values = values - values.min()
+    level = float(np.quantile(values, 0.98))
+    if proxy:
+        step = PROXY_STEP * level if per_user is None else step * per_user
+    if not level > SMALLEST * step:
+        return None
+    resets = _resets(elapsed, values, level, step)
+    for start, end in resets:
+        inside = (elapsed > start) & (elapsed < end)
+        elapsed, values = elapsed[~inside], values[~inside]
+    sample_s = float(np.median(np.diff(elapsed)))
+    second = np.diff(values, 2) if sample_s <= NOISE_UP_TO_S else np.empty(0)
+    # The second difference of white noise has root 6 times its standard deviation.
+    noise = GAUSSIAN_MAD * float(np.median(np.abs(second))) / math.sqrt(6.0) if second.size else 0.0
+    return LoadCurve(elapsed, values, sample_s, step, noise, level, resets) if level > SIGNAL * noise else None
+
+
+# ---- Turns ----------------------------------------------------------------------------------------------------------
+
+
+class Turn(NamedTuple):
+    """A fall from a peak to the trough after it, and the trough before the peak (at first: the first sample)."""
+
+    rise_s: float
+    rise_from: float
+    peak_s: float
+    peak: float
+    trough_s: float
+    trough: float
+
+    @property
+    def depth(self) -> float:
+        """From peak to trough."""
+        return self.peak - self.trough
+
+
+def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Turn]:
+    """Every fall of at least `least`, two falls parted by a rise of at least `least`; of finite samples, shape (n,)."""
+    found: list[Turn] = []
+    if not elapsed.size:
+        return found
+    times, curve = elapsed.tolist(), values.tolist()
+    start = low = high = (times[0], curve[0])
+    falling = False
+    for now in zip(times, curve, strict=True):
+        if falling:
+            if now[1] < low[1]:
+                low = now
+            elif now[1] - low[1] >= least:
+                found.append(Turn(*start, *high, *low))
+                start, high, falling = low, now, False
+        else:
+            if now[1] > high[1]:
+                high = now
+            if high[1] - now[1] >= least:
+                low, falling = now, True
+    if falling:
+        found.append(Turn(*start, *high, *low))
+    return found
+
+
+# ---- Users who disappear --------------------------------------------------------------------------------------------
+# Resets (taken out of a curve before its shape is measured) and falls (reasons of validity) ask for different things:
+# a reset is nearly complete and soon made good, a fall may be a twentieth and last.
+
+
+def _soon(elapsed: FloatArray) -> npt.NDArray[np.intp]:
+    """For each sample the last one within `AT_ONCE_S` after it, at least the next one."""
+    later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, side="right") - 1
+    return np.minimum(np.maximum(later, np.arange(elapsed.size) + 1), elapsed.size - 1)
+
+
+COLLAPSE_LEVEL = 0.1
+"""A reset takes away at least this part of the level: among fewer users a single step is a large part."""
+RECOVERED = 0.9
+"""A reset is over when this part of the users before it is back ..."""
+RECOVERY_S = 300.0
+"""... within this time; else the run went on from where it had fallen to."""
+
+
+def _resets(elapsed: FloatArray, values: FloatArray, level: float, step: float) -> tuple[tuple[float, float], ...]:
+    """Collapses at once, somewhere faster than the coordinator, which looks at its alerts once a second."""
+    found: list[tuple[float, float]] = []
+    later = _soon(elapsed)
+    own = ROUNDING * step * np.diff(elapsed)
+    sudden = np.concatenate(([0], np.cumsum(np.diff(values) < -own)))
+    high = (values >= COLLAPSE_LEVEL * level) & (sudden[later] > sudden)
+    for i in np.flatnonzero(high & (values[later] < HARDLY_ANY * values)):
+        if found and elapsed[i] < found[-1][1]:
+            continue
+        # The collapse starts at the last sample that still holds what was there before.
+        start = i + int(np.flatnonzero(values[i : later[i] + 1] >= RECOVERED * values[i])[-1])
+        window = (elapsed > elapsed[start]) & (elapsed <= elapsed[start] + RECOVERY_S)
+        back = np.flatnonzero(window & (values >= RECOVERED * values[start]))
+        if back.size:
+            end = int(back[0])
+            # Until nobody reconnects any more: what is left is what the coordinator adds.
+            while end + 1 < values.size and values[end + 1] - values[end] > own[end]:
+                end += 1
+            found.append((float(elapsed[start]), float(elapsed[end])))
+    return tuple(found)
+
+
+class Fall(NamedTuple):
+    """Users who disappeared at once, as no coordinator takes them away: an agent or the server failed.
+
+    Attributes
+    ----------
+    kind
+        ``restart``: hardly anyone was left, and they came back; ``lost``: a part, or for good.
+    at_s
+        Elapsed seconds of the last sample before it.
+    before, after
+        Users then, and users who were left.
+    back_s
+        Elapsed seconds at which as many were there again; None where they never were.
     """
 
-    step: float = 8.0
-    proxy_step: float = 1.2e-3
-    smallest: float = 10.0
-    collapse: float = 0.5
-    """A reset leaves less than this part of the users ..."""
-    collapse_s: float = 30.0
-    """... within this time, or from one sample to the next, ..."""
-    own_pace: float = 1.5
-    """... and somewhere in it by more than this many steps per second. The coordinator looks at its alerts once a
-    second, so that one step is its fastest; half as much again is left for sampling and rounding, as for the stop."""
-    collapse_level: float = 0.1
-    """A reset takes away at least this part of the level: among fewer users a single step is a large part."""
-    recovered: float = 0.9
-    """A reset is over when this part of the users before it is back ..."""
-    recovery_s: float = 300.0
-    """... within this time; else the run went on from where it had fallen to."""
+    kind: Literal["lost", "restart"]
+    at_s: float
+    before: float
+    after: float
+    back_s: float | None
 
-    noise_up_to_s: float = 20.0
-    """With samples further apart, differences are the waves' and not noise; the curve counts as exact then."""
-    signal: float = 30.0
-    """A curve below this many deviations of its noise is nothing but noise around a constant load."""
 
-    def __call__(
-        self, curve: pd.Series, stop_s: float, *, proxy: bool = False, per_user: float | None = None
-    ) -> LoadCurve | None:
-        """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
+FALL_PART = 0.03
+"""The smallest fall beside what the coordinator may do, as a part of the users: one agent of twenty is 5 %, and a curve
+read off a plot is known to 0.4 %."""
+BUSY = 0.1
+"""Falls from less than this part of the highest load are a cold start's."""
+LASTING_S = 60.0
+"""What is back sooner than this after `AT_ONCE_S` was no loss, unless hardly anyone was left."""
+LOW_S = 300.0
+"""Within this long the users reach what is left of them, and no second fall is looked for."""
+BACK = 0.8
+"""After a restart that many of the users are back: not all of them need to return."""
 
-        Parameters
-        ----------
-        proxy
-            Whether the curve only follows the users: its idle level is then taken off.
-        per_user
-            What a user adds to a proxy, where it is known (goroutines: about 3); else the step is a part of the level.
-        """
-        elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
-        keep = np.isfinite(values) & (elapsed <= stop_s)
-        elapsed, values = elapsed[keep], values[keep]
-        if elapsed.size < 3:
-            return None
-        if proxy:
-            values = values - values.min()
-        level = float(np.quantile(values, 0.98))
-        step = self.step if not proxy else self.proxy_step * level if per_user is None else self.step * per_user
-        if not level > self.smallest * step:
-            return None
-        resets = self._resets(elapsed, values, level, step)
-        for start, end in resets:
-            inside = (elapsed > start) & (elapsed < end)
-            elapsed, values = elapsed[~inside], values[~inside]
-        sample_s = float(np.median(np.diff(elapsed)))
-        noise = self._noise(values) if sample_s <= self.noise_up_to_s else 0.0
-        if not level > self.signal * noise:
-            return None
-        return LoadCurve(elapsed, values, sample_s, step, noise, level, resets)
 
-    def _noise(self, values: FloatArray) -> float:
-        second = np.diff(values, 2)
-        return GAUSSIAN_MAD * float(np.median(np.abs(second))) / SECOND_DIFFERENCE if second.size else 0.0
+def find_falls(
+    load: pd.Series, stop_s: float = math.inf, *, fastest_fall: float = FASTEST_FALL, hardly_any: float = HARDLY_ANY
+) -> tuple[Fall, ...]:
+    """The falls of `load` (users, or a proxy, over elapsed seconds) before `stop_s`, in their order.
 
-    def _resets(
-        self, elapsed: FloatArray, values: FloatArray, level: float, step: float
-    ) -> tuple[tuple[float, float], ...]:
-        found: list[tuple[float, float]] = []
-        later = np.searchsorted(elapsed, elapsed + self.collapse_s, side="right") - 1
-        later = np.minimum(np.maximum(later, np.arange(values.size) + 1), values.size - 1)
-        own = self.own_pace * step * np.diff(elapsed)
-        sudden = np.concatenate(([0], np.cumsum(np.diff(values) < -own)))
-        high = (values >= self.collapse_level * level) & (sudden[later] > sudden)
-        candidates = np.flatnonzero(high & (values[later] < self.collapse * values))
-        for i in candidates:
-            if found and elapsed[i] < found[-1][1]:
-                continue
-            # The collapse starts at the last sample that still holds what was there before.
-            start = i + int(np.flatnonzero(values[i : later[i] + 1] >= self.recovered * values[i])[-1])
-            window = (elapsed > elapsed[start]) & (elapsed <= elapsed[start] + self.recovery_s)
-            back = np.flatnonzero(window & (values >= self.recovered * values[start]))
-            if back.size:
-                end = int(back[0])
-                # Until nobody reconnects any more: what is left is what the coordinator adds.
-                while end + 1 < values.size and values[end + 1] - values[end] > own[end]:
-                    end += 1
-                found.append((float(elapsed[start]), float(elapsed[end])))
-        return tuple(found)
+    Parameters
+    ----------
+    fastest_fall
+        Users per second that the coordinator itself may take away: none in a bounded test.
+    hardly_any
+        With less than this part left it is a restart.
+    """
+    elapsed, users = samples(load, stop_s)
+    if users.size < 3:
+        return ()
+    users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)  # one missed scrape is no fall
+    later = _soon(elapsed)
+    may = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + FALL_PART * users
+    high = (users > 0.0) & (users >= BUSY * float(np.quantile(users, 0.95)))
+    found: list[Fall] = []
+    past = -1.0
+    for i in np.flatnonzero((users - users[later] > may) & high):
+        if elapsed[i] < past:
+            continue
+        fall = _fall(elapsed, users, int(i), float(may[i]), fastest_fall, hardly_any)
+        if fall is not None:
+            found.append(fall)
+            back = fall.back_s if fall.kind == "restart" and fall.back_s is not None else 0.0
+            past = max(fall.at_s + LOW_S, back)
+    return tuple(found)
+
+
+def _fall(
+    elapsed: FloatArray, users: FloatArray, first: int, may: float, fastest_fall: float, hardly_any: float
+) -> Fall | None:
+    """The fall that begins at or just before a sample; None where it does not last."""
+    end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
+    start = steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
+    own = ROUNDING * fastest_fall * np.diff(elapsed)  # and what leads up to it, faster than the coordinator
+    while start > 0 and users[start - 1] - users[start] > max(0.02 * may, own[start - 1]):
+        start -= 1
+    before, past = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
+    soon = users[(elapsed > past) & (elapsed <= past + LASTING_S)]
+    left = float(np.median(soon)) if soon.size else float(users[-1])
+    last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
+    lowest = float(users[start + 1 : max(last, start + 2)].min())
+    restart = lowest < hardly_any * before
+    if before - left <= 0.5 * may and not restart:
+        return None
+    again = np.flatnonzero((elapsed > past) & (users >= (BACK if restart else 1.0 - FALL_PART) * before))
+    back = float(elapsed[again[0]]) if again.size else None
+    return Fall("restart" if restart and back is not None else "lost", float(elapsed[start]), before, lowest, back)

@@ -1,4 +1,4 @@
-"""What limited a build? Which of the coordinator's thresholds was crossed first, how often, and what was near its own.
+"""Find what limited a build: which of the coordinator's thresholds were crossed, how often, and which were near.
 
 An alert takes users away, so the threshold that is crossed while the load hunts around its level is what keeps it
 there. The one that was crossed first may be another: caches are cold when a test begins.
@@ -8,143 +8,97 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from buildcompare.config.catalogue import Alert
-from buildcompare.recordings.recording import FloatArray, Recording
+from buildcompare.config.catalogue import Alert, Catalogue
+from buildcompare.config.params import Coordinator, Test
+from buildcompare.load.view import Views
+from buildcompare.recordings.recording import Recording
+from buildcompare.results.codes import SIDES, Side
+from buildcompare.results.load import AlertResult, LimitedBy
+from buildcompare.text.limits import limited_words
+
+QUIET_S = 60.0
+"""The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)."""
+PERCENTILE = 95.0
+"""What counts as having been near: above it are single samples."""
 
 
-@dataclass(frozen=True)
-class AlertUse:
-    """One alert in one run.
-
-    Attributes
-    ----------
-    first_s
-        Elapsed seconds at which it was first at its threshold; None where it never was.
-    times
-        How often it came to its threshold from below.
-    share, share_steady
-        The part of the samples at or above the threshold, of all under load and of those in the steady window.
-    nearness
-        What the query answered in the steady window (its 95th percentile) as a part of the threshold; NaN where it
-        answered nothing.
-    """
-
-    alert: Alert
-    threshold: float
-    first_s: float | None
-    times: int
-    share: float
-    share_steady: float
-    nearness: float
+def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
+    """What limited each build of an unbounded test; None where no alert's query was recorded."""
+    if test.type != "unbounded":
+        return None
+    found: list[AlertResult] = []
+    for side in SIDES:
+        runs = [
+            alerts_of_run(catalogue.alerts, coordinator.thresholds, view.recording, view.stop.at_s, view.steady.window)
+            for view in views[side]
+            if view.stop is not None
+        ]
+        found += alerts_of_build(catalogue.alerts, runs, side)
+    limits = LimitedBy(alerts=found)
+    words: dict[str, str] = {use.build: limited_words(limits, use.build, catalogue.alerts) for use in found}
+    return limits.model_copy(update=words) if found else None
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the alerts say of one run, or of the runs of a build: `alerts` in the catalogue's order."""
-
-    alerts: tuple[AlertUse, ...]
-
-    @property
-    def first(self) -> AlertUse | None:
-        """The alert that was at its threshold first."""
-        fired = [use for use in self.alerts if use.first_s is not None]
-        return min(fired, key=lambda use: use.first_s or 0.0, default=None)
-
-    @property
-    def limited_by(self) -> AlertUse | None:
-        """The alert that was at its threshold most often in the steady window; None where none was."""
-        use = max(self.alerts, key=lambda use: use.share_steady, default=None)
-        return use if use is not None and use.share_steady > 0.0 else None
-
-    @property
-    def near(self) -> tuple[AlertUse, ...]:
-        """The alerts whose queries came near their thresholds in the steady window, nearest first."""
-        near = [use for use in self.alerts if use.nearness >= NEAR]
-        return tuple(sorted(near, key=lambda use: -use.nearness))
-
-
-NEAR = 0.8
-"""At this part of its threshold a query is near it: one more step of load, and it would be what limits."""
-
-
-@dataclass(frozen=True)
-class FindLimits:
-    """Find what limited a run, from its alert series.
+def alerts_of_run(
+    alerts: Sequence[Alert],
+    thresholds: Mapping[str, float],
+    recording: Recording,
+    stop_s: float,
+    steady: tuple[float, float] | None,
+) -> list[AlertResult]:
+    """What each alert did in one run up to `stop_s`, in the order of `alerts`; none without alert series.
 
     Parameters
     ----------
     thresholds
         By alert, what the comparison states in place of the catalogue's threshold.
-    quiet_s
-        The coordinator does not alert in the first seconds of a test (`MinIntervalSec`).
-    percentile
-        What counts as having been near: above it are single samples.
     """
-
-    alerts: Sequence[Alert]
-    thresholds: Mapping[str, float]
-    quiet_s: float = 60.0
-    percentile: float = 95.0
-
-    def __call__(self, recording: Recording, stop_s: float, steady: tuple[float, float] | None) -> Limits | None:
-        """The use of each alert up to `stop_s`; None for a recording without alert series."""
-        found = []
-        for alert in self.alerts:
-            elapsed, values = _answers(recording, alert.slug)
-            loaded = (elapsed >= self.quiet_s) & (elapsed <= stop_s) & np.isfinite(values)
-            if loaded.any():
-                found.append(self._use(alert, elapsed[loaded], values[loaded], steady))
-        return Limits(tuple(found)) if found else None
-
-    def of_build(self, runs: Sequence[Limits | None]) -> Limits | None:
-        """The runs of one build as one: means of the shares, the earliest first time; None without any."""
-        known = [limits for limits in runs if limits is not None]
-        uses = [[use for limits in known for use in limits.alerts if use.alert.slug == a.slug] for a in self.alerts]
-        return Limits(tuple(_mean(same) for same in uses if same)) if known else None
-
-    def _use(
-        self, alert: Alert, elapsed: FloatArray, values: FloatArray, steady: tuple[float, float] | None
-    ) -> AlertUse:
-        threshold = self.thresholds.get(alert.slug, alert.threshold)
-        fired = values >= threshold
-        inside = (elapsed > steady[0]) & (elapsed <= steady[1]) if steady else np.zeros(elapsed.size, dtype=bool)
-        near = math.nan
-        if inside.any() and threshold > 0:
-            near = float(np.percentile(values[inside], self.percentile)) / threshold
-        return AlertUse(
-            alert=alert,
-            threshold=threshold,
-            first_s=float(elapsed[int(np.argmax(fired))]) if fired.any() else None,
-            times=int(fired[0]) + int(np.count_nonzero(fired[1:] & ~fired[:-1])),
-            share=float(fired.mean()),
-            share_steady=float(fired[inside].mean()) if inside.any() else 0.0,
-            nearness=near,
-        )
+    found = []
+    for alert in alerts:
+        curves = [recording.curve(s) for s in recording.series if s.role == "alert" and s.metric == alert.slug]
+        if not curves:
+            continue
+        answers = pd.concat(curves).groupby(level=0).max()  # the highest of several series
+        answers = answers[(answers.index >= QUIET_S) & (answers.index <= stop_s) & np.isfinite(answers.to_numpy())]
+        if not answers.empty:
+            found.append(_use(alert.slug, thresholds.get(alert.slug, alert.threshold), answers, steady))
+    return found
 
 
-def _answers(recording: Recording, slug: str) -> tuple[FloatArray, FloatArray]:
-    """What a query answered over elapsed seconds; the highest answer where it has several series."""
-    curves = [recording.curve(each) for each in recording.series if each.role == "alert" and each.metric == slug]
-    if not curves:
-        return np.empty(0), np.empty(0)
-    highest = pd.concat(curves).groupby(level=0).max()
-    return highest.index.to_numpy(dtype=np.float64), highest.to_numpy(dtype=np.float64)
+def _use(slug: str, threshold: float, answers: pd.Series, steady: tuple[float, float] | None) -> AlertResult:
+    fired = answers.to_numpy() >= threshold
+    start, end = steady or (math.inf, -math.inf)
+    inside = np.asarray((answers.index > start) & (answers.index <= end))
+    near = inside.any() and threshold > 0
+    return AlertResult(
+        build="base",
+        alert=slug,
+        threshold=threshold,
+        first_s=float(answers.index[int(np.argmax(fired))]) if fired.any() else None,
+        times=int(fired[0]) + int(np.count_nonzero(fired[1:] & ~fired[:-1])),
+        share_steady=float(fired[inside].mean()) if inside.any() else 0.0,
+        nearness=float(np.percentile(answers.to_numpy()[inside], PERCENTILE)) / threshold if near else None,
+    )
 
 
-def _mean(uses: Sequence[AlertUse]) -> AlertUse:
-    firsts = [use.first_s for use in uses if use.first_s is not None]
-    nearness = [use.nearness for use in uses if math.isfinite(use.nearness)]
-    return AlertUse(
-        alert=uses[0].alert,
-        threshold=uses[0].threshold,
-        first_s=min(firsts, default=None),
-        times=sum(use.times for use in uses),
-        share=math.fsum(use.share for use in uses) / len(uses),
-        share_steady=math.fsum(use.share_steady for use in uses) / len(uses),
-        nearness=math.fsum(nearness) / len(nearness) if nearness else math.nan,
+def alerts_of_build(alerts: Sequence[Alert], runs: Sequence[Sequence[AlertResult]], build: Side) -> list[AlertResult]:
+    """The runs of one build as one: means of the shares, the earliest first time, times in all."""
+    by_alert = [[use for run in runs for use in run if use.alert == alert.slug] for alert in alerts]
+    return [_mean(uses, build) for uses in by_alert if uses]
+
+
+def _mean(uses: Sequence[AlertResult], build: Side) -> AlertResult:
+    nearness = [use.nearness for use in uses if use.nearness is not None]
+    return uses[0].model_copy(
+        update={
+            "build": build,
+            "first_s": min((use.first_s for use in uses if use.first_s is not None), default=None),
+            "times": sum(use.times for use in uses),
+            "share_steady": math.fsum(use.share_steady for use in uses) / len(uses),
+            "nearness": math.fsum(nearness) / len(nearness) if nearness else None,
+        }
     )

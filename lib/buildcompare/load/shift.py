@@ -1,4 +1,4 @@
-"""How far is the new build's ramp behind or ahead of the base's, in users and in seconds?"""
+"""Measure how far the new build's ramp is behind or ahead of the base's, in users and in seconds."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from buildcompare.load.curve import LoadCurve
-from buildcompare.load.phases import Shape
+from buildcompare.load.shape import Shape, measure_shape
 from buildcompare.recordings.recording import FloatArray
 
 FEWEST = 12
 """Times at which a gap is looked at, where samples are so far apart that there would be fewer."""
-
-
-@dataclass(frozen=True)
-class DelayNoise:
-    """How much the start of the lasting ramp varies from run to run of one build.
-
-    Attributes
-    ----------
-    sd_s
-        Standard deviation of one run's delay, in seconds.
-    df
-        Degrees of freedom of that estimate; infinite for a known one.
-    """
-
-    sd_s: float
-    df: float = math.inf
+LEAST_SD_S, ONSET_SD = 20.0, 0.1
+"""Standard deviation of one run's delay without repeated runs: these seconds, and this part of the mean onset, as the
+root of the sum of squares. About 1.5 times what 200 simulated pairs vary (seeds 0 to 199 of `benchmarks/shapes.py`: 10
+to 13 s without or with one bump, 0.04 to 0.07 of the onset beyond), because real runs vary by more."""
+SHORTEST_S = 60.0
+FIRST_S = 120.0
+"""A shift is there from the later ramp's start on; a gap that opens afterwards is of slopes, alerts, capacities."""
+LEVELS = 101
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class Shift:
         Where it was measured, elapsed seconds: from the later onset to the first wave of either.
     drift
         How much the gap grows per second; apart from 0 where the ramps are not equally steep.
-    prior
+    noise_source
         Where the run-to-run variation is from: runs of one build, or simulated ones.
     p_value
         Two-sided, of no shift.
@@ -69,9 +62,10 @@ class Shift:
         return self.p_value <= 0.05
 
 
-@dataclass(frozen=True)
-class MeasureShift:
-    """Measure the shift between two runs over their common ramp.
+def shift(
+    base: pd.Series | Shape, new: pd.Series | Shape, *, sd_s: float | None = None, df: float = math.inf
+) -> Shift | None:
+    """The shift between the common ramps of two runs.
 
     Each run's delay is settled in its first minutes, by a handful of alerts: within a run there is nothing to learn
     about how much it would vary. Without repeated runs of one build the variation is that of simulated ones, which
@@ -79,88 +73,80 @@ class MeasureShift:
 
     Parameters
     ----------
-    least_sd_s, onset_sd
-        Standard deviation of one run's delay: these seconds, and this part of the mean onset, as the root of the
-        sum of squares. About 1.5 times what 200 simulated pairs vary (seeds 0 to 199 of `benchmarks/shapes.py`:
-        10 to 13 s without or with one bump, 0.04 to 0.07 of the onset beyond), because real runs vary by more.
+    base, new
+        Connected users over elapsed seconds, or the shapes of both runs.
+    sd_s, df
+        Standard deviation of one run's delay in seconds, learned from repeated runs of one build, and its degrees of
+        freedom; default: that of simulated runs.
+
+    Returns
+    -------
+    Shift or None
+        None where a ramp's start was not seen, a curve shows no load, or the ramps have no time in common.
+
+    Examples
+    --------
+    >>> elapsed = np.arange(0.0, 5400.0, 5.0)
+    >>> base, new = (np.clip(4.0 * (elapsed - onset), 0.0, 8000.0) for onset in (100, 500))
+    >>> found = shift(pd.Series(base, index=elapsed), pd.Series(new, index=elapsed))
+    >>> round(found.users), round(found.seconds), found.significant
+    (-1600, 400, True)
     """
-
-    least_sd_s: float = 20.0
-    onset_sd: float = 0.1
-    shortest_s: float = 60.0
-    first_s: float = 120.0
-    """A shift is there from the later ramp's start on; a gap that opens afterwards is of slopes, alerts, capacities."""
-    levels: int = 101
-
-    def __call__(self, base: Shape, new: Shape, run_to_run: DelayNoise | None = None) -> Shift | None:
-        """Measure it; None where a ramp's start was not seen or the ramps have no time in common."""
-        window = self._window(base, new)
-        if window is None:
-            return None
-        times = _grid(window, base.curve.sample_s)
-        gap = _at(new.curve, times) - _at(base.curve, times)
-        slope = _slope(base, new, window)
-        users, seconds, delays_sd = self._shifts(base, new, window)
-        first = self._shifts(base, new, (window[0], min(window[0] + self.first_s, window[1])))
-        # A shift is one number in users, or in seconds: past a kink, a delay that stays the same is fewer users.
-        wandering_s = min(
-            math.hypot(users - first[0], float(gap.std())) / slope, math.hypot(seconds - first[1], delays_sd)
-        )
-        within, drift = _within(times, gap)
-        noise_source = run_to_run or self._simulated(base, new)
-        between = math.sqrt(2.0) * noise_source.sd_s
-        error_s = math.hypot(within / slope, between, wandering_s)
-        error = slope * error_s
-        reach = float(ndtri(0.975) if math.isinf(noise_source.df) else stdtrit(noise_source.df, 0.975))
-        z = abs(seconds) / error_s if error_s > 0 else math.inf
-        return Shift(
-            users=users,
-            users_ci=(users - reach * error, users + reach * error),
-            seconds=seconds,
-            seconds_ci=(seconds - reach * error_s, seconds + reach * error_s),
-            window=window,
-            drift=drift,
-            noise_source="runs" if run_to_run else "simulated",
-            p_value=float(2.0 * (ndtr(-z) if math.isinf(noise_source.df) else stdtr(noise_source.df, -z))),
-        )
-
-    def _window(self, base: Shape, new: Shape) -> tuple[float, float] | None:
-        onsets = [side.beginning.onset_s for side in (base, new)]
-        if onsets[0] is None or onsets[1] is None:
-            return None
-        start = max(onsets[0], onsets[1])
-        waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
-        ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
-        end = min(waves or ramps, default=start)
-        end = min(end, *(float(side.curve.elapsed[-1]) for side in (base, new)))
-        return (start, end) if end - start >= self.shortest_s else None
-
-    def _shifts(self, base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float, float]:
-        """Median gap in the curve's unit, median delay in seconds, and the delays' spread (infinite without any)."""
-        times = _grid(window, base.curve.sample_s)
-        users = float(np.median(_at(new.curve, times) - _at(base.curve, times)))
-        delays = self._delays(base.curve, new.curve, window)
-        if not delays.size:
-            return users, -users / _slope(base, new, window), math.inf
-        return users, float(np.median(delays)), float(delays.std())
-
-    def _delays(self, base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> FloatArray:
-        """New minus base, in seconds, when each level of the common ramp was first reached."""
-        low = max(float(_at(curve, np.array(window[:1]))[0]) for curve in (base, new))
-        high = min(float(_at(curve, np.array(window[1:]))[0]) for curve in (base, new))
-        if not high > low:
-            return np.empty(0)
-        levels = np.linspace(low, high, self.levels)
-        return _reached(new, levels) - _reached(base, levels)
-
-    def _simulated(self, base: Shape, new: Shape) -> DelayNoise:
-        onset = ((base.beginning.onset_s or 0.0) + (new.beginning.onset_s or 0.0)) / 2.0
-        return DelayNoise(math.hypot(self.least_sd_s, self.onset_sd * onset))
+    one, other = (measure_shape(each) if isinstance(each, pd.Series) else each for each in (base, new))
+    window = None if one is None or other is None else _window(one, other)
+    if one is None or other is None or window is None:
+        return None
+    times = _grid(window, one.curve)
+    gap = _at(other.curve, times) - _at(one.curve, times)
+    slope = _slope(one, other, window)
+    users, seconds, delays_sd = _shifts(one, other, window)
+    first = _shifts(one, other, (window[0], min(window[0] + FIRST_S, window[1])))
+    # A shift is one number in users, or in seconds: past a kink, a delay that stays the same is fewer users.
+    wandering_s = min(math.hypot(users - first[0], float(gap.std())) / slope, math.hypot(seconds - first[1], delays_sd))
+    within, drift = _within(times, gap)
+    onset = ((one.beginning.onset_s or 0.0) + (other.beginning.onset_s or 0.0)) / 2.0
+    between = math.sqrt(2.0) * (math.hypot(LEAST_SD_S, ONSET_SD * onset) if sd_s is None else sd_s)
+    error_s = math.hypot(within / slope, between, wandering_s)
+    reach_s = error_s * float(ndtri(0.975) if math.isinf(df) else stdtrit(df, 0.975))
+    z = abs(seconds) / error_s if error_s > 0 else math.inf
+    return Shift(
+        users=users,
+        users_ci=(users - slope * reach_s, users + slope * reach_s),
+        seconds=seconds,
+        seconds_ci=(seconds - reach_s, seconds + reach_s),
+        window=window,
+        drift=drift,
+        noise_source="simulated" if sd_s is None else "runs",
+        p_value=float(2.0 * (ndtr(-z) if math.isinf(df) else stdtr(df, -z))),
+    )
 
 
-def _grid(window: tuple[float, float], sample_s: float) -> FloatArray:
+def _window(base: Shape, new: Shape) -> tuple[float, float] | None:
+    if base.beginning.onset_s is None or new.beginning.onset_s is None:
+        return None
+    start = max(base.beginning.onset_s, new.beginning.onset_s)
+    waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
+    ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
+    end = min(waves or ramps, default=start)
+    end = min(end, *(float(side.curve.elapsed[-1]) for side in (base, new)))
+    return (start, end) if end - start >= SHORTEST_S else None
+
+
+def _shifts(base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float, float]:
+    """Median gap in the curve's unit, median delay in seconds, and the delays' spread (infinite without any)."""
+    times = _grid(window, base.curve)
+    users = float(np.median(_at(new.curve, times) - _at(base.curve, times)))
+    low, high = (np.array([_at(curve, np.array(window)) for curve in (base.curve, new.curve)])).T
+    if not high.min() > low.max():
+        return users, -users / _slope(base, new, window), math.inf
+    levels = np.linspace(low.max(), high.min(), LEVELS)
+    delays = _reached(new.curve, levels) - _reached(base.curve, levels)  # when each level was first reached
+    return users, float(np.median(delays)), float(delays.std())
+
+
+def _grid(window: tuple[float, float], curve: LoadCurve) -> FloatArray:
     """Times over a window, about a sample apart."""
-    return np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / sample_s) + 1))
+    return np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / curve.sample_s) + 1))
 
 
 def _at(curve: LoadCurve, times: FloatArray) -> FloatArray:

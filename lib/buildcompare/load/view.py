@@ -1,22 +1,20 @@
-"""One run as the analyses see it: its load, where that stopped, its steady window, and its levels there."""
+"""See one run as the analyses do: its load, where that stopped, its steady window, its shape, and its levels."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator
-from buildcompare.load.curve import PrepareLoad
-from buildcompare.load.phases import MeasureShape, Shape
-from buildcompare.load.steady_state import FindSteadyState, SteadyState
-from buildcompare.load.stop import FindStop, Stop
+from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.windows import SteadyState, Stop, find_stop, mser_window, steady_window
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode
+from buildcompare.results.codes import Pair, ReasonCode, TestType
 from buildcompare.stats.levels import Level, measure_level
 from buildcompare.stats.noise import RunLevel
 
@@ -26,7 +24,15 @@ TIMES = "seconds"
 
 @dataclass(frozen=True)
 class RunView:
-    """What the analyses of a run share."""
+    """What the analyses of a run share.
+
+    Attributes
+    ----------
+    load, load_slug
+        The curve of users or of a proxy, over elapsed seconds, and its metric; None without either.
+    users
+        The curve of connected users; None where it was not recorded.
+    """
 
     recording: Recording
     load: pd.Series | None
@@ -44,37 +50,39 @@ class RunView:
         return measure_level(self.recording.curve(found), self.steady.window, geometric=found.unit == TIMES)
 
 
-@dataclass(frozen=True)
-class ViewRun:
-    """See a run through the catalogue's load curve, or through a proxy that follows it."""
+Views: TypeAlias = Pair[list[RunView]]
+"""The views of the runs of both builds."""
 
-    catalogue: Catalogue
-    coordinator: Coordinator = field(default_factory=Coordinator)
 
-    def __call__(self, recording: Recording, kind: Literal["bounded", "unbounded"]) -> RunView:
-        """The view of a run of a test of type `kind`."""
-        users = _filled(recording, self.catalogue.load)
-        slug, load = (self.catalogue.load.slug, users) if self.catalogue.load and users is not None else (None, None)
-        for proxy in self.catalogue.proxies():
-            if load is None and (load := _filled(recording, proxy)) is not None:
-                slug = proxy.slug
-        fall = self.coordinator.fastest_fall if users is not None else None
-        stop = FindStop(fastest_fall=fall)(load) if load is not None else None
-        shape = self._shape(load, stop, slug, bounded=kind == "bounded") if load is not None and stop else None
-        return RunView(
-            recording, load, slug, users, stop, _steady(kind, recording, load, stop, proxy=users is None), shape
-        )
-
-    def _shape(self, load: pd.Series, stop: Stop, slug: str | None, *, bounded: bool) -> Shape | None:
-        proxy = next((metric for metric in self.catalogue.proxies() if metric.slug == slug), None)
-        return MeasureShape(prepare=PrepareLoad(step=self.coordinator.users_inc))(
+def view_run(
+    recording: Recording,
+    type: TestType,  # noqa: A002
+    catalogue: Catalogue,
+    coordinator: Coordinator | None = None,
+) -> RunView:
+    """The view of a run of a test of `type` through the catalogue's load curve, or through a proxy that follows it."""
+    rule = coordinator or Coordinator()
+    users = _filled(recording, catalogue.load)
+    proxies = ((proxy, _filled(recording, proxy)) for proxy in catalogue.proxies())
+    proxy, load = (None, users) if users is not None else next((e for e in proxies if e[1] is not None), (None, None))
+    followed = proxy or catalogue.load
+    stop = shape = None
+    if load is not None:
+        stop = find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
+        shape = measure_shape(
             load,
             stop,
-            bounded=bounded,
+            bounded=type == "bounded",
             proxy=proxy is not None,
             per_user=proxy.proxy_per_unit if proxy else None,
-            ideal_slope=self.coordinator.users_inc / self.coordinator.rest_s if proxy is None else None,
+            ideal_slope=rule.users_inc / rule.rest_s if proxy is None else None,
+            step=rule.users_inc,
         )
+        steady = steady_window(load, type, stop=stop, proxy=proxy is not None)
+    else:
+        steady = _steady_without_load(recording, type)
+    slug = followed.slug if followed is not None and load is not None else None
+    return RunView(recording, load, slug, users, stop, steady, shape)
 
 
 def run_level(level: Level) -> RunLevel:
@@ -91,14 +99,11 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
     return curve
 
 
-def _steady(kind: str, recording: Recording, load: pd.Series | None, stop: Stop | None, *, proxy: bool) -> SteadyState:
-    find = FindSteadyState()
-    if kind == "unbounded" and (load is None or stop is None):
+def _steady_without_load(recording: Recording, type: TestType) -> SteadyState:  # noqa: A002
+    if type == "unbounded":
         return SteadyState(None, "none", Reason(code=ReasonCode.LOAD_UNKNOWN))
-    if load is None or stop is None:
-        curves = [recording.curve(series) for series in recording.graphs()]
-        filled = [curve for curve in curves if np.isfinite(curve.to_numpy()).any()]
-        return find.without_load(filled[0]) if filled else SteadyState(None, "none", Reason(code=ReasonCode.NO_SAMPLES))
-    if kind == "bounded":
-        return find.bounded(load, stop, proxy=proxy)
-    return find.unbounded(stop, float(load.index[0]))
+    curves = (recording.curve(series) for series in recording.graphs())
+    filled = next((curve for curve in curves if np.isfinite(curve.to_numpy()).any()), None)
+    if filled is None:
+        return SteadyState(None, "none", Reason(code=ReasonCode.NO_SAMPLES))
+    return mser_window(filled)

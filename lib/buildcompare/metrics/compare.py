@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
-from buildcompare.load.sides import SIDES, Views
-from buildcompare.load.view import run_level
+from buildcompare.load.view import Views, run_level
 from buildcompare.metrics.load_adjusted import LoadAdjusted
 from buildcompare.recordings.recording import Series
 from buildcompare.results import LoadAdjustedResult, MetricResult, Pair, Side
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode, Status
+from buildcompare.results.codes import SIDES, ReasonCode, Status
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, metric_noise

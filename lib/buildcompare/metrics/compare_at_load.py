@@ -1,4 +1,4 @@
-"""What differs at equal load, and what limited each build?"""
+"""What differs at equal load?"""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Sequence
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.limits import AlertUse, FindLimits
-from buildcompare.load.sides import SIDES, Views
-from buildcompare.load.view import RunView
+from buildcompare.config.params import Test
+from buildcompare.load.view import RunView, Views
 from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
 from buildcompare.metrics.load_noise import NoiseAtLoad
-from buildcompare.results import AlertResult, LimitedBy, Side
-from buildcompare.results.codes import Status
+from buildcompare.results.codes import SIDES, Status
 from buildcompare.stats.noise import RepeatedRuns
-from buildcompare.text.limits import limited_words
 
 
 def at_equal_load(
@@ -41,33 +37,6 @@ def at_equal_load(
         else each
         for slug, each in judge(curves, (len(runs["base"]), len(runs["new"]))).items()
     }
-
-
-def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
-    """What limited each build of an unbounded test, where the alerts' queries were recorded."""
-    if test.type != "unbounded":
-        return None
-    find = FindLimits(catalogue.alerts, coordinator.thresholds)
-    words: dict[Side, str | None] = {}
-    alerts: list[AlertResult] = []
-    for side in SIDES:
-        runs = [find(v.recording, v.stop.at_s, v.steady.window) for v in views[side] if v.stop is not None]
-        limits = find.of_build(runs)
-        words[side] = limited_words(limits) if limits is not None else None
-        alerts += [_alert(side, use) for use in limits.alerts] if limits is not None else []
-    return LimitedBy(base=words["base"], new=words["new"], alerts=alerts) if any(words.values()) else None
-
-
-def _alert(side: Side, use: AlertUse) -> AlertResult:
-    return AlertResult(
-        build=side,
-        alert=use.alert.slug,
-        threshold=use.threshold,
-        first_s=use.first_s,
-        times=use.times,
-        share_steady=use.share_steady,
-        nearness=use.nearness,
-    )
 
 
 def loaded_run(view: RunView, catalogue: Catalogue) -> LoadedRun | None:

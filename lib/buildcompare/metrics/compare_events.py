@@ -10,10 +10,10 @@ from scipy.special import ndtri
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Test
-from buildcompare.load.sides import SIDES, Views
-from buildcompare.load.view import RunView
+from buildcompare.load.view import RunView, Views
 from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, search_window
 from buildcompare.results import Event, Side
+from buildcompare.results.codes import SIDES
 from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 

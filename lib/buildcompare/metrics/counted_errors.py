@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from buildcompare.config.params import Test
-from buildcompare.load.sides import SIDES, Views
-from buildcompare.load.supported_users import SupportedUsers
-from buildcompare.load.view import RunView
+from buildcompare.load.users import Estimates
+from buildcompare.load.view import RunView, Views
 from buildcompare.metrics.error_rates import unjudged
-from buildcompare.results import ErrorRateResult, Side
+from buildcompare.results import ErrorRateResult, Estimate, Side
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode, Status
+from buildcompare.results.codes import SIDES, ReasonCode, Status
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
 _MINUTE_S = 60.0
-
-Estimates = Mapping[Side, Sequence[SupportedUsers | None]]
 
 
 def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> list[ErrorRateResult]:
@@ -59,7 +54,7 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
     ]
 
 
-def _whole(view: RunView, estimate: SupportedUsers | None, *, bounded: bool) -> bool:
+def _whole(view: RunView, estimate: Estimate | None, *, bounded: bool) -> bool:
     """Whether the curve goes on to the end of the run; an unbounded one that still climbs may have been cut."""
     if bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown):
         return True

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from buildcompare.load.sides import SIDES, Views
-from buildcompare.load.view import RunView
+from buildcompare.load.view import RunView, Views
 from buildcompare.results import ErrorRateResult, Side
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode, Status
+from buildcompare.results.codes import SIDES, ReasonCode, Status
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 
 

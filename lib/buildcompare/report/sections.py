@@ -29,7 +29,7 @@ from buildcompare.results.codes import Status, Verdict
 from buildcompare.stats.effects import MOST_RUNS
 from buildcompare.text import explanations
 from buildcompare.text import numbers as wording
-from buildcompare.text.reasons import reason_words
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""
@@ -238,7 +238,7 @@ def _templates() -> Environment:
         DRIFT_WORDS=wording.DRIFT_WORDS,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
-        NO_ESTIMATE_WORDS=wording.NO_ESTIMATE_WORDS,
+        NO_ESTIMATE_WORDS=NO_ESTIMATE_WORDS,
         interval=wording.interval,
         status_words=wording.status_words,
         rate=_rate,

@@ -149,6 +149,20 @@ class ReasonCode(StrEnum):
     UNFIT_EARLY = "unfit_early"
 
 
+class NoEstimate(StrEnum):
+    """Why a curve gives no figure for the supported users."""
+
+    NO_USERS_CURVE = "no_users_curve"
+    TOO_SHORT = "too_short"
+    GAPS = "gaps"
+    INTERRUPTED = "interrupted"
+    USERS_LOST = "users_lost"
+    STILL_CLIMBING = "still_climbing"
+    STILL_FALLING = "still_falling"
+    MAY_BE_CUT = "may_be_cut"
+    CEILING_REACHED = "ceiling_reached"
+
+
 class Severity(StrEnum):
     """How urgent a finding is."""
 

@@ -1,4 +1,4 @@
-"""What is kept of the load: what limited a build, what differs at equal load, which calls were made?"""
+"""Schema of what is kept of the load: what limited a build, what differs at equal load, which calls were made."""
 
 from __future__ import annotations
 
@@ -11,24 +11,52 @@ from buildcompare.results.codes import NoiseSource
 
 
 class AlertResult(Model):
-    """What one alert of the coordinator did in one build; see analysis.limits."""
+    """What one alert of the coordinator did in one build."""
 
     build: Side
     alert: str
-    threshold: Number
+    """Its slug in the catalogue."""
+    threshold: float
     first_s: Number
+    """Elapsed seconds at which it was first at its threshold; null where it never was."""
     times: int
-    share_steady: Number
+    """How often it came to its threshold from below."""
+    share_steady: float
+    """The part of the samples in the steady window at or above the threshold."""
     nearness: Number
+    """What the query answered in the steady window (its 95th percentile) as a part of the threshold."""
+
+
+NEAR = 0.8
+"""At this part of its threshold a query is near it: one more step of load, and it would be what limits."""
 
 
 class LimitedBy(Model):
-    """What limited each build, in words and in numbers."""
+    """What limited each build, in words and in numbers; the alerts of a build in the catalogue's order."""
 
     base: str | None = None
     new: str | None = None
 
     alerts: list[AlertResult] = Field(default_factory=list)
+
+    def of(self, build: Side) -> list[AlertResult]:
+        """The alerts of one build."""
+        return [use for use in self.alerts if use.build == build]
+
+    def first(self, build: Side) -> AlertResult | None:
+        """The alert that was at its threshold first."""
+        fired = [use for use in self.of(build) if use.first_s is not None]
+        return min(fired, key=lambda use: use.first_s or 0.0, default=None)
+
+    def limiting(self, build: Side) -> AlertResult | None:
+        """The alert that was at its threshold most often in the steady window; None where none was."""
+        use = max(self.of(build), key=lambda use: use.share_steady, default=None)
+        return use if use is not None and use.share_steady > 0.0 else None
+
+    def near(self, build: Side) -> list[AlertResult]:
+        """The alerts whose queries came near their thresholds in the steady window, nearest first."""
+        near = [use for use in self.of(build) if (use.nearness or 0.0) >= NEAR]
+        return sorted(near, key=lambda use: -(use.nearness or 0.0))
 
 
 class LoadAdjustedResult(Model):

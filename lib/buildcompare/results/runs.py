@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from buildcompare.results.base import Model, Number, Reason, Window
-from buildcompare.results.codes import Side, ValidityCode, ValidityStatus
+from buildcompare.results.codes import NoEstimate, Side, ValidityCode, ValidityStatus
 from buildcompare.results.users import Phase, RampUp
 
 
@@ -13,10 +13,13 @@ class Estimate(Model):
     """The supported users of one run, from its curve."""
 
     estimated: Number
+    """Mean users over the last 30 minutes under load; null where that is not what the build supports."""
     at_least: Number
-    reason: str | None
-    slope_users_per_s: Number
-    window: Window | None
+    """The same mean where the curve still rose or met the ceiling, so that the build supports at least as many."""
+    reason: NoEstimate | None
+    slope_users_per_s: Number = None
+    """Over the last 30 minutes, `window`."""
+    window: Window | None = None
 
 
 class SeriesCoverage(Model):

@@ -1,4 +1,4 @@
-"""What is kept of the users' curves: phases, bumps, ramps, supported users?"""
+"""Schema of what is kept of the users' curves: phases, bumps, ramps, supported users."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Literal
 from pydantic import Field
 
 from buildcompare.results.base import Model, Number, Window
-from buildcompare.results.codes import NoiseSource, Pair, Status
+from buildcompare.results.codes import NoEstimate, NoiseSource, Pair, Status
+
+PhaseName = Literal["early_bumps", "ramp", "bend", "waves", "plateau", "shutdown"]
 
 
 class Phase(Model):
     """A stretch of a run."""
 
-    name: Literal["early_bumps", "ramp", "bend", "waves", "plateau", "shutdown"]
+    name: PhaseName
     """`bend` is what lies between the linear ramp and the waves."""
     start_s: float
     end_s: float
@@ -61,11 +63,21 @@ class RampUp(Model):
 
 
 class WithinRuns(Model):
-    """New minus base, by trimmed means, and its 95 % interval within these runs: not between runs of one build."""
+    """New minus base, by trimmed means over the cycles of one run each, and its 95 % interval within these two runs.
+
+    One run of each build is one observation of the difference between the builds: the interval does not hold the
+    variation between runs of one build, so that it judges nothing.
+    """
 
     value: float
     ci_low: float
+    """Within these two runs only."""
     ci_high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the two runs differ; the builds may still not."""
+        return not self.ci_low <= 0.0 <= self.ci_high
 
 
 class RampUps(Model):
@@ -85,7 +97,9 @@ class RampUps(Model):
     shift_status: Status = Status.INCONCLUSIVE
     """A regression where the new build's ramp is later; it never decides the verdict."""
     wave_period_s: WithinRuns | None = None
+    """Of the pair of runs in the middle, which is one observation."""
     wave_amplitude_users: WithinRuns | None = None
+    """As `wave_period_s`."""
 
 
 class SupportedUsersResult(Model):
@@ -109,4 +123,4 @@ class SupportedUsersResult(Model):
     reported: Pair[Number]
     estimated: Pair[Number]
     at_least: Pair[Number]
-    reason: Pair[str | None]
+    reason: Pair[NoEstimate | None]

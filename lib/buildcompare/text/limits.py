@@ -1,28 +1,38 @@
-"""How it is said what limited a build."""
+"""What limited a build, in words."""
 
 from __future__ import annotations
 
-from buildcompare.load.limits import AlertUse, Limits
+from collections.abc import Sequence
+
+from buildcompare.config.catalogue import Alert
+from buildcompare.results.codes import Side
+from buildcompare.results.load import LimitedBy
 from buildcompare.text.numbers import quantity
 
 
-def limited_words(limits: Limits) -> str:
-    """A phrase for one build: what limited it, how often that alerted, what alerted first, and what was near."""
-    by, first = limits.limited_by, limits.first
-    if by is None:
-        words = "no alert in the steady window"
-    else:
+def limited_words(limits: LimitedBy, build: Side, alerts: Sequence[Alert]) -> str:
+    """A phrase for one build: what limited it, how often that alerted, what alerted first, and what was near.
+
+    Parameters
+    ----------
+    alerts
+        The catalogue's, for their names and units.
+    """
+    known = {alert.slug: alert for alert in alerts}
+    by, first = limits.limiting(build), limits.first(build)
+    words = "no alert in the steady window"
+    if by is not None:
         words = (
-            f"{by.alert.name} (at or above {quantity(by.threshold, by.alert.unit)} in {by.share_steady:.0%} of the "
-            f"steady window; {by.times} times in all)"
+            f"{known[by.alert].name} (at or above {quantity(by.threshold, known[by.alert].unit)} in "
+            f"{by.share_steady:.0%} of the steady window; {by.times} times in all)"
         )
-    if first is not None and first.first_s is not None and (by is None or first.alert.slug != by.alert.slug):
-        words += f"; first to alert: {first.alert.name}, at {first.first_s / 60:.0f} min"
-    elif first is not None and first.first_s is not None:
+    if first is not None and first.first_s is not None and by is not None and first.alert == by.alert:
         words += f", first at {first.first_s / 60:.0f} min"
-    near = [use for use in limits.near if by is None or use.alert.slug != by.alert.slug]
-    return words + (f"; near its limit: {', '.join(map(_near, near))}" if near else "")
-
-
-def _near(use: AlertUse) -> str:
-    return f"{use.alert.name} ({use.nearness:.0%})"
+    elif first is not None and first.first_s is not None:
+        words += f"; first to alert: {known[first.alert].name}, at {first.first_s / 60:.0f} min"
+    near = [
+        f"{known[use.alert].name} ({use.nearness:.0%})"
+        for use in limits.near(build)
+        if by is None or use.alert != by.alert
+    ]
+    return words + (f"; near its limit: {', '.join(near)}" if near else "")

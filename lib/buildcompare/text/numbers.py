@@ -36,18 +36,6 @@ VERDICT_WORDS = {
     Verdict.INCONCLUSIVE: "Cannot tell",
     Verdict.INVALID: "Invalid test",
 }
-NO_ESTIMATE_WORDS = {
-    "no_users_curve": "there is no curve of connected users",
-    "too_short": "the curve is shorter than the 30 minutes that count",
-    "gaps": "the last 30 minutes have gaps",
-    "interrupted": "in the last 30 minutes the users fell to less than half and came back",
-    "users_lost": "users were lost at once, and how many the build carries with all of them was not seen",
-    "still_falling": "over its last 30 minutes the users fell faster than the stop rule allows",
-    "still_climbing": "over its last 30 minutes the users still rose faster than the stop rule allows",
-    "ceiling_reached": "the test added no more users: its ceiling was reached",
-    "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
-}
-"""Why a curve gives no figure for the supported users."""
 DRIFT_WORDS = {
     "same_version": "same version, measured again",
     "previous_new": "new against the previous new",

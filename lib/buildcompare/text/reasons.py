@@ -1,4 +1,4 @@
-"""Reasons in words: why a row was not judged, and why a run has no steady window."""
+"""Reasons in words: why a row was not judged, and why a run has no steady window, or no supported users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from buildcompare.results import ValidityReason
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode
+from buildcompare.results.codes import NoEstimate, ReasonCode
 
 _WORDS = {
     ReasonCode.NO_NOISE: "how far two runs of one build lie apart is not known",
@@ -34,6 +34,19 @@ _OF_A_BUILD = {
     ReasonCode.TOO_SHORT_TO_MEASURE: "too short to be measured in {}",
 }
 _NEITHER = (ReasonCode.NOT_RECORDED, ReasonCode.NO_NUMBER, ReasonCode.NEVER_CALLED)
+
+NO_ESTIMATE_WORDS = {
+    NoEstimate.NO_USERS_CURVE: "there is no curve of connected users",
+    NoEstimate.TOO_SHORT: "the curve is shorter than the 30 minutes that count",
+    NoEstimate.GAPS: "the last 30 minutes have gaps",
+    NoEstimate.INTERRUPTED: "in the last 30 minutes the users fell to less than half and came back",
+    NoEstimate.USERS_LOST: "users were lost at once, and how many the build carries with all of them was not seen",
+    NoEstimate.STILL_FALLING: "over its last 30 minutes the users fell faster than the stop rule allows",
+    NoEstimate.STILL_CLIMBING: "over its last 30 minutes the users still rose faster than the stop rule allows",
+    NoEstimate.CEILING_REACHED: "the test added no more users: its ceiling was reached",
+    NoEstimate.MAY_BE_CUT: "the curve ends with the base's and shows no stop, so it may have been cut",
+}
+"""Why a curve gives no figure for the supported users."""
 
 
 def reason_words(reason: Reason) -> str:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Run, Test
-from buildcompare.load.stop import Stop
-from buildcompare.load.supported_users import SupportedUsers
 from buildcompare.load.view import RunView
+from buildcompare.load.windows import Stop
+from buildcompare.results import Estimate
 from buildcompare.results.base import Reason, Window
 from buildcompare.results.codes import TestType
 
@@ -55,7 +55,7 @@ class RunFacts:
     no_steady: Reason | None = None
     target: int | None = None
     fastest_fall: float = 4.0
-    estimate: SupportedUsers | None = None
+    estimate: Estimate | None = None
     reported: float | None = None
     coverage: Mapping[str, float | None] = field(default_factory=dict)
     window: Window = (0.0, 0.0)
@@ -82,7 +82,7 @@ class RunFacts:
 
 def run_facts(
     view: RunView,
-    estimate: SupportedUsers | None,
+    estimate: Estimate | None,
     test: Test,
     run: Run,
     catalogue: Catalogue,

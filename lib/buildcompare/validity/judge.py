@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.sides import Views
-from buildcompare.load.supported_users import SupportedUsers
-from buildcompare.load.view import RunView
-from buildcompare.results import Pair, Reason, Side, Validity
-from buildcompare.results.codes import ReasonCode, ValidityCode
+from buildcompare.load.users import Estimates
+from buildcompare.load.view import RunView, Views
+from buildcompare.load.windows import SHORTEST_S
+from buildcompare.results import Estimate, Pair, Reason, Validity
+from buildcompare.results.codes import NoEstimate, ReasonCode, ValidityCode
 from buildcompare.validity.facts import run_facts
-from buildcompare.validity.rules import SHORTEST_S, TestValidity, judge_facts, voids
-
-Estimates = Mapping[Side, Sequence[SupportedUsers | None]]
+from buildcompare.validity.rules import TestValidity, judge_facts, voids
 
 
 def judge_validity(
@@ -34,12 +31,10 @@ def judge_validity(
         ]
     )
     validity = judge_facts(facts)
-    cut: dict[Side, list[RunView]] = {}
-    supported: dict[Side, list[SupportedUsers | None]] = {}
-    for side, runs in validity.runs.items():
-        cut[side] = [_cut(view, run.valid_until_s) for view, run in zip(views[side], runs, strict=True)]
-        supported[side] = [_void(users, run) for users, run in zip(estimates[side], runs, strict=True)]
-    return validity, cut, supported
+    runs = validity.runs
+    cut = Pair.of(lambda side: [_cut(v, run.valid_until_s) for v, run in zip(views[side], runs[side], strict=True)])
+    left = Pair.of(lambda side: [_void(users, run) for users, run in zip(estimates[side], runs[side], strict=True)])
+    return validity, cut, left
 
 
 def _cut(view: RunView, until_s: float | None) -> RunView:
@@ -53,8 +48,9 @@ def _cut(view: RunView, until_s: float | None) -> RunView:
     return replace(view, steady=replace(view.steady, window=(window[0], until_s)))
 
 
-def _void(estimate: SupportedUsers | None, validity: Validity) -> SupportedUsers | None:
+def _void(estimate: Estimate | None, validity: Validity) -> Estimate | None:
     codes = {reason.code for reason in validity.reasons if voids(reason)}
     if estimate is None or not codes:
         return estimate
-    return SupportedUsers(None, None, "users_lost" if ValidityCode.USERS_LOST in codes else "interrupted")
+    why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in codes else NoEstimate.INTERRUPTED
+    return Estimate(estimated=None, at_least=None, reason=why)

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from buildcompare.load.steady_state import ARRIVAL_S, sustained
+from buildcompare.load.curve import HARDLY_ANY, Fall, find_falls
+from buildcompare.load.windows import ARRIVAL_S, SHORTEST_S, sustained
 from buildcompare.results import Pair, Validity, ValidityReason
 from buildcompare.results.codes import SIDES, Side, ValidityCode, ValidityStatus
 from buildcompare.text.numbers import fill
 from buildcompare.text.reasons import reason_words
 from buildcompare.validity.facts import RunFacts
-from buildcompare.validity.falls import Fall, FindFalls
 
 REACHED = 0.97
 """A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
@@ -40,8 +40,6 @@ REPORTED = 0.02
 apart, they are of different runs."""
 COVERED, HARDLY_COVERED = 0.9, 0.5
 """Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
-SHORTEST_S = 300.0
-"""Shortest steady window: five samples of a one-minute rate."""
 SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
 SHORTER = 0.5
@@ -171,8 +169,8 @@ def _falls(facts: RunFacts) -> Reasons:
         return
     allowed = 0.0 if facts.kind == "bounded" else facts.fastest_fall
     # Goroutines come and go by themselves, and a server without users has some hundred left.
-    hardly_any = FindFalls.hardly_any if facts.users else PROXY_HARDLY_ANY
-    found = FindFalls(fastest_fall=allowed, hardly_any=hardly_any)(facts.load, facts.stop.at_s)
+    hardly_any = HARDLY_ANY if facts.users else PROXY_HARDLY_ANY
+    found = find_falls(facts.load, facts.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in found if facts.users or fall.kind == "restart"]
     reasons = [_fall(facts, fall) for fall in (_lost(facts, falls) if facts.kind == "bounded" else falls)]
     for code in dict.fromkeys(reason.code for reason in reasons):
@@ -235,7 +233,7 @@ def _target(facts: RunFacts) -> Reasons:
     up = np.flatnonzero(users.to_numpy() >= HELD * top)
     if up.size == 0:
         return
-    falls = _lost(facts, FindFalls(fastest_fall=0.0)(users, facts.stop.at_s))
+    falls = _lost(facts, find_falls(users, facts.stop.at_s, fastest_fall=0.0))
     until = min((fall.at_s for fall in falls), default=facts.stop.at_s)
     plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
     below = float(np.mean(plateau.to_numpy() < HELD * top)) if len(plateau) else 0.0

@@ -1,0 +1,195 @@
+"""Estimate the supported users of a run by the load-test tool's own definition, and compare those of two builds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Test
+from buildcompare.load.curve import samples
+from buildcompare.load.view import RunView, Views
+from buildcompare.load.windows import Stop, find_stop
+from buildcompare.results import Estimate, SupportedUsersResult
+from buildcompare.results.codes import Better, NoEstimate, NoiseSource, Pair, Status
+from buildcompare.stats.effects import measure_effect, p_worse_one_sided, status_of
+from buildcompare.stats.levels import delta_percent, mean_of_runs
+from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
+
+Estimates: TypeAlias = Pair[list[Estimate | None]]
+"""The supported users of each run of both builds, by its curve; None in bounded tests."""
+WINDOW_S = 1800.0
+STOP_SLOPE = 0.2
+"""mattermost-load-test-ng stops an unbounded test once the least-squares slope of the active users over the last 30
+minutes is below this many users per second, and reports their mean as the supported users."""
+SLOPE_TOLERANCE = 2.0
+"""Factor on `STOP_SLOPE` beyond which a curve is not at its plateau. The connected users are not exactly the active
+ones: whole published curves (development half) end at up to 1.35 times the rule's slope, so that half as much again is
+left for curves that were not seen."""
+MIN_COVERAGE = 0.9
+INTERRUPTED = 0.5
+"""Users below this part of their median, in the middle of the last 30 minutes, are a fault of the test."""
+CEILING = 0.98
+"""Above this part of the users' ceiling the test was stopped by it, and not by the server: the waves of the feedback
+loop keep the mean below the ceiling itself."""
+LONGEST_SILENCE_S = 120.0
+"""A run that is known to have gone on for longer than this after the last number has a gap there."""
+CUT_TOLERANCE_S = 60.0
+"""Curves of two builds that end this close together, with no stop seen, may have been cut to one length."""
+
+
+def supported_users(
+    users: pd.Series | None,
+    *,
+    stop: Stop | None = None,
+    may_be_cut: bool = False,
+    known_end_s: float | None = None,
+    ceiling: int | None = None,
+) -> Estimate:
+    """The mean of the connected users over the last 30 minutes under load, where that is what the build supports.
+
+    A curve whose stop was seen (or is known) has met the load-test tool's stop rule by the tool's own count, so it is
+    called climbing only well beyond it; a curve that may have been cut must not be estimated at all.
+
+    Parameters
+    ----------
+    users
+        Connected users of an unbounded test over elapsed seconds.
+    stop
+        When the load stopped; default: :func:`buildcompare.load.windows.find_stop`.
+    may_be_cut
+        Whether the curve may have been cut before its run stopped.
+    known_end_s
+        When the run is known to have been stopped; None where the curve merely ends.
+    ceiling
+        The highest number of users that the test would have added; None where it is not known.
+
+    Returns
+    -------
+    Estimate
+        `estimated`, or the `reason` why there is none, and `at_least` where the build supports at least as many.
+
+    Examples
+    --------
+    >>> elapsed = np.arange(0.0, 5400.0, 5.0)
+    >>> supported_users(pd.Series(np.minimum(3.0 * elapsed, 7000.0), index=elapsed)).estimated
+    7000.0
+    >>> supported_users(pd.Series(elapsed, index=elapsed)).reason.value
+    'still_climbing'
+    """
+    stop = find_stop(users) if stop is None and users is not None else stop
+    if users is None or stop is None:
+        return _without(NoEstimate.NO_USERS_CURVE)
+    start = stop.at_s - WINDOW_S
+    index = users.index.to_numpy(dtype=np.float64)
+    step = float(np.median(np.diff(index))) if index.size > 1 else 0.0
+    elapsed, values = samples(users[index > start], stop.at_s)
+    if index[0] > start + step or values.size < 2:
+        return _without(NoEstimate.TOO_SHORT)
+    slope = float(np.polyfit(elapsed - elapsed[0], values, 1)[0])
+    mean = float(values.mean())
+    silence = 0.0 if known_end_s is None else known_end_s - stop.end_s
+    limit = SLOPE_TOLERANCE * STOP_SLOPE
+    reason, at_least = None, None
+    if values.size * step < MIN_COVERAGE * WINDOW_S or silence > LONGEST_SILENCE_S:
+        reason = NoEstimate.GAPS
+    elif values.min() < INTERRUPTED * np.median(values):
+        reason = NoEstimate.INTERRUPTED
+    elif ceiling is not None and mean >= CEILING * ceiling:
+        reason, at_least = NoEstimate.CEILING_REACHED, mean
+    elif slope > (STOP_SLOPE if may_be_cut else limit):
+        reason, at_least = NoEstimate.STILL_CLIMBING, mean
+    elif may_be_cut:
+        reason = NoEstimate.MAY_BE_CUT
+    elif slope < -limit:
+        reason = NoEstimate.STILL_FALLING
+    return Estimate(
+        estimated=mean if reason is None else None,
+        at_least=at_least,
+        reason=reason,
+        slope_users_per_s=slope,
+        window=(start, stop.at_s),
+    )
+
+
+def _without(reason: NoEstimate) -> Estimate:
+    return Estimate(estimated=None, at_least=None, reason=reason)
+
+
+def estimates(test: Test, views: Views) -> Estimates:
+    """What each run supports, by its curve; None in bounded tests."""
+    if test.type != "unbounded":
+        return views.map(lambda runs: [None] * len(runs))
+    base_ends = [view.stop.end_s for view in views.base if view.stop]
+    return Pair.of(
+        lambda side: [
+            supported_users(
+                view.users,
+                stop=view.stop,
+                may_be_cut=side == "new" and _may_be_cut(view, base_ends),
+                known_end_s=view.recording.duration_s if view.recording.stop_known else None,
+                ceiling=test.users,
+            )
+            for view in views[side]
+        ]
+    )
+
+
+def _may_be_cut(view: RunView, base_ends: list[float]) -> bool:
+    if view.recording.stop_known or view.stop is None or view.stop.shutdown:
+        return False
+    return any(abs(view.stop.end_s - end) <= CUT_TOLERANCE_S for end in base_ends)
+
+
+def compare_supported_users(
+    test: Test, by_run: Estimates, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()
+) -> SupportedUsersResult:
+    """The supported users of both builds, by the estimates of each run, or as reported where that is known of all.
+
+    Their interval is from the noise between the runs of `groups`, or else from the catalogue's.
+    """
+    known = by_run.map(lambda runs: [run for run in runs if run])
+    curves = known.map(lambda runs: [run.estimated for run in runs])
+    reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
+    reported = reports.map(lambda values: None if None in values else mean_of_runs(values))
+    estimated = curves.map(mean_of_runs)
+    without = Pair.of(lambda side: known[side] if estimated[side] is None else [])  # else a run without one is left out
+    at_least = without.map(lambda runs: mean_of_runs([run.at_least for run in runs]))
+    if None in tuple(reported) and None not in tuple(estimated):
+        chosen = curves
+    else:
+        chosen = Pair.of(lambda side: reports[side] if reported[side] is not None else curves[side])
+    levels = chosen.map(lambda values: [RunLevel(float(users)) for users in values if users is not None])
+    best = chosen.map(mean_of_runs)
+    delta = delta_percent(best.base, best.new)
+    load = catalogue.load
+    noise = metric_noise(load, "unbounded", groups) if load else None
+    band = load.margin_percent if load else None
+    effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
+    judged = status_of(effect, effect.p_value, band, Better.HIGHER) if effect and band else None
+    low, high = effect.interval() if effect else (None, None)
+    if delta is None and noise and best.base and at_least.new:  # it may be more, so only the low end is known
+        bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
+        low = bound.interval()[0] if bound else None
+    return SupportedUsersResult(
+        base=best.base,
+        new=best.new,
+        delta_percent=delta,
+        ci_low=low,
+        ci_high=high,
+        p_value=effect.p_value if effect else None,
+        p_worse_one_sided=p_worse_one_sided(effect, band, Better.HIGHER) if effect and band else None,
+        min_detectable_percent=effect.min_detectable_percent(band or 0.0) if effect else None,
+        required_runs=effect.required_runs(band) if effect and band else None,
+        noise_source=effect.noise_source if effect else NoiseSource.NONE,
+        run_sd_percent=100.0 * effect.run_sd if effect else None,
+        band_percent=band,
+        status=judged or (Status.INCONCLUSIVE if delta is not None else Status.NOT_COMPARABLE),
+        reported=reported,
+        estimated=estimated,
+        at_least=at_least,
+        reason=without.map(lambda runs: next((run.reason for run in runs), None)),
+    )
