@@ -32,7 +32,7 @@ from buildcompare.config.catalogue import Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root
 from buildcompare.labels.noise import label_pairs
-from buildcompare.load.view import ViewRun
+from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import measure_effect
@@ -138,7 +138,6 @@ Means = dict[int, dict[str, float]]
 def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
     """The published ceiling tests: runs of each configuration, as a calibration learns them, and their plain means."""
     catalogue = read_catalogue("mattermost")
-    view_run = ViewRun(catalogue)
     table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
     groups: list[RepeatedRuns] = []
     means: Means = {}
@@ -149,7 +148,7 @@ def real_groups(real: Path) -> tuple[list[RepeatedRuns], Means]:
                 recording = read(real / "ceiling" / str(row.file), catalogue=catalogue, kind="ltctl")
             except InputError:
                 continue  # one file is empty, as published
-            view = view_run(recording, row.test_type)
+            view = view_run(recording, row.test_type, catalogue)
             runs.append(run_levels(view, row.test_type, catalogue))
             levels = {series.metric: view.level(series) for series in recording.graphs()}
             means[id(runs[-1])] = {slug: level.mean for slug, level in levels.items() if level and level.mean}

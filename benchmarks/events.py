@@ -23,8 +23,7 @@ import pandas as pd
 from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.load.steady_state import FindSteadyState
-from buildcompare.load.stop import FindStop
+from buildcompare.load.windows import find_stop, steady_window
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
 from buildcompare.metrics.events import AFTER_RAMP_S, RunEvents, find_events
 from buildcompare.recordings.recording import Recording
@@ -89,11 +88,10 @@ def found_in(recording: Recording, *, bounded: bool, clock: list[float]) -> dict
     if load is None:
         return None
     curve = recording.curve(load)
-    stop = (FindStop() if users else FindStop(fastest_fall=None))(curve)
+    stop = find_stop(curve) if users else find_stop(curve, fastest_fall=None)
     if stop is None:
         return None
-    steady = FindSteadyState()
-    window = (steady.bounded(curve, stop) if bounded else steady.unbounded(stop, float(curve.index[0]))).window
+    window = steady_window(curve, "bounded" if bounded else "unbounded", stop=stop).window
     if window is None:
         return None
     inside = (window[0] + AFTER_RAMP_S * bounded, window[1])

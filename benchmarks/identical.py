@@ -25,7 +25,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Test
 from buildcompare.config.project import root
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.load.view import ViewRun
+from buildcompare.load.view import view_run
 from buildcompare.recordings import sources
 from buildcompare.recordings.recording import Recording
 from buildcompare.stats.noise import RepeatedRuns
@@ -38,9 +38,10 @@ def main(folder: str | None = None) -> None:
     """Print both tables."""
     given = folder or os.environ.get("BUILDCOMPARE_REAL") or root().parent / "shared" / "real"
     recordings, reported = read(Path(given).resolve())
-    view_run = ViewRun(CATALOGUE)
     groups = {
-        (name, kind): RepeatedRuns(name, kind, [run_levels(view_run(r, kind), kind, CATALOGUE) for r in runs])  # type: ignore[arg-type]
+        (name, kind): RepeatedRuns(
+            name, kind, [run_levels(view_run(r, kind, CATALOGUE), kind, CATALOGUE) for r in runs]
+        )  # type: ignore[arg-type]
         for (name, kind), runs in recordings.items()
     }
     for calibrated in (True, False):

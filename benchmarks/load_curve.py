@@ -29,7 +29,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
-from buildcompare.load.view import ViewRun
+from buildcompare.load.view import view_run
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
@@ -212,7 +212,7 @@ def _ceiling(folder: Path) -> Iterator[tuple[str, list[LoadedRun]]]:
                 recording = record(Run(report=str(folder / "ceiling" / file)), Source(kind="ltctl"), CATALOGUE)
             except InputError:
                 continue  # one file is empty, as published
-            view = ViewRun(CATALOGUE)(recording, "unbounded")
+            view = view_run(recording, "unbounded", CATALOGUE)
             run = loaded_run(view, CATALOGUE) or loaded_by_proxy(view, CATALOGUE)
             runs += [run] if run is not None else []
         if len(runs) > 1:
@@ -225,7 +225,7 @@ def _comparisons(folder: Path) -> Iterator[tuple[list[LoadedRun], list[LoadedRun
             record(Run(recording=str(test / f"{side}.csv.gz")), Source(kind="recorded"), CATALOGUE)
             for side in ("base", "new")
         ]
-        runs = [loaded_run(ViewRun(CATALOGUE)(each, "unbounded"), CATALOGUE) for each in recordings]
+        runs = [loaded_run(view_run(each, "unbounded", CATALOGUE), CATALOGUE) for each in recordings]
         if runs[0] is not None and runs[1] is not None:
             yield [runs[0]], [runs[1]]
 
@@ -288,7 +288,7 @@ def _changed(base: RunSettings, name: str, rng: np.random.Generator) -> RunSetti
 
 
 def _loaded(recording: Recording) -> LoadedRun:
-    run = loaded_run(ViewRun(CATALOGUE)(recording, "unbounded"), CATALOGUE)
+    run = loaded_run(view_run(recording, "unbounded", CATALOGUE), CATALOGUE)
     if run is None:
         raise SystemExit("a simulated run without users")
     return run

@@ -23,12 +23,10 @@ import pandas as pd
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
-from buildcompare.load.curve import PrepareLoad
-from buildcompare.load.phases import MeasureShape, Shape
-from buildcompare.load.shift import MeasureShift
-from buildcompare.load.stop import FindStop
-from buildcompare.load.wave_difference import CompareWaves
-from buildcompare.load.waves import RedNoiseTest
+from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.shift import shift
+from buildcompare.load.waves import compare_waves, red_noise_test
+from buildcompare.load.windows import find_stop
 from buildcompare.recordings.sources import record
 from loadsim import ShapeTruth, SimulatedRun, random_settings, shape_truth, shift_truth, simulate_run
 
@@ -67,10 +65,8 @@ def measured(run: SimulatedRun, slug: str = USERS, *, noise: float = 0.0) -> Sha
     proxy = slug != USERS
     per_user = run.truth.settings.server.levels.goroutines_per_user if proxy else None
     fastest = None if proxy else rule.users_dec / max(rule.evaluate_every_s, rule.rest_s)
-    stop = FindStop(fastest_fall=fastest)(curve)
-    assert stop is not None
-    measure = MeasureShape(prepare=PrepareLoad(step=rule.users_dec))
-    return measure(curve, stop, proxy=proxy, per_user=per_user)
+    stop = find_stop(curve, fastest_fall=fastest)
+    return measure_shape(curve, stop, proxy=proxy, per_user=per_user, step=rule.users_dec)
 
 
 def compared(truth: ShapeTruth, shape: Shape, unit: float = 1.0) -> dict[str, tuple[float, float]]:
@@ -136,16 +132,16 @@ def pairs(first: int, count: int) -> None:
             shapes = [measured(run) for run in runs]
             if shapes[0] is None or shapes[1] is None:
                 continue
-            shift = MeasureShift()(shapes[0], shapes[1])
+            found = shift(shapes[0], shapes[1])
             truth = shift_truth(*(shape_truth(run.truth) for run in runs))
-            if shift is None or truth is None:
+            if found is None or truth is None:
                 continue
-            significant += shift.significant
-            hunting = CompareWaves()(shapes[0].waves, shapes[1].waves)
-            if hunting is not None and hunting.period_s is not None and hunting.amplitude is not None:
-                waves.append((hunting.period_s.excludes_zero, hunting.amplitude.excludes_zero))
-            errors.append(shift.users - truth)
-            right += within("shift", truth, shift.users)
+            significant += found.significant
+            period, fall = compare_waves(shapes[0].waves, shapes[1].waves)
+            if period is not None and fall is not None:
+                waves.append((period.excludes_zero, fall.excludes_zero))
+            errors.append(found.users - truth)
+            right += within("shift", truth, found.users)
         number = len(errors)
         print(
             f"{count} pairs from seed {first}, {title}: {number} have a common ramp, "
@@ -153,8 +149,10 @@ def pairs(first: int, count: int) -> None:
             f"{100 * right / number:.1f} %, 95 % of the errors from "
             f"{np.quantile(errors, 0.025):.1f} to {np.quantile(errors, 0.975):.1f} users"
         )
-        period, fall = 100 * np.mean(waves, axis=0)
-        print(f"    waves of {len(waves)} pairs: period called different in {period:.1f} %, fall in {fall:.1f} %")
+        called = 100 * np.mean(waves, axis=0)
+        print(
+            f"    waves of {len(waves)} pairs: period called different in {called[0]:.1f} %, fall in {called[1]:.1f} %"
+        )
 
 
 def red(count: int) -> None:
@@ -166,13 +164,11 @@ def red(count: int) -> None:
         alone = whole = 0
         for _ in range(count):
             noise = lfilter([1.0], [1.0, -phi], rng.normal(size=samples + 300))[300:] * math.sqrt(1 - phi**2)
-            test = RedNoiseTest()(np.arange(samples) * 5.0, noise, 5.0)
+            test = red_noise_test(np.arange(samples) * 5.0, noise, 5.0)
             alone += test is not None and test.p_value <= 0.05
             users = np.concatenate([np.arange(0.0, 6000.0, 20.0), 6000.0 + 30.0 * noise])
             curve = pd.Series(users, np.arange(users.size) * 5.0)
-            stop = FindStop()(curve)
-            assert stop is not None
-            shape = MeasureShape()(curve, stop)
+            shape = measure_shape(curve)
             whole += shape is not None and shape.waves.claimed
         print(
             f"red noise, phi {phi}, {samples} samples: "
@@ -204,13 +200,13 @@ def real(folder: Path) -> None:
         if shapes[0] is None or shapes[1] is None:
             continue
         start = time.process_time()
-        shift = MeasureShift()(*shapes)
+        found = shift(*shapes)
         spent += time.process_time() - start
-        if shift is not None:
-            low, high = shift.users_ci
+        if found is not None:
+            low, high = found.users_ci
             print(
-                f"    shift {shift.users:.0f} users [{low:.0f}, {high:.0f}], "
-                f"{shift.seconds:.0f} s, p {shift.p_value:.3f}"
+                f"    shift {found.users:.0f} users [{low:.0f}, {high:.0f}], "
+                f"{found.seconds:.0f} s, p {found.p_value:.3f}"
             )
     print(f"early bumps in {sum(there)} of {len(there)} curves of {', '.join(BUMPY)}")
     print(f"early bumps in {sum(elsewhere)} of {len(elsewhere)} other curves")
@@ -227,14 +223,14 @@ def real(folder: Path) -> None:
 
 
 def _shape(curve: pd.Series, *, proxy: bool) -> Shape | None:
-    stop = FindStop(fastest_fall=None if proxy else 4.0)(curve)
-    return None if stop is None else MeasureShape()(curve, stop, proxy=proxy, per_user=3.08 if proxy else None)
+    stop = find_stop(curve, fastest_fall=None if proxy else 4.0)
+    return None if stop is None else measure_shape(curve, stop, proxy=proxy, per_user=3.08 if proxy else None)
 
 
 def _row(shape: Shape | None) -> str:
     if shape is None:
         return "no load"
-    bumps = " ".join(f"{b.peak_s:.0f}s:{b.depth:.0f}" for b in shape.beginning.bumps)
+    bumps = " ".join(f"{b.peak_s:.0f}s:{b.depth_users:.0f}" for b in shape.beginning.bumps)
     number = lambda value, digits=0: "-" if value is None else f"{value:.{digits}f}"  # noqa: E731
     ramp, waves = shape.ramp, shape.waves
     return (

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.load.curve import LoadCurve, PrepareLoad
-from buildcompare.load.phases import MeasureShape, Shape
-from buildcompare.load.stop import FindStop
+from buildcompare.load.curve import LoadCurve, prepare_load
+from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.windows import find_stop
 from loadsim import ShapeTruth, random_settings, shape_truth, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")
@@ -26,15 +26,13 @@ def path(*points: tuple[float, float], step_s: float = 5.0) -> pd.Series:
 
 
 def prepared(curve: pd.Series, stop_s: float = math.inf) -> LoadCurve:
-    load = PrepareLoad()(curve, stop_s)
+    load = prepare_load(curve, stop_s)
     assert load is not None
     return load
 
 
 def shape(curve: pd.Series, **options: object) -> Shape:
-    stop = FindStop()(curve)
-    assert stop is not None
-    found = MeasureShape()(curve, stop, **options)  # type: ignore[arg-type]
+    found = measure_shape(curve, **options)  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -74,11 +72,11 @@ def simulated(seed: int, run_seed: int | None = None, slug: str = USERS) -> tupl
     run = simulate_run(settings, seed if run_seed is None else run_seed)
     curve = recorded(run.recording, slug)
     proxy = slug != USERS
-    stop = FindStop(fastest_fall=None if proxy else 8.0)(curve)
+    stop = find_stop(curve, fastest_fall=None if proxy else 8.0)
     assert stop is not None
     per_user = settings.server.levels.goroutines_per_user if proxy else None
-    measure = MeasureShape(prepare=PrepareLoad(step=settings.coordinator.users_dec))
-    return measure(curve, stop, proxy=proxy, per_user=per_user), shape_truth(run.truth)
+    step = settings.coordinator.users_dec
+    return measure_shape(curve, stop, proxy=proxy, per_user=per_user, step=step), shape_truth(run.truth)
 
 
 RUNS = range(5000, 5040)

@@ -11,9 +11,9 @@ import pandas as pd
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Coordinator as Rule
 from buildcompare.config.params import Run, Test
-from buildcompare.load.stop import Stop
-from buildcompare.load.supported_users import EstimateSupportedUsers
-from buildcompare.load.view import ViewRun
+from buildcompare.load.users import supported_users
+from buildcompare.load.view import view_run
+from buildcompare.load.windows import Stop
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Pair
 from buildcompare.validity.facts import RunFacts, run_facts
@@ -32,10 +32,10 @@ Kind = Literal["bounded", "unbounded"]
 def facts(recording: Recording, kind: Kind, users: int | None, run: Run | None = None) -> RunFacts:
     own = run or Run(recording="any.parquet")
     test = Test.model_validate({"name": "t", "type": kind, "users": users, "base": [own], "new": [own]})
-    view = ViewRun(CATALOGUE, Rule())(recording, kind)
+    view = view_run(recording, kind, CATALOGUE)
     known_end = recording.duration_s if recording.stop_known else None
     estimate = (
-        EstimateSupportedUsers()(view.users, view.stop, may_be_cut=False, known_end_s=known_end, ceiling=users)
+        supported_users(view.users, stop=view.stop, known_end_s=known_end, ceiling=users)
         if kind == "unbounded"
         else None
     )

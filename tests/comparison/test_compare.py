@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from buildcompare import findings
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Source, Test
-from buildcompare.load.ramp_up import TimeToUsers
+from buildcompare.load.ramp import round_marks, time_to_users
 from buildcompare.recordings.sources import record
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.text.explanations import explain
@@ -56,16 +56,16 @@ def test_a_change_needs_two_values() -> None:
 
 def test_the_time_to_users() -> None:
     users = curve(users_curve(1000, ramp_s=1000, hold_s=100))
-    marks = TimeToUsers().marks([1000.0, 1100.0])
+    marks = round_marks([1000.0, 1100.0])
     assert marks == [200, 400, 600, 800, 1000]
-    assert TimeToUsers()(users, marks)[400] == 400.0
-    assert TimeToUsers()(users, [5000]) == {5000: None}
-    assert TimeToUsers()(curve([500.0, 600.0]), [100]) == {100: None}  # the window opened in mid-ramp
-    assert TimeToUsers().marks([]) == []
+    assert time_to_users(users, marks)[400] == 400.0
+    assert time_to_users(users, [5000]) == {5000: None}
+    assert time_to_users(curve([500.0, 600.0]), [100]) == {100: None}  # the window opened in mid-ramp
+    assert round_marks([]) == []
     gone = users.copy()
     gone[(gone.index > 350) & (gone.index < 650)] = math.nan  # nobody saw when 400 and 600 were reached
-    assert TimeToUsers()(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
-    assert TimeToUsers()(gone.dropna(), marks) == TimeToUsers()(gone, marks)
+    assert time_to_users(gone, marks) == {200: 200.0, 400: None, 600: None, 800: 800.0, 1000: 1000.0}
+    assert time_to_users(gone.dropna(), marks) == time_to_users(gone, marks)
 
 
 # ---- One test -------------------------------------------------------------------------------------------------------

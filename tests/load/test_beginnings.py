@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.load.bumps import Beginning, FindBumps
-from buildcompare.load.ramp_up import MeasureRamp
-from buildcompare.load.shift import DelayNoise, MeasureShift, Shift
-from buildcompare.stats.slopes import slope_interval
+from buildcompare.load.curve import slope_interval
+from buildcompare.load.ramp import Beginning, bumps, ramp
+from buildcompare.load.shift import Shift, shift
 from shape_curves import (
     BUMPY,
     names,
@@ -26,25 +25,25 @@ from shape_curves import (
 
 
 def test_an_early_bump_has_its_peak_depth_and_times() -> None:
-    found = FindBumps()(prepared(path(*BUMPY)))
+    found = bumps(prepared(path(*BUMPY)))
     (bump,) = found.bumps
-    assert (bump.peak_s, bump.peak, bump.depth) == (110.0, 180.0, 180.0)
+    assert (bump.peak_s, bump.peak_users, bump.depth_users) == (110.0, 180.0, 180.0)
     assert bump.end_s == 200.0
-    assert found.bump_seconds == bump.duration_s == 200.0
+    assert found.bump_seconds == bump.end_s - bump.start_s == 200.0
     assert found.onset_s == 300.0
 
 
 def test_a_straight_ramp_has_no_bumps() -> None:
-    found = FindBumps()(prepared(path((0, 0), (30, 0), (1530, 6000), (4000, 6000))))
+    found = bumps(prepared(path((0, 0), (30, 0), (1530, 6000), (4000, 6000))))
     assert (found.bumps, found.onset_s, found.bump_seconds) == ((), 30.0, 0)
 
 
 def test_a_fall_far_up_the_ramp_is_no_early_bump() -> None:
-    early = FindBumps()(prepared(path((0, 0), (150, 600), (200, 500), (1700, 6500), (4000, 6500))))
+    early = bumps(prepared(path((0, 0), (150, 600), (200, 500), (1700, 6500), (4000, 6500))))
     assert len(early.bumps) == 1
-    high = FindBumps()(prepared(path((0, 0), (500, 2000), (550, 1900), (1700, 6500), (4000, 6500))))
+    high = bumps(prepared(path((0, 0), (500, 2000), (550, 1900), (1700, 6500), (4000, 6500))))
     assert (high.bumps, high.onset_s) == ((), 0.0)
-    again = FindBumps()(prepared(path((0, 0), (500, 2000), (1000, 100), (2700, 6500), (4000, 6500))))
+    again = bumps(prepared(path((0, 0), (500, 2000), (1000, 100), (2700, 6500), (4000, 6500))))
     assert (len(again.bumps), again.onset_s) == (1, 1000.0)
 
 
@@ -54,7 +53,7 @@ def test_a_recording_that_opens_in_mid_ramp_has_no_onset() -> None:
     assert found.ramp is not None
     assert found.ramp.slope == pytest.approx(4.0, rel=1e-3)
     assert (found.lost, found.delay_s) == (None, None)
-    assert MeasureShift()(found, found) is None
+    assert shift(found, found) is None
 
 
 @pytest.mark.parametrize(("slope", "step_s"), [(1.0, 1.0), (1.0, 5.0), (2.0, 5.0), (4.0, 15.0)])
@@ -63,9 +62,9 @@ def test_a_slow_climb_in_mid_ramp_has_no_onset_either(slope: float, step_s: floa
     rng = np.random.default_rng(8)
     climb = path((0, 600), (3000 / slope, 3600), (3000 / slope + 3000, 3600), step_s=step_s)
     climb += rng.normal(0.0, 2.0, len(climb))
-    assert FindBumps()(prepared(climb)).onset_s is None
+    assert bumps(prepared(climb)).onset_s is None
     rest = pd.concat([path((0, 600), (60 - step_s, 600), step_s=step_s), climb.set_axis(climb.index + 60.0)])
-    assert FindBumps()(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
+    assert bumps(prepared(rest)).onset_s == pytest.approx(60.0, abs=max(10.0, step_s))
 
 
 def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
@@ -80,15 +79,15 @@ def test_a_hole_that_may_hide_a_bump_hides_the_onset() -> None:
 
 
 def test_in_mid_ramp_only_a_fall_to_the_bottom_is_an_early_bump() -> None:
-    slight = FindBumps()(prepared(path((0, 800), (80, 1000), (120, 900), (1500, 7000), (4000, 7000))))
+    slight = bumps(prepared(path((0, 800), (80, 1000), (120, 900), (1500, 7000), (4000, 7000))))
     assert (slight.bumps, slight.onset_s) == ((), None)
-    deep = FindBumps()(prepared(path((0, 800), (80, 1000), (320, 40), (2000, 7000), (4000, 7000))))
+    deep = bumps(prepared(path((0, 800), (80, 1000), (320, 40), (2000, 7000), (4000, 7000))))
     assert (len(deep.bumps), deep.onset_s) == (1, 320.0)
 
 
 def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
     """v8.0: 152 users in the first sample, left over from the run before."""
-    found = FindBumps()(prepared(path((0, 152), (50, 60), (80, 60), (1580, 6060), (4000, 6060))))
+    found = bumps(prepared(path((0, 152), (50, 60), (80, 60), (1580, 6060), (4000, 6060))))
     assert (found.bumps, found.onset_s) == ((), 80.0)
 
 
@@ -97,24 +96,25 @@ def test_a_curve_that_falls_from_its_first_sample_has_no_bump_there() -> None:
 
 def test_the_slope_of_the_ramp_and_its_end() -> None:
     load = prepared(path((0, 0), (30, 0), (1530, 6000), (5000, 6000)))
-    ramp = MeasureRamp()(load, 30.0)
-    assert ramp is not None
-    assert ramp.slope == pytest.approx(4.0, rel=1e-6)
-    assert ramp.end_s == pytest.approx(1530.0, abs=10.0)
-    assert ramp.kink_s is None
-    assert ramp.complete
+    found = ramp(load, onset_s=30.0)
+    assert found is not None
+    assert found.slope == pytest.approx(4.0, rel=1e-6)
+    assert found.end_s == pytest.approx(1530.0, abs=10.0)
+    assert found.kink_s is None
+    assert found.complete
 
 
 @pytest.mark.parametrize(("after", "is_kink"), [(2.0, True), (8 / 6, True), (0.1, False), (3.9, False)])
 def test_a_kink_is_where_the_slope_falls_to_a_part_of_it(after: float, is_kink: bool) -> None:
-    ramp = MeasureRamp()(prepared(path((0, 0), (1000, 4000), (3000, 4000 + 2000 * after), (4000, 9000))), 0.0)
-    assert ramp is not None
+    curve = prepared(path((0, 0), (1000, 4000), (3000, 4000 + 2000 * after), (4000, 9000)))
+    found = ramp(curve, onset_s=0.0)
+    assert found is not None
     if is_kink:
-        assert ramp.kink_s == pytest.approx(1000.0, abs=25.0)
-        assert ramp.slope_after == pytest.approx(after, rel=0.02)
-        assert ramp.slope == pytest.approx(4.0, rel=1e-3)
+        assert found.kink_s == pytest.approx(1000.0, abs=25.0)
+        assert found.slope_after == pytest.approx(after, rel=0.02)
+        assert found.slope == pytest.approx(4.0, rel=1e-3)
     else:
-        assert ramp.kink_s is None
+        assert found.kink_s is None
 
 
 def test_a_ramp_that_never_ends_is_not_complete() -> None:
@@ -148,22 +148,22 @@ def test_time_lost_against_the_ideal_ramp() -> None:
 # ---- The shift ------------------------------------------------------------------------------------------------------
 
 
-def shifted(by_s: float, run_to_run: DelayNoise | None = None) -> Shift:
+def shifted(by_s: float, sd_s: float | None = None, df: float = math.inf) -> Shift:
     base = shape(path((0, 0), (100, 0), (2100, 8000), (6000, 8000)))
     new = shape(path((0, 0), (100 + by_s, 0), (2100 + by_s, 8000), (6000, 8000)))
-    shift = MeasureShift()(base, new, run_to_run)
-    assert shift is not None
-    return shift
+    found = shift(base, new, sd_s=sd_s, df=df)
+    assert found is not None
+    return found
 
 
 def test_the_shift_is_the_gap_and_the_delay() -> None:
-    shift = shifted(400.0)
-    assert shift.users == pytest.approx(-1600.0, abs=1.0)
-    assert shift.seconds == pytest.approx(400.0, abs=1.0)
-    assert shift.window[0] == 500.0
-    assert shift.drift == pytest.approx(0.0, abs=1e-6)
-    assert shift.significant
-    assert shift.users_ci[0] < -1600 < shift.users_ci[1] < 0
+    found = shifted(400.0)
+    assert found.users == pytest.approx(-1600.0, abs=1.0)
+    assert found.seconds == pytest.approx(400.0, abs=1.0)
+    assert found.window[0] == 500.0
+    assert found.drift == pytest.approx(0.0, abs=1e-6)
+    assert found.significant
+    assert found.users_ci[0] < -1600 < found.users_ci[1] < 0
     back = shifted(-60.0)
     assert back.users == pytest.approx(240.0, abs=1.0)
 
@@ -172,18 +172,16 @@ def test_a_delay_is_significant_though_the_ramps_bend() -> None:
     """Where one build has begun to rest and the other not, the same delay is another number of users."""
     bent = pd.concat([path((0, 0), (900, 3600), (2300, 6400)), sawtooth(2305.0, 6320.0, 18)])
     later = pd.concat([path((0, 0), (395, 0)), bent.set_axis(bent.index + 400.0)])
-    shift = MeasureShift()(shape(bent), shape(later))
-    assert shift is not None
-    assert shift.seconds == pytest.approx(400.0, abs=5.0)
-    assert shift.significant
-    assert shift.users_ci[1] < 0
+    found = shift(shape(bent), shape(later))
+    assert found is not None
+    assert found.seconds == pytest.approx(400.0, abs=5.0)
+    assert found.significant
+    assert found.users_ci[1] < 0
 
 
 def test_run_to_run_variation_decides_what_is_significant() -> None:
     assert shifted(400.0).noise_source == "simulated"
-    calm, wild, guessed = (
-        shifted(400.0, DelayNoise(sd, df)) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1))
-    )
+    calm, wild, guessed = (shifted(400.0, sd, df) for sd, df in ((50.0, math.inf), (250.0, math.inf), (90.0, 1)))
     assert calm.noise_source == "runs"
     assert calm.significant
     assert not wild.significant
@@ -194,7 +192,7 @@ def test_run_to_run_variation_decides_what_is_significant() -> None:
 def test_a_gap_that_opens_later_is_no_shift() -> None:
     base = shape(path((0, 0), (2000, 8000), (6000, 8000)))
     new = shape(path((0, 0), (4000, 8000), (6000, 8000)))
-    shift = MeasureShift()(base, new)
-    assert shift is not None
-    assert shift.drift == pytest.approx(-2.0, rel=0.01)
-    assert not shift.significant
+    found = shift(base, new)
+    assert found is not None
+    assert found.drift == pytest.approx(-2.0, rel=0.01)
+    assert not found.significant

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from buildcompare.config.catalogue import Alert, read_catalogue
-from buildcompare.load.limits import FindLimits, Limits
-from buildcompare.load.view import ViewRun
+from buildcompare.load.limits import alerts_of_build, alerts_of_run
+from buildcompare.load.view import view_run
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import Recording, Series
+from buildcompare.results import LimitedBy
 from buildcompare.text.limits import limited_words
 from loadsim import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run
 from loadsim.measure import ALERTS
@@ -26,12 +27,12 @@ HOT = ServerModel(
 )
 
 
-def limits(run: SimulatedRun, thresholds: dict[str, float] | None = None) -> Limits:
-    view = ViewRun(CATALOGUE)(run.recording, run.truth.settings.type)
+def limits(run: SimulatedRun, thresholds: dict[str, float] | None = None) -> LimitedBy:
+    view = view_run(run.recording, run.truth.settings.type, CATALOGUE)
     assert view.stop is not None
-    found = FindLimits(CATALOGUE.alerts, thresholds or {})(run.recording, view.stop.at_s, view.steady.window)
-    assert found is not None
-    return found
+    alerts = alerts_of_run(CATALOGUE.alerts, thresholds or {}, run.recording, view.stop.at_s, view.steady.window)
+    assert alerts
+    return LimitedBy(alerts=alerts)
 
 
 @pytest.mark.parametrize(
@@ -50,21 +51,22 @@ def test_the_limit_is_the_one_that_the_coordinator_met(settings: RunSettings, sl
     found = limits(run, {"client-p99": rule.client_p99_s or math.inf})
     truth = run.truth
     assert ALERTS[truth.limited_by or ""] == slug
-    assert found.limited_by is not None
-    assert found.limited_by.alert.slug == slug
-    assert found.first is not None
+    limiting, first = found.limiting("base"), found.first("base")
+    assert limiting is not None
+    assert limiting.alert == slug
+    assert first is not None
     assert truth.first_alert_s is not None
-    assert found.first.first_s == pytest.approx(truth.first_alert_s, abs=5.0)
-    seen = {use.alert.slug: use.share > 0 for use in found.alerts}
+    assert first.first_s == pytest.approx(truth.first_alert_s, abs=5.0)
+    seen = {use.alert: use.first_s is not None for use in found.alerts}
     assert {ALERTS[name] for name in truth.alerts} == {slug for slug, fired in seen.items() if fired}
 
 
 def test_a_bounded_run_may_be_far_from_every_limit() -> None:
     small = RunSettings(type="bounded", coordinator=Coordinator(max_users=3000))
     found = limits(simulate_run(small, 1, alerts=True))
-    assert found.limited_by is None
-    assert found.near == ()
-    assert limited_words(found).startswith("no alert in the steady window")
+    assert found.limiting("base") is None
+    assert found.near("base") == []
+    assert limited_words(found, "base", CATALOGUE.alerts).startswith("no alert in the steady window")
 
 
 def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
@@ -82,8 +84,8 @@ def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
 
 def test_runs_without_alert_series_have_no_limits() -> None:
     run = simulate_run(RunSettings(type="bounded"), 1).recording
-    assert FindLimits(CATALOGUE.alerts, {})(run, 5000.0, (1500.0, 5000.0)) is None
-    assert FindLimits(CATALOGUE.alerts, {}).of_build([None, None]) is None
+    assert alerts_of_run(CATALOGUE.alerts, {}, run, 5000.0, (1500.0, 5000.0)) == []
+    assert alerts_of_build(CATALOGUE.alerts, [[], []], "base") == []
 
 
 # ---- Made by hand ---------------------------------------------------------------------------------------------------
@@ -101,45 +103,53 @@ def made(slow: list[float], busy: list[float], more: list[float] | None = None) 
     return Recording(tuple(series), (1000.0, float(times[-1])), stop_known=True)
 
 
-FIND = FindLimits((SLOW, BUSY), {})
 COLD = made([0.3, 0.05, 0.09, 0.09, 0.09, 0.09], [20.0, 80.0, 84.0, 85.0, 80.0, 86.0], [math.nan] * 6)
 
 
+def found_in(recording: Recording, stop_s: float, steady: tuple[float, float]) -> LimitedBy:
+    return LimitedBy(alerts=alerts_of_run((SLOW, BUSY), {}, recording, stop_s, steady))
+
+
 def test_shares_and_times_are_counted() -> None:
-    found = FIND(COLD, 360.0, (120.0, 360.0))
-    assert found is not None
+    found = found_in(COLD, 360.0, (120.0, 360.0))
     slow, busy = found.alerts
-    assert (slow.first_s, slow.times, slow.share, slow.share_steady) == (60.0, 1, pytest.approx(1 / 6), 0.0)
+    assert (slow.first_s, slow.times, slow.share_steady) == (60.0, 1, 0.0)
     assert slow.nearness == pytest.approx(0.9)
     assert (busy.first_s, busy.times, busy.share_steady) == (240.0, 2, 0.5)
-    assert found.first is slow
-    assert found.limited_by is busy
-    assert found.near == (busy, slow)
-    assert limited_words(found) == (
+    assert found.first("base") is slow
+    assert found.limiting("base") is busy
+    assert found.near("base") == [busy, slow]
+    assert limited_words(found, "base", (SLOW, BUSY)) == (
         "Busy (at or above 85.0 % in 50% of the steady window; 2 times in all); first to alert: Slow, at 1 min; "
         "near its limit: Slow (90%)"
     )
 
 
-def test_stated_thresholds_the_quiet_start_and_the_stop_count() -> None:
-    later = FindLimits((SLOW, BUSY), {"busy": 90.0}, quiet_s=100.0)(COLD, 300.0, (120.0, 300.0))
-    assert later is not None
-    assert (later.first, later.limited_by) == (None, None)
-    assert limited_words(later).startswith("no alert in the steady window; near its limit: Busy (")
+def test_stated_thresholds_and_the_stop_count() -> None:
+    later = LimitedBy(alerts=alerts_of_run((SLOW, BUSY), {"slow": 0.4, "busy": 90.0}, COLD, 300.0, (120.0, 300.0)))
+    assert (later.first("base"), later.limiting("base")) == (None, None)
+    words = limited_words(later, "base", (SLOW, BUSY))
+    assert words.startswith("no alert in the steady window; near its limit: Busy (")
+
+
+def test_the_quiet_start_does_not_count() -> None:
+    values = np.array([0.3, 0.05, 0.05])
+    series = Series("slow", "slow", "", 1000.0 + np.array([55.0, 65.0, 75.0]), values, role="alert")
+    (slow,) = found_in(Recording((series,), (1000.0, 1075.0), stop_known=True), 75.0, (0.0, 75.0)).alerts
+    assert (slow.first_s, slow.times) == (None, 0)
 
 
 def test_of_several_instances_the_highest_answer_counts() -> None:
-    found = FIND(made([0.05] * 3, [10.0, 20.0, math.nan], [5.0, 90.0, 86.0]), 180.0, (0.0, 180.0))
-    assert found is not None
-    assert found.limited_by is not None
-    assert found.limited_by.share_steady == pytest.approx(2 / 3)
+    found = found_in(made([0.05] * 3, [10.0, 20.0, math.nan], [5.0, 90.0, 86.0]), 180.0, (0.0, 180.0))
+    limiting = found.limiting("base")
+    assert limiting is not None
+    assert limiting.share_steady == pytest.approx(2 / 3)
 
 
 def test_runs_of_a_build_are_put_together() -> None:
-    other = FIND(made([0.05] * 6, [20.0] * 6), 360.0, (120.0, 360.0))
-    both = FIND.of_build([FIND(COLD, 360.0, (120.0, 360.0)), None, other])
-    assert both is not None
-    slow, busy = both.alerts
+    one, other = (found_in(run, 360.0, (120.0, 360.0)).alerts for run in (COLD, made([0.05] * 6, [20.0] * 6)))
+    slow, busy = alerts_of_build((SLOW, BUSY), [one, [], other], "new")
+    assert {slow.build, busy.build} == {"new"}
     assert (slow.first_s, slow.times) == (60.0, 1)
     assert busy.share_steady == 0.25
     assert busy.nearness == pytest.approx((0.995 * 86.0 / 85 + 20.0 / 85) / 2, abs=0.01)

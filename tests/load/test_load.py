@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.load.curve import PrepareLoad
-from buildcompare.load.phases import MeasureShape
-from buildcompare.load.stop import Stop
-from buildcompare.load.turning_points import falls
+from buildcompare.load.curve import find_turns, prepare_load
+from buildcompare.load.shape import measure_shape
+from buildcompare.load.windows import Stop
 from loadsim import Restart, random_settings, simulate_run
 from shape_curves import (
     path,
@@ -24,34 +23,34 @@ from shape_curves import (
 
 def test_falls_are_counted_from_the_least_on() -> None:
     curve = path((0, 0), (100, 100), (140, 61), (200, 150), (250, 100), (300, 200))
-    found = falls(curve.index.to_numpy(), curve.to_numpy(), 40.0)
+    found = find_turns(curve.index.to_numpy(), curve.to_numpy(), 40.0)
     assert [(f.rise_s, f.peak_s, f.trough_s, f.depth) for f in found] == [(0.0, 200.0, 250.0, 50.0)]
-    assert [f.depth for f in falls(curve.index.to_numpy(), curve.to_numpy(), 39.0)] == [39.0, 50.0]
-    assert falls(np.empty(0), np.empty(0), 1.0) == []
+    assert [f.depth for f in find_turns(curve.index.to_numpy(), curve.to_numpy(), 39.0)] == [39.0, 50.0]
+    assert find_turns(np.empty(0), np.empty(0), 1.0) == []
 
 
 def test_a_small_rise_does_not_part_a_fall() -> None:
     curve = path((0, 0), (100, 200), (150, 100), (160, 130), (200, 20), (300, 300))
-    assert [f.depth for f in falls(curve.index.to_numpy(), curve.to_numpy(), 40.0)] == [180.0]
+    assert [f.depth for f in find_turns(curve.index.to_numpy(), curve.to_numpy(), 40.0)] == [180.0]
 
 
 def test_noise_is_estimated_and_raises_the_threshold() -> None:
     rng = np.random.default_rng(1)
     curve = path((0, 0), (1000, 4000), (4000, 4000))
-    assert prepared(curve).fall(5.0) == 40.0
+    assert prepared(curve).least_fall(5.0) == 40.0
     noisy = prepared(curve + rng.normal(0.0, 20.0, len(curve)))
     assert noisy.noise == pytest.approx(20.0, rel=0.15)
-    assert noisy.fall(5.0) == pytest.approx(120.0, rel=0.15)
+    assert noisy.least_fall(5.0) == pytest.approx(120.0, rel=0.15)
 
 
 def test_what_carries_no_load_has_no_shape() -> None:
     rng = np.random.default_rng(2)
-    assert PrepareLoad()(path((0, 0), (1000, 0)), math.inf) is None
-    assert PrepareLoad()(path((0, 0), (1000, 79)), math.inf) is None
-    assert PrepareLoad()(path((0, math.nan), (1000, math.nan)), math.inf) is None
+    assert prepare_load(path((0, 0), (1000, 0)), math.inf) is None
+    assert prepare_load(path((0, 0), (1000, 79)), math.inf) is None
+    assert prepare_load(path((0, math.nan), (1000, math.nan)), math.inf) is None
     idle = pd.Series(20_000 + rng.normal(0, 40, 1400), np.arange(1400) * 5.0)
-    assert PrepareLoad()(idle, math.inf, proxy=True) is None
-    assert MeasureShape()(path((0, 0), (1000, 0)), Stop(1000.0, 1000.0, shutdown=False)) is None
+    assert prepare_load(idle, math.inf, proxy=True) is None
+    assert measure_shape(path((0, 0), (1000, 0)), Stop(1000.0, 1000.0, shutdown=False)) is None
 
 
 def test_a_restart_is_a_reset_and_no_shape() -> None:

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.load.phases import MeasureShape
-from buildcompare.load.plateau import MeasurePlateau
-from buildcompare.load.shift import MeasureShift
-from buildcompare.load.stop import FindStop
+from buildcompare.load.shape import measure_plateau, measure_shape
+from buildcompare.load.shift import shift
+from buildcompare.load.windows import find_stop
 from shape_curves import (
     hunting,
     names,
@@ -27,12 +26,11 @@ from shape_curves import (
 
 def test_the_plateau_and_what_another_stop_would_change() -> None:
     load = prepared(path((0, 0), (1500, 6000), (8000, 6650)))
-    plateau = MeasurePlateau()(load, 8000.0, 1500.0)
+    plateau = measure_plateau(load, 8000.0, 1500.0)
     assert plateau is not None
     assert plateau.window == (6200.0, 8000.0)
     assert plateau.level == pytest.approx(6560.0, abs=1.0)
     assert plateau.drift == pytest.approx(0.1, rel=1e-6)
-    assert plateau.per_minute == pytest.approx(6.0, rel=1e-6)
     assert plateau.settled is True
     assert plateau.settled_s is not None
     assert 3000.0 <= plateau.settled_s <= 3300.0
@@ -43,13 +41,13 @@ def test_the_plateau_and_what_another_stop_would_change() -> None:
 
 def test_a_curve_that_still_climbs_has_not_settled() -> None:
     load = prepared(path((0, 0), (1500, 6000), (8000, 9250)))
-    plateau = MeasurePlateau()(load, 8000.0, 1500.0)
+    plateau = measure_plateau(load, 8000.0, 1500.0)
     assert plateau is not None
     assert (plateau.settled, plateau.settled_s, plateau.earliest_level) == (False, None, None)
-    short = MeasurePlateau()(load, 2200.0, 1500.0)
+    short = measure_plateau(load, 2200.0, 1500.0)
     assert short is not None
     assert short.settled is None
-    assert MeasurePlateau()(load, 1700.0, 1500.0) is None
+    assert measure_plateau(load, 1700.0, 1500.0) is None
 
 
 # ---- Phases ---------------------------------------------------------------------------------------------------------
@@ -117,10 +115,10 @@ def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
             np.minimum(np.arange(size) * 20.0, 5000.0) * rng.integers(0, 2, size),
         )[i % 6]
         curve = pd.Series(values, index=np.arange(size) * float(rng.choice([1, 5, 15, 60])))
-        stop = FindStop()(curve)
+        stop = find_stop(curve)
         for options in ({}, {"bounded": True}, {"proxy": True}):
-            found = None if stop is None else MeasureShape()(curve, stop, **options)  # type: ignore[arg-type]
+            found = None if stop is None else measure_shape(curve, stop, **options)  # type: ignore[arg-type]
             if found is not None:
-                MeasureShift()(before, found)
+                shift(before, found)
                 assert all(a.end_s <= b.start_s for a, b in pairwise(found.phases))
                 assert all(phase.start_s < phase.end_s for phase in found.phases)

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from buildcompare.config.params import Run, Source
-from buildcompare.load.phases import MeasureShape, Shape
-from buildcompare.load.shift import MeasureShift
-from buildcompare.load.stop import FindStop
-from buildcompare.load.waves import FindWaves
+from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.shift import shift
+from buildcompare.load.waves import waves
+from buildcompare.load.windows import find_stop
 from buildcompare.recordings.sources import record
 from loadsim import shift_truth
 from shape_curves import (
@@ -38,16 +38,16 @@ def test_simulated_shapes_are_what_really_happened() -> None:
     for seed in RUNS:
         found, truth = simulated(seed)
         assert found is not None
-        waves, ramp, onset = found.waves, found.ramp, found.beginning.onset_s
+        hunting, ramp, onset = found.waves, found.ramp, found.beginning.onset_s
         right["onset"].append(onset is not None and abs(onset - truth.onset_s) <= 20.0)
         right["bumps"].append(len(found.beginning.bumps) == truth.early_bumps)
         if ramp is not None and math.isfinite(ramp.slope_ci[0]):
             true = truth.slope_at((ramp.start_s + ramp.end_s) / 2)
             right["slope"].append(ramp.slope == pytest.approx(true, rel=0.05))
         if truth.wave_onset_s is not None and truth.wave_period_s is not None:
-            right["waves"].append(waves.onset_s is not None and abs(waves.onset_s - truth.wave_onset_s) <= 200.0)
-            right["period"].append(waves.period_s == pytest.approx(truth.wave_period_s, rel=0.1))
-            right["amplitude"].append(waves.amplitude == pytest.approx(truth.wave_amplitude_users, rel=0.1))
+            right["waves"].append(hunting.onset_s is not None and abs(hunting.onset_s - truth.wave_onset_s) <= 200.0)
+            right["period"].append(hunting.period_s == pytest.approx(truth.wave_period_s, rel=0.1))
+            right["amplitude"].append(hunting.amplitude == pytest.approx(truth.wave_amplitude_users, rel=0.1))
     for name, found_right in right.items():
         assert len(found_right) >= 34, name
         assert np.mean(found_right) >= 0.95, (name, found_right)
@@ -60,11 +60,11 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
         sides = [simulated(seed, 100_000 + 2 * seed + i) for i in range(2)]
         shapes = [found for found, _ in sides if found is not None]
         assert len(shapes) == 2
-        shift = MeasureShift()(*shapes)
+        moved = shift(*shapes)
         true = shift_truth(*(truth for _, truth in sides))
-        if shift is not None and true is not None:
-            significant.append(shift.significant)
-            right.append(abs(shift.users - true) <= max(20.0, 0.05 * abs(true)))
+        if moved is not None and true is not None:
+            significant.append(moved.significant)
+            right.append(abs(moved.users - true) <= max(20.0, 0.05 * abs(true)))
     assert len(right) >= 20
     assert np.mean(right) >= 0.95
     assert sum(significant) <= 1
@@ -141,11 +141,11 @@ def test_the_shapes_of_v10_4(real: Path, db: str, side: str, bumps: tuple[int, i
 @pytest.mark.parametrize(("db", "behind"), [("postgresql", -1600), ("mysql", -900)])
 def test_the_shift_of_v10_4(real: Path, db: str, behind: int) -> None:
     folder = real / f"comparisons/v10.4/{db}_unbounded"
-    shift = MeasureShift()(published(folder, "base"), published(folder, "new"))
-    assert shift is not None
-    assert shift.users == pytest.approx(behind, rel=0.1)
-    assert shift.users_ci[0] < behind < shift.users_ci[1]
-    assert shift.significant
+    moved = shift(published(folder, "base"), published(folder, "new"))
+    assert moved is not None
+    assert moved.users == pytest.approx(behind, rel=0.1)
+    assert moved.users_ci[0] < behind < moved.users_ci[1]
+    assert moved.significant
 
 
 def test_the_early_bump_came_with_a_data_set_and_went_with_it(real: Path) -> None:
@@ -171,13 +171,13 @@ def test_the_waves_of_the_ceiling_runs(
         Run(report=str(real / f"ceiling/v1-{config}-{replicate}.out.gz")), Source(kind="ltctl"), CATALOGUE
     )
     curve = recorded(recording)
-    stop = FindStop()(curve)
+    stop = find_stop(curve)
     assert stop is not None
     found = shape(curve).waves
     part = prepared(curve, stop.at_s)
-    waves = FindWaves()(part, max(found.onset_s or 0.0, (1.0 - last_part) * stop.at_s))
-    assert waves.period_s is not None
-    assert period[0] <= waves.period_s <= period[1]
+    late = waves(part, onset_s=max(found.onset_s or 0.0, (1.0 - last_part) * stop.at_s))
+    assert late.period_s is not None
+    assert period[0] <= late.period_s <= period[1]
 
 
 def test_identical_published_runs_show_no_significant_shift(real: Path) -> None:
@@ -193,13 +193,13 @@ def test_identical_published_runs_show_no_significant_shift(real: Path) -> None:
             users = recording.find(USERS)
             proxy = users is None
             curve = recorded(recording, GOROUTINES if proxy else USERS)
-            stop = FindStop(fastest_fall=None if proxy else 4.0)(curve)
+            stop = find_stop(curve, fastest_fall=None if proxy else 4.0)
             assert stop is not None
-            shapes.append(MeasureShape()(curve, stop, proxy=proxy, per_user=3.08 if proxy else None))
+            shapes.append(measure_shape(curve, stop, proxy=proxy, per_user=3.08 if proxy else None))
         for i, one in enumerate(shapes):
             for other in shapes[i + 1 :]:
-                shift = MeasureShift()(one, other) if one is not None and other is not None else None
-                if shift is not None:
-                    significant.append(shift.significant)
+                moved = shift(one, other) if one is not None and other is not None else None
+                if moved is not None:
+                    significant.append(moved.significant)
     assert len(significant) >= 20
     assert sum(significant) <= 1

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildcompare.load.steady_state import FindSteadyState
-from buildcompare.load.stop import FindStop, Stop
+from buildcompare.load.windows import Stop, find_stop, mser_window, steady_window
 from curves import curve
 from support import users_curve
 
@@ -20,7 +19,7 @@ from support import users_curve
 
 @pytest.mark.parametrize("samples", [1, 3, 6, 12, 30])
 def test_a_shutdown_is_found_where_it_starts(samples: int) -> None:
-    stop = FindStop()(curve(users_curve(7000, ramp_s=3000, hold_s=2400, shutdown=samples)))
+    stop = find_stop(curve(users_curve(7000, ramp_s=3000, hold_s=2400, shutdown=samples)))
     assert stop == Stop(at_s=5400.0, end_s=5400.0 + 5 * samples, shutdown=True)
 
 
@@ -30,7 +29,7 @@ def test_a_slow_decline_is_no_part_of_the_shutdown(lost_per_s: float, noise: flo
     elapsed = np.arange(0.0, 9000.0, 5.0)
     users = np.minimum(4.0 * elapsed, 5000.0 - lost_per_s * (elapsed - 1250.0))
     users += np.random.default_rng(1).normal(0.0, noise, users.size) - 30.0 * np.maximum(elapsed - 8820.0, 0.0)
-    stop = FindStop()(pd.Series(np.maximum(users, 0.0), index=elapsed))
+    stop = find_stop(pd.Series(np.maximum(users, 0.0), index=elapsed))
     assert stop is not None
     assert stop.shutdown
     assert stop.at_s == pytest.approx(8820.0, abs=5.0)
@@ -38,21 +37,21 @@ def test_a_slow_decline_is_no_part_of_the_shutdown(lost_per_s: float, noise: flo
 
 def test_a_slow_start_of_the_fall_belongs_to_the_shutdown() -> None:
     values = np.concatenate([np.full(1000, 10_000.0), [9680.0, 9212.0, 5000.0]])
-    stop = FindStop()(curve(values))
+    stop = find_stop(curve(values))
     assert stop is not None
     assert stop.at_s == 999 * 5.0
 
 
 def test_zeros_long_after_the_stop_are_shutdown_too() -> None:
     values = np.concatenate([users_curve(150, ramp_s=600, hold_s=1200), np.zeros(110)])
-    stop = FindStop()(curve(values))
+    stop = find_stop(curve(values))
     assert stop is not None
     assert (stop.at_s, stop.shutdown) == (1800.0, True)
 
 
 def test_what_the_coordinator_does_is_no_shutdown() -> None:
     falling = np.concatenate([users_curve(7000, ramp_s=3000, hold_s=2400), 7000 - 20.0 * np.arange(1, 10)])
-    stop = FindStop()(curve(falling))
+    stop = find_stop(curve(falling))
     assert stop is not None
     assert (stop.at_s, stop.shutdown) == ((falling.size - 1) * 5.0, False)
 
@@ -60,21 +59,21 @@ def test_what_the_coordinator_does_is_no_shutdown() -> None:
 def test_a_lost_agent_is_no_shutdown() -> None:
     """v9.2: 5003 users, 4546 after one of eleven agents was lost at 75 of 90 minutes."""
     values = np.concatenate([np.full(900, 5003.0), np.full(180, 4546.0)])
-    stop = FindStop()(curve(values))
+    stop = find_stop(curve(values))
     assert stop is not None
     assert (stop.at_s, stop.shutdown) == (1079 * 5.0, False)
 
 
 def test_no_numbers_have_no_stop() -> None:
-    assert FindStop()(curve([math.nan] * 10)) is None
-    zeros = FindStop()(curve([0.0] * 10))
+    assert find_stop(curve([math.nan] * 10)) is None
+    zeros = find_stop(curve([0.0] * 10))
     assert zeros == Stop(45.0, 45.0, shutdown=False)
 
 
 @pytest.mark.parametrize("values", [[-100.0] * 15, [-3.0, -2.0, 1.0, -5.0], [math.inf, -7.0, math.nan, -6.0]])
 def test_a_curve_mostly_below_zero_shows_no_shutdown(values: list[float]) -> None:
     last = 5.0 * max(i for i, value in enumerate(values) if math.isfinite(value))
-    assert FindStop()(curve(values)) == Stop(last, last, shutdown=False)
+    assert find_stop(curve(values)) == Stop(last, last, shutdown=False)
 
 
 @given(
@@ -84,7 +83,7 @@ def test_a_curve_mostly_below_zero_shows_no_shutdown(values: list[float]) -> Non
     st.sampled_from([4.0, None]),
 )
 def test_any_curve_has_a_stop_within_it_or_none(values: list[float], fall: float | None) -> None:
-    stop = FindStop(fastest_fall=fall)(curve(values))
+    stop = find_stop(curve(values), fastest_fall=fall)
     finite = [5.0 * i for i, value in enumerate(values) if math.isfinite(value)]
     assert (stop is None) == (not finite)
     if stop is not None:
@@ -98,9 +97,9 @@ def test_any_curve_has_a_stop_within_it_or_none(values: list[float], fall: float
 
 def test_bounded_is_steady_from_the_plateau_to_the_stop() -> None:
     load = curve(users_curve(5000, ramp_s=1200, hold_s=4200, shutdown=4))
-    stop = FindStop()(load)
+    stop = find_stop(load)
     assert stop is not None
-    steady = FindSteadyState().bounded(load, stop)
+    steady = steady_window(load, "bounded", stop=stop)
     assert steady.method == "target_reached"
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
@@ -111,30 +110,31 @@ def test_what_is_lost_late_does_not_move_the_beginning_of_a_plateau(lost: float)
     for at in (480, 660, 840):  # samples: the median of the second half lies far below the plateau
         values[at:] *= 1.0 - lost / 3.0
     load = curve(values)
-    steady = FindSteadyState().bounded(load, Stop(5400.0, 5400.0, shutdown=False))
+    steady = steady_window(load, "bounded", stop=Stop(5400.0, 5400.0, shutdown=False))
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 
 def test_a_stand_in_that_rises_for_some_minutes_has_its_plateau_before() -> None:
     values = users_curve(15_000, ramp_s=1200, hold_s=4200)
     values[600:700] *= 1.3
-    steady = FindSteadyState().bounded(curve(values), Stop(5400.0, 5400.0, shutdown=False), proxy=True)
+    steady = steady_window(curve(values), "bounded", stop=Stop(5400.0, 5400.0, shutdown=False), proxy=True)
     assert steady.window == (pytest.approx(0.98 * 1200 + 60, abs=5), 5400.0)
 
 
 @pytest.mark.parametrize("hold_s", [0.0, 120.0, 260.0])
 def test_a_run_that_ends_as_it_arrives_has_no_steady_window(hold_s: float) -> None:
     load = curve(users_curve(5000, ramp_s=1200, hold_s=hold_s))
-    steady = FindSteadyState().bounded(load, Stop(1200.0 + hold_s, 1200.0 + hold_s, shutdown=False))
+    steady = steady_window(load, "bounded", stop=Stop(1200.0 + hold_s, 1200.0 + hold_s, shutdown=False))
     assert steady.window is None
     assert steady.reason is not None
-    assert "minutes of steady load" in steady.reason
+    assert steady.reason.code == "short"
 
 
 def test_unbounded_is_judged_over_the_last_30_minutes() -> None:
-    steady = FindSteadyState().unbounded(Stop(6000.0, 6030.0, shutdown=True), 0.0)
+    load = curve(users_curve(5000, ramp_s=1200, hold_s=4800, shutdown=6))
+    steady = steady_window(load, "unbounded", stop=Stop(6000.0, 6030.0, shutdown=True))
     assert steady.window == (4200.0, 6000.0)
-    short = FindSteadyState().unbounded(Stop(200.0, 200.0, shutdown=False), 0.0)
+    short = steady_window(load, "unbounded", stop=Stop(200.0, 200.0, shutdown=False))
     assert short.window is None
     assert short.reason is not None
 
@@ -146,8 +146,8 @@ def test_mser_finds_the_end_of_a_ramp() -> None:
     for i in range(1, noise.size):
         noise[i] = 0.9 * noise[i - 1] + rng.normal(0, math.sqrt(1 - 0.81))
     level = 20 * np.minimum(np.arange(1440) / 360, 1.0)
-    steady = FindSteadyState().without_load(curve(level + noise))
+    steady = mser_window(curve(level + noise))
     assert steady.window is not None
     assert steady.window[0] == pytest.approx(360 * 5, abs=300)
-    assert FindSteadyState().without_load(curve(np.arange(1440.0))).window is None
-    assert FindSteadyState().without_load(curve([1.0] * 20)).window is None
+    assert mser_window(curve(np.arange(1440.0))).window is None
+    assert mser_window(curve([1.0] * 20)).window is None

@@ -12,8 +12,7 @@ import pytest
 
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Source, Test
-from buildcompare.load.stop import FindStop
-from buildcompare.load.supported_users import EstimateSupportedUsers
+from buildcompare.load.users import supported_users
 from buildcompare.recordings.sources import record
 from buildcompare.results import TestResult
 from curves import CATALOGUE, curve, kinds, recording
@@ -21,8 +20,7 @@ from support import test_folders, users_curve
 
 
 def estimate(values: np.ndarray, *, cut: bool = False) -> Any:
-    users = curve(values)
-    return EstimateSupportedUsers()(users, FindStop()(users), may_be_cut=cut)
+    return supported_users(curve(values), may_be_cut=cut)
 
 
 def test_supported_users_are_the_mean_of_the_last_30_minutes() -> None:
@@ -52,8 +50,7 @@ def test_a_run_that_was_disturbed_at_the_end_is_not_estimated() -> None:
     away[-200:-160] = 0.0
     assert estimate(away).reason == "interrupted"
     silent = curve(np.concatenate([users_curve(7000, ramp_s=3000, hold_s=2400), np.full(600, np.nan)]))
-    stop = FindStop()(silent)
-    assert EstimateSupportedUsers()(silent, stop, may_be_cut=False, known_end_s=8400.0).reason == "gaps"
+    assert supported_users(silent, known_end_s=8400.0).reason == "gaps"
 
 
 def test_users_of_several_instances_are_summed() -> None:
@@ -101,7 +98,7 @@ def test_too_little_is_not_estimated() -> None:
     holes = users_curve(500, ramp_s=300, hold_s=2400)
     holes[-200:-50] = np.nan
     assert estimate(holes).reason == "gaps"
-    assert EstimateSupportedUsers()(None, None, may_be_cut=False).reason == "no_users_curve"
+    assert supported_users(None).reason == "no_users_curve"
 
 
 def published(real: Path) -> pd.DataFrame:
@@ -161,8 +158,7 @@ def test_ceiling_runs_give_the_published_figure(real: Path, run: str, truth: int
     series = recording.find("number-of-connected-devices")
     assert series is not None
     users = recording.curve(series)
-    found = EstimateSupportedUsers()(users, FindStop()(users), may_be_cut=False).estimated
-    assert found == pytest.approx(truth, rel=0.015)
+    assert supported_users(users).estimated == pytest.approx(truth, rel=0.015)
 
 
 def test_without_a_users_curve_the_window_follows_the_goroutines(real: Path) -> None:

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.load.curve import PrepareLoad
-from buildcompare.load.phases import MeasureShape
-from buildcompare.load.stop import Stop
-from buildcompare.load.waves import RedNoiseTest
+from buildcompare.load.shape import measure_shape
+from buildcompare.load.waves import red_noise_test
+from buildcompare.load.windows import Stop
 from shape_curves import (
     BUMPY,
     hunting,
@@ -57,8 +56,7 @@ def test_what_the_beginning_leaves_on_the_ramp_is_no_wave_yet(ramp_s: float, ons
 def test_falls_under_five_steps_are_no_waves() -> None:
     assert shape(hunting(fall=39.0)).waves.onset_s is None
     assert shape(hunting(fall=60.0)).waves.onset_s is not None
-    larger = MeasureShape(prepare=PrepareLoad(step=16.0))
-    found = larger(hunting(fall=60.0), Stop(5600.0, 5600.0, shutdown=False))
+    found = measure_shape(hunting(fall=60.0), Stop(5600.0, 5600.0, shutdown=False), step=16.0)
     assert found is not None
     assert found.waves.onset_s is None
 
@@ -66,11 +64,11 @@ def test_falls_under_five_steps_are_no_waves() -> None:
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 def test_red_noise_is_not_called_an_oscillation(phi: float) -> None:
     rng = np.random.default_rng(4)
-    test, samples, runs = RedNoiseTest(), 720, 200
+    samples, runs = 720, 200
     claims = 0
     for _ in range(runs):
         noise = lfilter([1.0], [1.0, -phi], rng.normal(size=samples + 300))[300:]
-        found = test(np.arange(samples) * 5.0, noise, 5.0)
+        found = red_noise_test(np.arange(samples) * 5.0, noise, 5.0)
         claims += found is not None and found.p_value <= 0.05
     assert claims / runs <= 0.07
 
@@ -106,7 +104,7 @@ def test_an_oscillation_in_red_noise_is_found() -> None:
     found = 0
     for _ in range(50):
         noise = lfilter([1.0], [1.0, -0.9], rng.normal(size=1020))[300:] * math.sqrt(1 - 0.81)
-        result = RedNoiseTest()(elapsed, noise + math.sqrt(2.0) * np.sin(2 * np.pi * elapsed / 180.0), 5.0)
+        result = red_noise_test(elapsed, noise + math.sqrt(2.0) * np.sin(2 * np.pi * elapsed / 180.0), 5.0)
         assert result is not None
         found += result.p_value <= 0.05 and abs(result.period_s / 180.0 - 1.0) < 0.1
     assert found >= 48
@@ -114,8 +112,8 @@ def test_an_oscillation_in_red_noise_is_found() -> None:
 
 def test_too_little_and_constant_curves_are_not_tested() -> None:
     elapsed = np.arange(400) * 5.0
-    assert RedNoiseTest()(elapsed[:50], np.sin(elapsed[:50]), 5.0) is None
-    assert RedNoiseTest()(elapsed, np.full(400, 7000.0), 5.0) is None
+    assert red_noise_test(elapsed[:50], np.sin(elapsed[:50]), 5.0) is None
+    assert red_noise_test(elapsed, np.full(400, 7000.0), 5.0) is None
 
 
 def test_waves_are_seen_in_a_sample_a_minute_and_their_height_is_not() -> None:

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from buildcompare.config.params import read_params
-from buildcompare.load.stop import FindStop
-from buildcompare.load.supported_users import EstimateSupportedUsers
+from buildcompare.load.users import supported_users
 from buildcompare.recordings.parquet import read_recording
 from buildcompare.recordings.recording import Recording
 from loadsim import (
@@ -251,7 +250,7 @@ def test_the_published_supported_users_emerge(file: str, published: int) -> None
     series = found.recording.find(USERS)
     assert series is not None
     curve = found.recording.curve(series)
-    estimated = EstimateSupportedUsers()(curve, FindStop()(curve), may_be_cut=False).estimated
+    estimated = supported_users(curve).estimated
     assert estimated == pytest.approx(found.truth.supported_users, rel=0.005)
 
 

@@ -15,8 +15,7 @@ from scipy.signal import lfilter
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
-from buildcompare.load.steady_state import FindSteadyState
-from buildcompare.load.stop import FindStop
+from buildcompare.load.windows import steady_window
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
 from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_spikes
 from buildcompare.recordings.recording import Recording, Series
@@ -340,9 +339,7 @@ def bounded_run(file: Path) -> dict[str, RunEvents]:
     recording: Recording = read(file, catalogue=CATALOGUE)
     users = recording.total("number-of-connected-devices")
     assert users is not None
-    stop = FindStop()(recording.curve(users))
-    assert stop is not None
-    window = FindSteadyState().bounded(recording.curve(users), stop).window
+    window = steady_window(recording.curve(users), "bounded").window
     assert window is not None
     found = {}
     for metric in CATALOGUE.metrics:

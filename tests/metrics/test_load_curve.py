@@ -12,7 +12,7 @@ import pytest
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
-from buildcompare.load.view import ViewRun
+from buildcompare.load.view import view_run
 from buildcompare.metrics.load_adjusted import JudgeAtLoad
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
 from buildcompare.recordings.recording import Recording
@@ -52,7 +52,7 @@ def compared(base: LoadedRun, new: LoadedRun) -> MetricAtLoad:
 
 
 def loaded(recording: Recording) -> LoadedRun:
-    view = ViewRun(CATALOGUE)(recording, "unbounded")
+    view = view_run(recording, "unbounded", CATALOGUE)
     assert view.users is not None
     assert view.stop is not None
     curves = {series.metric: recording.curve(series) for series in recording.graphs() if series.metric != LOAD}

@@ -18,7 +18,7 @@ from buildcompare.calibration.file import read_calibration
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
-from buildcompare.load.view import ViewRun
+from buildcompare.load.view import view_run
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
 from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
@@ -74,13 +74,13 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
     recording = simulate_run(RunSettings(time_limit_s=3600.0), 3).recording
     users = "number-of-connected-devices"
     without = replace(recording, series=tuple(each for each in recording.series if each.metric != users))
-    view = ViewRun(CATALOGUE)(without, "unbounded")
+    view = view_run(without, "unbounded", CATALOGUE)
     assert loaded_run(view, CATALOGUE) is None
     run = loaded_by_proxy(view, CATALOGUE)
-    truth = loaded_run(ViewRun(CATALOGUE)(recording, "unbounded"), CATALOGUE)
+    truth = loaded_run(view_run(recording, "unbounded", CATALOGUE), CATALOGUE)
     assert run is not None
     assert truth is not None
-    assert loaded_by_proxy(ViewRun(CATALOGUE)(recording, "unbounded"), CATALOGUE) is None
+    assert loaded_by_proxy(view_run(recording, "unbounded", CATALOGUE), CATALOGUE) is None
     assert "goroutines-in-use" not in run.metrics
     assert run.users.max() == pytest.approx(truth.users.max(), rel=0.1)
 
@@ -304,7 +304,7 @@ def test_a_file_from_before_equal_load_was_measured_is_read(
 
 
 def simulated(settings: RunSettings, seed: int) -> LoadedRun:
-    run = loaded_run(ViewRun(CATALOGUE)(simulate_run(settings, seed).recording, "unbounded"), CATALOGUE)
+    run = loaded_run(view_run(simulate_run(settings, seed).recording, "unbounded", CATALOGUE), CATALOGUE)
     assert run is not None
     return run
 

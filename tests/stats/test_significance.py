@@ -20,7 +20,7 @@ from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.load.view import ViewRun
+from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
 from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import judge_labels, measure_effect
@@ -268,7 +268,6 @@ def test_too_little_says_nothing_of_a_label() -> None:
 def ceiling(real: Path) -> list[RepeatedRuns]:
     """Three runs of each published configuration but the smallest."""
     catalogue = read_catalogue("mattermost")
-    view_run = ViewRun(catalogue)
     table = pd.read_csv(real / "ceiling/runs.csv", dtype={"config": str})
     groups = []
     for (suite, config), rows in table.groupby(["suite", "config"]):
@@ -279,7 +278,7 @@ def ceiling(real: Path) -> list[RepeatedRuns]:
             except InputError:
                 assert row.run_id == "v2-4XL552-1"  # an empty file, as published
                 continue
-            runs.append(run_levels(view_run(recording, row.test_type), row.test_type, catalogue))
+            runs.append(run_levels(view_run(recording, row.test_type, catalogue), row.test_type, catalogue))
         if len(runs) > 1 and f"{suite}-{config}" not in SMALL:
             groups.append(RepeatedRuns(f"{suite}-{config}", rows.test_type.iloc[0], runs))
     return groups

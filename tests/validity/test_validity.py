@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from buildcompare.config.params import Run, Source
-from buildcompare.load.supported_users import EstimateSupportedUsers
-from buildcompare.load.view import ViewRun
+from buildcompare.load.users import supported_users
+from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import record
 from buildcompare.validity.facts import RunFacts
 from buildcompare.validity.rules import TestValidity, voids
@@ -126,11 +126,11 @@ def test_at_the_ceiling_the_users_are_at_least() -> None:
     found = judged(unbounded(seed=1, ceiling=5000), unbounded(ceiling=5000))
     assert codes(found) == {("ceiling_reached", "base"), ("ceiling_reached", "new")}
     run = simulate_run(RunSettings(coordinator=Coordinator(max_users=5000), time_limit_s=9000.0), 2).recording
-    view = ViewRun(CATALOGUE)(run, "unbounded")
-    estimate = EstimateSupportedUsers()(view.users, view.stop, may_be_cut=False, ceiling=5000)
+    view = view_run(run, "unbounded", CATALOGUE)
+    estimate = supported_users(view.users, stop=view.stop, ceiling=5000)
     assert (estimate.estimated, estimate.reason) == (None, "ceiling_reached")
     assert 4900 <= (estimate.at_least or 0) <= 5000
-    free = EstimateSupportedUsers()(view.users, view.stop, may_be_cut=False)
+    free = supported_users(view.users, stop=view.stop)
     assert free.estimated == estimate.at_least
 
 

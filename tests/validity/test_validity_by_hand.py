@@ -11,11 +11,11 @@ import pytest
 
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.params import Run, Test
-from buildcompare.load.stop import Stop
-from buildcompare.load.supported_users import EstimateSupportedUsers, SupportedUsers
+from buildcompare.load.curve import find_falls
+from buildcompare.load.users import supported_users
+from buildcompare.load.windows import Stop
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import Pair
-from buildcompare.validity.falls import FindFalls
+from buildcompare.results import Estimate, Pair
 from buildcompare.validity.rules import judge_facts
 from loadsim import (
     Coordinator,
@@ -154,16 +154,16 @@ def test_counters_that_started_again_are_said() -> None:
 @pytest.mark.parametrize(
     ("estimate", "reported", "status"),
     [
-        (SupportedUsers(7000.0, None, None), 7030, "valid"),
-        (SupportedUsers(7000.0, None, None), 7200, "invalid"),
-        (SupportedUsers(None, 7000.0, "still_climbing", 0.5), 7400, "limited"),
-        (SupportedUsers(None, 7000.0, "still_climbing", 0.5), 6700, "invalid"),
-        (SupportedUsers(None, None, "no_users_curve"), 6700, "valid"),
-        (SupportedUsers(None, None, "interrupted", 0.05), 6700, "valid"),
-        (SupportedUsers(None, None, "may_be_cut", 0.15), 6700, "limited"),
+        (Estimate(estimated=7000.0, at_least=None, reason=None), 7030, "valid"),
+        (Estimate(estimated=7000.0, at_least=None, reason=None), 7200, "invalid"),
+        (Estimate(estimated=None, at_least=7000.0, reason="still_climbing", slope_users_per_s=0.5), 7400, "limited"),
+        (Estimate(estimated=None, at_least=7000.0, reason="still_climbing", slope_users_per_s=0.5), 6700, "invalid"),
+        (Estimate(estimated=None, at_least=None, reason="no_users_curve"), 6700, "valid"),
+        (Estimate(estimated=None, at_least=None, reason="interrupted", slope_users_per_s=0.05), 6700, "valid"),
+        (Estimate(estimated=None, at_least=None, reason="may_be_cut", slope_users_per_s=0.15), 6700, "limited"),
     ],
 )
-def test_a_curve_is_held_against_the_reported_users(estimate: SupportedUsers, reported: int, status: str) -> None:
+def test_a_curve_is_held_against_the_reported_users(estimate: Estimate, reported: int, status: str) -> None:
     run = flat(HELD, kind="unbounded", target=None, estimate=estimate, reported=reported)
     assert judged(flat(HELD, kind="unbounded", target=None), run).test.status == status
 
@@ -172,14 +172,14 @@ def test_a_missed_scrape_and_the_coordinator_itself_lose_nobody() -> None:
     curve = pd.Series(HELD, index=np.arange(HELD.size) * 5.0)
     curve.iloc[500] = 0.0
     curve.iloc[700] = np.nan
-    assert FindFalls(fastest_fall=0.0)(curve.drop(curve.index[600:640]), 5000.0) == ()
+    assert find_falls(curve.drop(curve.index[600:640]), 5000.0, fastest_fall=0.0) == ()
     curve.iloc[500:506] = 0.0
-    fall = FindFalls(fastest_fall=0.0)(curve, 5000.0)[0]
+    fall = find_falls(curve, 5000.0, fastest_fall=0.0)[0]
     assert (fall.kind, fall.at_s, fall.before, fall.after) == ("restart", 499 * 5.0, 5000.0, 0.0)
     hunting = 7000 + 60 * np.sin(np.arange(800) / 5.0)
-    assert FindFalls()(pd.Series(hunting, index=np.arange(800) * 5.0), 4000.0) == ()
+    assert find_falls(pd.Series(hunting, index=np.arange(800) * 5.0), 4000.0) == ()
     bumps = np.concatenate([200 * np.abs(np.sin(np.arange(60) / 10.0)), hunting])
-    assert FindFalls()(pd.Series(bumps, index=np.arange(bumps.size) * 5.0), 4000.0) == ()
+    assert find_falls(pd.Series(bumps, index=np.arange(bumps.size) * 5.0), 4000.0) == ()
 
 
 def test_goroutines_may_fall_but_not_to_nothing() -> None:
@@ -212,9 +212,9 @@ def test_a_curve_below_zero_is_no_load_and_no_fault() -> None:
     for size in (3, 12, 400):
         for load in (np.full(size, -5.0), -np.linspace(0.0, 5000.0, size), rng.normal(0.0, 1000.0, size)):
             curve = pd.Series(load, np.arange(size) * 5.0)
-            for fall in FindFalls()(curve, math.inf):
+            for fall in find_falls(curve, math.inf):
                 assert fall.before > 0
-            assert FindFalls()(-curve.abs(), math.inf) == ()
+            assert find_falls(-curve.abs(), math.inf) == ()
 
 
 @pytest.mark.parametrize("step_s", [5.0, 15.0, 30.0, 60.0])
@@ -224,7 +224,7 @@ def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> Non
     users = np.minimum(4.0 * elapsed, 6000.0) - 60.0 * (1.0 + np.sin(2.0 * np.pi * elapsed / 240.0))
     for at_s in range(3000, 3480, 30):
         curve = pd.Series(np.where(elapsed >= at_s, 0.85, 1.0) * np.maximum(users, 0.0), elapsed)
-        (fall,) = FindFalls()(curve, math.inf)
+        (fall,) = find_falls(curve, math.inf)
         assert fall.at_s == pytest.approx(at_s, abs=step_s + 5.0)
         assert fall.before > 5800
 
@@ -237,7 +237,7 @@ def test_a_restart_is_not_also_a_climb() -> None:
     since = whole.load.index.to_numpy() - whole.steady[0] - 30.0
     back = np.where(since < 0.0, 1.0, np.clip((since - 60.0) / 60.0, 0.0, 1.0))
     load = whole.load * back
-    estimate = EstimateSupportedUsers()(load, whole.stop, may_be_cut=False)
+    estimate = supported_users(load, stop=whole.stop)
     assert estimate.slope_users_per_s is not None
     assert estimate.slope_users_per_s > 0.4
     found = judged(unbounded(seed=2), replace(whole, load=load, estimate=estimate))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -315,6 +316,8 @@ def _difference(base: Sequence[float], new: Sequence[float]) -> WithinRuns | Non
     if min(len(base), len(new)) < FEWEST_COMPARED:
         return None
     value = float(trim_mean(new, TRIMMED) - trim_mean(base, TRIMMED))
-    low, high = ttest_ind(new, base, equal_var=False, trim=TRIMMED).confidence_interval(0.95)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # cycles that are all alike
+        low, high = ttest_ind(new, base, equal_var=False, trim=TRIMMED).confidence_interval(0.95)
     reach = max(float(high - low) / 2.0, LEAST_REACH) if math.isfinite(high - low) else LEAST_REACH
     return WithinRuns(value=value, ci_low=value - reach, ci_high=value + reach)

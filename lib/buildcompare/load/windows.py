@@ -173,9 +173,9 @@ def steady_window(
     if type == "unbounded":
         return _checked(max(stop.at_s - UNBOUNDED_S, float(users.index[0]) + SETTLE_S), stop.at_s, "last_30_minutes")
     reached = plateau_start(*samples(users, stop.at_s), proxy=proxy)
-    return (
-        _none(ReasonCode.NEVER_RISES) if reached is None else _checked(reached + SETTLE_S, stop.at_s, "target_reached")
-    )
+    if reached is None:
+        return _none(ReasonCode.NEVER_RISES)
+    return _checked(reached + SETTLE_S, stop.at_s, "target_reached")
 
 
 def mser_window(curve: pd.Series) -> SteadyState:
