@@ -18,7 +18,7 @@ import itertools
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from scipy import special
 from scipy.signal import lfilter
 
 from buildcompare.calibration.learn import run_levels
-from buildcompare.calibration.self_check import INJECTED, CheckedRow, label_rows, metric_pairs
+from buildcompare.calibration.self_check import INJECTED, check_labels, check_metrics
 from buildcompare.config.catalogue import Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root
@@ -161,34 +161,28 @@ def identical_pairs(
     title: str, groups: Sequence[RepeatedRuns], means: Means, only: Sequence[str] | None = None
 ) -> None:
     """False alarms and detection on pairs between which nothing changed, beside the peer's rule."""
-    find = read_catalogue("mattermost").find
-    pairs = [rows for group, rows in metric_pairs(groups, find) if only is None or group.name in only]
-    metrics = [row for rows in pairs for row in rows]
-    labels = [row for group, row in label_rows(groups) if only is None or group.name in only]
+    metrics, labels = check_metrics(groups, read_catalogue("mattermost").find), check_labels(groups)
     shown = [group for group in groups if only is None or group.name in only]
+    metrics, labels = (rows[rows["group"].isin([group.name for group in shown])] for rows in (metrics, labels))
     changes = [ratio for group in shown for ratio in label_pairs(group).eval("second / first")]
-    runs = [pair for group in shown for pair in itertools.combinations(group.runs, 2)]
-    plain = [
-        means[id(second)][row.key] / means[id(first)][row.key]
-        for (first, second), rows in zip(runs, pairs, strict=True)
-        for row in rows
-    ]
+    runs = {(g.name, i): pair for g in shown for i, pair in enumerate(itertools.combinations(g.runs, 2))}
+    plain = []
+    for row in metrics.itertuples():
+        first, second = (means[id(run)][row.key] for run in runs[row.group, row.pair])
+        plain.append(second / first)
     milliseconds = [_peer_calls(group) for group in shown]
-    print(f"\nReal identical pairs, {title}: {len(pairs)} pairs")
-    reports = sum(any(row.called for row in rows) for rows in pairs)
-    print(f"  single-test reports with a called metric: {reports} of {len(pairs)} ({_rate(reports, len(pairs))})")
-    same = [math.exp(row.judged.effect.log_ratio) for row in metrics]
+    print(f"\nReal identical pairs, {title}: {len(runs)} pairs")
+    reports = int(metrics.groupby(["group", "pair"])["called"].any().sum())
+    print(f"  single-test reports with a called metric: {reports} of {len(runs)} ({_rate(reports, len(runs))})")
     for name, rows, rules in (
-        ("metrics", metrics, {"plain means": plain, "the same levels": same}),
+        ("metrics", metrics, {"plain means": plain, "the same levels": np.exp(metrics["log_ratio"])}),
         ("label rows", labels, {"the tables' values": changes}),
     ):
-        alarms = sum(row.called for row in rows)
-        covering = sum(low <= 0 <= high for low, high in (row.judged.effect.interval() for row in rows))
+        alarms = int(rows["called"].sum())
         print(f"  {name}: called {alarms} of {len(rows)} ({_rate(alarms, len(rows))}), ", end="")
-        print(f"95 % intervals that hold zero {_rate(covering, len(rows))}")
+        print(f"95 % intervals that hold zero {_rate(rows['covering'].sum(), len(rows))}")
         print(f"    {'one run scaled by':<44}" + "".join(f"{f'+{p:g} %':>9}" for p in INJECTED))
-        found = [_rate(sum(row.found[p] for row in rows), len(rows)) for p in INJECTED]
-        print(f"    {'buildcompare finds':<44}" + "".join(f"{each:>9}" for each in found))
+        print(f"    {'buildcompare finds':<44}" + "".join(f"{_rate(rows[p].sum(), len(rows)):>9}" for p in INJECTED))
         for what, ratios in rules.items():
             threshold = _threshold(ratios, alarms / len(rows))
             peer = [_rate(sum(r * (1 + p / 100) - 1 > threshold for r in ratios), len(ratios)) for p in INJECTED]
@@ -196,11 +190,11 @@ def identical_pairs(
             print(f"    {rule:<44}" + "".join(f"{each:>9}" for each in peer))
     listed, of = (sum(each) for each in zip(*milliseconds, strict=True))
     print(f"  the peer's own rule lists {listed} of {of} label rows as changed ({_rate(listed, of)})")
-    five = [row for row in metrics if row.key in FIVE]
-    print(f"  +20 % on {', '.join(FIVE)}: found in {_rate(sum(row.found[20.0] for row in five), len(five))}")
-    for key, rows in _by_key(metrics):
-        cells = "".join(f"{_rate(sum(row.found[p] for row in rows), len(rows)):>9}" for p in INJECTED)
-        print(f"    {key:<30} called {_rate(sum(row.called for row in rows), len(rows)):>6}{cells}")
+    five = metrics[metrics["key"].isin(FIVE)]
+    print(f"  +20 % on {', '.join(FIVE)}: found in {_rate(five[20.0].sum(), len(five))}")
+    for key, rows in metrics.groupby("key"):
+        cells = "".join(f"{_rate(rows[p].sum(), len(rows)):>9}" for p in INJECTED)
+        print(f"    {key:<30} called {_rate(rows['called'].sum(), len(rows)):>6}{cells}")
 
 
 def _threshold(ratios: Sequence[float], rate: float) -> float:
@@ -214,11 +208,6 @@ def _peer_calls(group: RepeatedRuns) -> tuple[int, int]:
     pairs = label_pairs(group)
     differing = (1e3 * pairs["first"]).round() != (1e3 * pairs["second"]).round()
     return int(differing.sum()), len(differing)
-
-
-def _by_key(rows: Sequence[CheckedRow]) -> Iterator[tuple[str, list[CheckedRow]]]:
-    for key, each in itertools.groupby(sorted(rows, key=lambda row: row.key), key=lambda row: row.key):
-        yield key, list(each)
 
 
 def _rate(count: int, of: int) -> str:

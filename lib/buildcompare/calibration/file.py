@@ -10,10 +10,20 @@ import json
 import math
 import os
 from collections.abc import Iterable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+)
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Run, Source
@@ -58,9 +68,18 @@ class CalibrationSpec(_Strict, Traced):
         return groups
 
 
-Level = tuple[float, float | None, float | None]
-Value = tuple[float, float | None]
-AtLoad = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+Short = Annotated[float, AfterValidator(_short)]
+Known = Annotated[
+    Short,
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None),
+]
+"""NaN, in the file null: unknown."""
+AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
 class KeptRun(_Strict):
@@ -70,26 +89,37 @@ class KeptRun(_Strict):
     """Paths, as the user wrote them, or the window of a pulled run."""
     ids: list[str]
     """SHA-256 of each input, by which a run is known again."""
-    metrics: dict[str, Level]
+    metrics: dict[str, tuple[Short, Known, Known]]
     """By slug (see stats.noise.series_key): level, its standard error (log scale) and the seconds it covers."""
-    labels: dict[str, dict[str, dict[str, Value]]]
-    """By group, statistic and label: value, and how often it was called (null: unknown)."""
-    no_change: dict[str, float] = Field(default_factory=dict)
+    labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
+    """By group, statistic and label: value, and how often it was called."""
+    no_change: dict[str, Short] = Field(default_factory=dict)
     """By metric, the no-change penalty of the run (see metrics.events)."""
+
+    @classmethod
+    def of(cls, recording: Recording, levels: RunLevels) -> KeptRun:
+        """A run as the file keeps it."""
+        files = recording.provenance.get("files", [])
+        labels: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
+        for group, label, stat, value, calls in levels.labels.itertuples(index=False, name=None):
+            labels.setdefault(group, {}).setdefault(stat, {})[label] = (value, calls)
+        return cls(
+            inputs=[str(file["path"]) for file in files] if isinstance(files, list) else [],
+            ids=ids_of(recording),
+            metrics={key: astuple(level) for key, level in levels.metrics.items()},
+            labels=labels,
+            no_change=dict(levels.no_change),
+        )
 
     def levels(self) -> RunLevels:
         """The run as the analyses take it."""
-        metrics = {
-            key: RunLevel(level, *(math.nan if each is None else each for each in rest))
-            for key, (level, *rest) in self.metrics.items()
-        }
         labels = [
             (group, label, stat, *value)
             for group, stats in self.labels.items()
             for stat, labels in stats.items()
             for label, value in labels.items()
         ]
-        return RunLevels(metrics, label_frame(labels), self.no_change)
+        return RunLevels({k: RunLevel(*each) for k, each in self.metrics.items()}, label_frame(labels), self.no_change)
 
 
 class KeptGroup(_Strict):
@@ -146,27 +176,24 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
     InputError
         Where the file is missing, is none, or was made with another catalogue.
     """
-    path = resolve(file)
-    expected = "a file that `python -m buildcompare calibrate` made"
+    path, key, expected = resolve(file), "calibration", "a file that `python -m buildcompare calibrate` made"
     if not path.is_file():
-        raise InputError(file=file, key="calibration", expected=expected, found="no such file")
-    if path.stat().st_size > MAX_BYTES:
-        found = f"{path.stat().st_size:,} bytes"
-        raise InputError(file=file, key="calibration", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
+        raise InputError(file=file, key=key, expected=expected, found="no such file")
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise InputError(
+            file=file, key=key, expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes"
+        )
     try:
         calibration = Calibration.model_validate_json(path.read_bytes())
-    except (ValueError, OSError) as error:
-        fault = error.errors()[0] if isinstance(error, ValidationError) else None
-        key = ".".join(str(part) for part in fault["loc"]) if fault else "calibration"
-        found = fault["msg"].casefold() if fault else "something else"
-        raise InputError(file=file, key=key or "calibration", expected=expected, found=found) from None
-    if calibration.metrics != catalogue_name:
-        raise InputError(
-            file=file,
-            key="metrics",
-            expected=f"a calibration for the catalogue {catalogue_name}",
-            found=f"one for {calibration.metrics}",
-        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"]) or key
+        raise InputError(file=file, key=key, expected=expected, found=fault["msg"].casefold()) from None
+    except OSError as error:
+        raise InputError(file=file, key=key, expected=expected, found=str(error.strerror)) from None
+    if (found := calibration.metrics) != catalogue_name:
+        expected = f"a calibration for the catalogue {catalogue_name}"
+        raise InputError(file=file, key="metrics", expected=expected, found=f"one for {found}")
     return calibration
 
 
@@ -184,33 +211,6 @@ def ids_of(recording: Recording) -> list[str]:
     hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
     request = recording.provenance.get("request")
     return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
-
-
-def kept_run(recording: Recording, levels: RunLevels) -> KeptRun:
-    """A run as the file keeps it."""
-    files = recording.provenance.get("files", [])
-    labels: dict[str, dict[str, dict[str, Value]]] = {}
-    row: Any
-    for row in levels.labels.itertuples():
-        labels.setdefault(row.group, {}).setdefault(row.stat, {})[row.label] = (short(row.value), _known(row.calls))
-    return KeptRun(
-        inputs=[str(file["path"]) for file in files] if isinstance(files, list) else [],
-        ids=ids_of(recording),
-        metrics={
-            key: (short(run.level), _known(run.se_log), _known(run.seconds)) for key, run in levels.metrics.items()
-        },
-        labels=labels,
-        no_change={slug: short(each) for slug, each in levels.no_change.items()},
-    )
-
-
-def short(value: float) -> float:
-    """`value` with the digits that the file keeps."""
-    return float(f"{value:.{DIGITS}g}")
-
-
-def _known(value: float) -> float | None:
-    return short(value) if math.isfinite(value) else None
 
 
 def write_calibration(calibration: Calibration, file: Path) -> None:

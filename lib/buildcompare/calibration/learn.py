@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import astuple
 from pathlib import Path
 
 from buildcompare.calibration.file import (
     METHOD,
     Calibration,
     KeptGroup,
+    KeptRun,
     check_writable,
-    kept_run,
     read_spec,
-    short,
     write_calibration,
 )
 from buildcompare.calibration.self_check import self_check
@@ -59,21 +58,18 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
             if view.steady.window is None:
                 reason = reason_words(view.steady.reason) if view.steady.reason else "none"
                 raise InputError(file=file, key=where, expected="a run with a steady window", found=reason)
-            runs.append(kept_run(recording, run_levels(view, group.type, catalogue)))
+            runs.append(KeptRun.of(recording, run_levels(view, group.type, catalogue)))
             for each in runs[-1].ids:
                 if (before := places.setdefault(each, where)) != where:
                     raise InputError(file=file, key=where, expected="another run", found=f"that of {before}")
             over_load = loaded_run(view, catalogue) or loaded_by_proxy(view, catalogue)
             if over_load is not None and group.type == "unbounded":
                 loaded.append(over_load)
-        at_load = {
-            slug: (short(each.variance), short(each.within), each.df)
-            for slug, each in MeasureNoiseAtLoad()(loaded).items()
-        }
+        at_load = {slug: astuple(each) for slug, each in MeasureNoiseAtLoad()(loaded).items()}
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
     checked = self_check(calibration.repeated_runs(), catalogue.find)
-    calibration = calibration.model_copy(update={"self_check": asdict(checked) if checked else None})
+    calibration = calibration.model_copy(update={"self_check": checked})
     write_calibration(calibration, output)
     return calibration
 

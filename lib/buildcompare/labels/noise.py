@@ -153,14 +153,13 @@ def _variances(group: RepeatedRuns) -> pd.DataFrame:
 
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
     """Every label in every pair of runs of one group: its values `first` and `second`, and what predicts its noise."""
-    runs = [run.labels[run.labels["value"] > 0].rename(columns={"value": "first"}) for run in group.runs]
-    found = [
-        first.merge(second.rename(columns={"first": "second"}), on=LABEL_KEY, suffixes=("", "_second"))
-        .sort_values([LABEL_KEY[i] for i in (0, 2, 1)])
-        for first, second in itertools.combinations(runs, 2)
-    ]  # fmt: skip
-    pairs = pd.concat(found, ignore_index=True)
-    calls = pairs[["calls", "calls_second"]]
+    found = []
+    for number, runs in enumerate(itertools.combinations(group.runs, 2)):
+        first, second = (run.labels[run.labels["value"] > 0] for run in runs)
+        pair = first.merge(second, on=LABEL_KEY, suffixes=("_first", "_second")).sort_values(["group", "stat", "label"])
+        found.append(pair.assign(pair=number))
+    pairs = pd.concat(found, ignore_index=True).rename(columns={"value_first": "first", "value_second": "second"})
+    calls = pairs[["calls_first", "calls_second"]]
     return pairs.assign(
         level=np.log(pairs[["first", "second"]]).mean(axis=1),
         log_calls=np.log(calls.where(calls > 0).mean(axis=1)),
