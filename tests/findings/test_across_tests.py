@@ -17,7 +17,7 @@ from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.findings.suggestions import suggest
-from buildcompare.labels.agreement import FindAgreement, Row
+from buildcompare.labels.agreement import LabelInTest, agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import Finding, LabelResult, Pair, Suggestion, TestResult, Validity
@@ -89,7 +89,7 @@ def kinds(*tests: TestResult) -> dict[str, Finding]:
 
 
 def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> None:
-    marked, leans = Row("a", 40.0, 0.001, True), Row("b", 12.0, 0.06, False)
+    marked, leans = LabelInTest("a", 40.0, 0.001, True), LabelInTest("b", 12.0, 0.06, False)
     labels = {
         "both": [marked, leans],
         "twice": [marked, replace(marked, test="b")],
@@ -98,14 +98,13 @@ def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> N
         "against": [marked, replace(leans, delta_percent=-12.0)],
         "leaning": [replace(leans, test="a"), leans],
     }
-    found = FindAgreement()(labels)
+    found = agreeing_labels(labels)
     assert [each.label for each in found] == ["twice", "both"]
     assert [each.marked for each in found] == [2, 1]
     assert found[0].expected == pytest.approx(6 * 0.01**2)
     assert found[1].expected == pytest.approx(6 * (0.1**2 - 0.09**2))
-    assert FindAgreement()(labels, rising=False) == ()
-    crowd = labels | {i: [Row("a", 0.0, 0.5, False), Row("b", 0.0, 0.5, False)] for i in range(600)}
-    assert [each.label for each in FindAgreement()(crowd)] == ["twice"], "what chance shows anyway sinks"
+    crowd = labels | {i: [LabelInTest("a", 0.0, 0.5, False), LabelInTest("b", 0.0, 0.5, False)] for i in range(600)}
+    assert [each.label for each in agreeing_labels(crowd)] == ["twice"], "what chance shows anyway sinks"
 
 
 @pytest.mark.slow
@@ -114,8 +113,10 @@ def test_chance_agrees_as_often_as_is_said() -> None:
     counted, expected = 0, 0.0
     for _ in range(tables):
         p = rng.random((50, 3))
-        rows = {i: [Row(str(j), 20.0, float(p[i, j]), bool(p[i, j] < 0.01)) for j in range(3)] for i in range(50)}
-        twice = [each for each in FindAgreement()(rows) if each.marked >= 2]
+        rows = {
+            i: [LabelInTest(str(j), 20.0, float(p[i, j]), bool(p[i, j] < 0.01)) for j in range(3)] for i in range(50)
+        }
+        twice = [each for each in agreeing_labels(rows) if each.marked >= 2]
         counted += len(twice)
         expected = next((each.expected for each in twice if (each.marked, len(each.rows)) == (2, 2)), expected)
     # 30 are expected, so three standard deviations are about half of them; two marked rows agree at the least.
