@@ -76,9 +76,8 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> La
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
-        return LabelLevels(
-            label_frame([(s.group, s.label, s.stat, s.value) for s in recording.label_summaries], ["value"]), False
-        )
+        summaries = [(each.group, each.label, each.stat, each.value) for each in recording.label_summaries]
+        return LabelLevels(label_frame(summaries, ["value"]), False)
 
     def inside(each: Series) -> tuple[FloatArray, FloatArray]:
         first, end = np.searchsorted(each.times - recording.window[0], window, side="right")
@@ -219,17 +218,12 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
     """Every label of a test, paired by name and judged."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
     rows = label_table(*(pd.concat([run.rows for run in runs]) for runs in tables.runs), top_buckets=tops)
-    levels = tables.runs.map(
-        lambda runs: pd.concat([run.values() for run in runs]).groupby(LABEL_KEY)["value"].apply(list)
-    )
+    values = tables.runs.map(lambda runs: pd.concat([run.values() for run in runs]).groupby(LABEL_KEY)["value"])
+    levels = values.map(lambda of: of.apply(lambda each: [*map(RunLevel, each)]).to_dict())
     effects = []
     for key, delta in zip(rows[LABEL_KEY].itertuples(index=False, name=None), rows["delta_percent"], strict=True):
         noise = tables.noise.get(key) if np.isfinite(delta) else None
-        effect = None
-        if noise is not None:
-            base, new = ([RunLevel(value) for value in side[key]] for side in levels)
-            effect = measure_effect(base, new, noise)
-        effects.append(((key[0], key[2]), effect))
+        effects.append(((key[0], key[2]), measure_effect(levels.base[key], levels.new[key], noise) if noise else None))
     records = rows.astype(object).where(rows.notna(), None).to_dict("records")
     return [_result(row, judged, tables) for row, judged in zip(records, judge_labels(effects), strict=True)]
 

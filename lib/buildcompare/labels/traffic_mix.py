@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -49,8 +49,8 @@ class TrafficMix:
     mix_ci, speed_ci
         95 % intervals of the parts, where the noise of the labels is known.
     movers
-        Labels whose share moved, by the size of their part in the mix, the largest first. Columns label, base_share,
-        new_share (of all calls, 0 to 1), seconds (per call, the mean of both builds), percent (its part of the mix).
+        Labels whose share moved, the largest part of the mix first. Columns label, base_share_percent and
+        new_share_percent (of all calls), seconds (per call, the mean of both builds), percent (its part of the mix).
     """
 
     base: float
@@ -66,9 +66,8 @@ class TrafficMix:
 
     def is_material(self, margin_percent: float) -> bool:
         """Whether the mix moved the average by more than chance and by enough to matter."""
-        if abs(self.mix_percent) < MATERIAL * margin_percent:
-            return False
-        return self.mix_ci is None or self.mix_ci[0] > 0 or self.mix_ci[1] < 0
+        by_chance = self.mix_ci is not None and self.mix_ci[0] <= 0 <= self.mix_ci[1]
+        return abs(self.mix_percent) >= MATERIAL * margin_percent and not by_chance
 
     def unmixed(self, effect: Effect) -> Effect:
         """`effect` on the average, had both builds been asked the same."""
@@ -137,33 +136,34 @@ def traffic_mix(
         return None
     moved, share, typical = shares[1] - shares[0], shares.mean(axis=0), filled.mean(axis=0)
     # Shares sum to one, so moving calls to a label of average duration changes nothing: parts are against it.
-    parts = 100.0 * moved * (typical - averages.mean()) / averages[0]
-    mix, speed = float(parts.sum()), 100.0 * float(((filled[1] - filled[0]) * share).sum()) / averages[0]
+    percent = 100.0 * moved * (typical - averages.mean()) / averages[0]
+    mix, speed = float(percent.sum()), 100.0 * float(((filled[1] - filled[0]) * share).sum() / averages[0])
     delta, log_ratio = 100.0 * float(averages[1] / averages[0] - 1.0), math.log(averages[1] / averages[0])
     scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # one over the logarithmic mean of both averages
-    columns = {"label": both.index, "base_share": shares[0], "new_share": shares[1], "seconds": typical}
-    movers = pd.DataFrame({**columns, "percent": parts})
-    by_size = np.argsort(-np.abs(parts), kind="stable")
-    half_mix = half_speed = None
+    columns = {"label": both.index, "base_share_percent": 100.0 * shares[0], "new_share_percent": 100.0 * shares[1]}
+    movers = pd.DataFrame({**columns, "seconds": typical, "percent": percent})
+    by_size = np.argsort(-np.abs(percent), kind="stable")
+    mix_ci = speed_ci = None
     known_noise = {label: noise[label] for label in both.index if noise and label in noise}
     sd = pd.Series({label: each.sd for label, each in known_noise.items()}, dtype=float).reindex(both.index)
     if (share * typical)[sd.notna()].sum() >= 0.9 * (share * typical).sum():
-        df = min(each.df for each in known_noise.values())
-        p = 0.5 + confidence / 2.0
+        df, p = min(each.df for each in known_noise.values()), 0.5 + confidence / 2.0
         reach = 100.0 / averages[0] * float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
         # The mean of two builds' durations varies by a half, their difference by two variances of a single run.
-        half_mix = reach * math.sqrt(float(((moved * typical * sd) ** 2).sum()) / 2.0)
-        half_speed = reach * math.sqrt(float(((share * typical * sd) ** 2).sum()) * 2.0)
+        half = reach * math.sqrt(float(((moved * typical * sd) ** 2).sum()) / 2.0)
+        mix_ci = mix - half, mix + half
+        half = reach * math.sqrt(float(((share * typical * sd) ** 2).sum()) * 2.0)
+        speed_ci = speed - half, speed + half
     return TrafficMix(
         base=float(averages[0]),
         new=float(averages[1]),
         delta_percent=delta,
         mix_percent=mix,
-        speed_percent=float(speed),
+        speed_percent=speed,
         log_mix=mix * scale,
         log_ratio=log_ratio,
-        mix_ci=None if half_mix is None else (mix - half_mix, mix + half_mix),
-        speed_ci=None if half_speed is None else (float(speed) - half_speed, float(speed) + half_speed),
+        mix_ci=mix_ci,
+        speed_ci=speed_ci,
         movers=movers.iloc[by_size[moved[by_size] != 0]].reset_index(drop=True),
     )
 
@@ -172,18 +172,16 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
     """By slug of the average, its label table and the split of its change; only where calls per label are known."""
     if not tables.steady or not all((run.rows["stat"] == CALLS).any() for side in tables.runs for run in side):
         return {}
-    fewest = min(len(side) for side in tables.runs)
+    root = math.sqrt(min(len(side) for side in tables.runs))
     found = {}
     for table in catalogue.label_tables:
-        noise = {
-            label: replace(each, sd=each.sd / math.sqrt(fewest))
-            for (group, label, stat), each in tables.noise.items()
-            if (group, stat) == (table.group, "avg")
+        of_table = {
+            label: each for (group, label, stat), each in tables.noise.items() if (group, stat) == (table.group, "avg")
         }
-        if table.average is not None:
-            split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
-            if split is not None:
-                found[table.average] = (table.group, split)
+        noise = {label: replace(each, sd=each.sd / root) for label, each in of_table.items()}
+        split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
+        if table.average is not None and split is not None:
+            found[table.average] = (table.group, split)
     return found
 
 
@@ -191,15 +189,14 @@ def _traffic(runs: Sequence[LabelLevels], group: str) -> pd.DataFrame:
     """Calls and seconds per call of each label, all runs of a build taken together."""
     tables = []
     for run in runs:
-        values = run.rows[run.rows["group"] == group].set_index(["stat", "label"])["value"]
+        rows = run.rows[run.rows["group"] == group]
+        calls, times = (rows[rows["stat"] == stat] for stat in (CALLS, "avg"))
         tables.append(
-            pd.DataFrame(
-                {stat: values[values.index.get_level_values(0) == stat].droplevel(0) for stat in (CALLS, "avg")}
-            )
+            calls.merge(times, how="left", on="label", suffixes=("", "_avg")).rename(columns={"value": CALLS})
         )
-    rows = pd.concat(tables).dropna(subset=CALLS)
-    spent = (rows[CALLS] * rows["avg"]).where(rows[CALLS] > 0, 0.0)
-    found = rows.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
+    both = pd.concat(tables)
+    spent = (both[CALLS] * both["value_avg"]).where(both[CALLS] > 0, 0.0)
+    found = both.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
     return found.assign(seconds=found["spent"] / found[CALLS].where(found[CALLS] > 0))
 
 
@@ -212,39 +209,41 @@ def with_traffic_mix(
 
     A split counts where the labels add up to the average: its own change is theirs within the margin.
     """
-    moved = {}
-    for i, (row, (_, effect)) in enumerate(zip(rows, effects, strict=True)):
+    moved, unmixed = {}, [*effects]
+    for i, (row, (metric, effect)) in enumerate(zip(rows, effects, strict=True)):
         if row.slug in splits and not row.labels:
-            _, split = splits[row.slug]
-            margin = math.log1p(row.margin_percent / 100.0)
-            if effect is None or abs(split.log_ratio - effect.log_ratio) <= margin:
-                moved[i] = split
-    if not moved:
-        return [*rows]
-    judged = judge_metrics(
-        [
-            (metric, moved[i].unmixed(effect) if i in moved and effect is not None else effect)
-            for i, (metric, effect) in enumerate(effects)
-        ]
-    )
-    return [
-        row.model_copy(update={"traffic_mix": _result(row, *splits[row.slug], effects[i][1], judged[i])})
-        if i in moved
-        else row
-        for i, row in enumerate(rows)
-    ]
+            group, split = splits[row.slug]
+            if effect is None:
+                moved[i] = group, split
+            elif abs(split.log_ratio - effect.log_ratio) <= math.log1p(row.margin_percent / 100.0):
+                moved[i], unmixed[i] = (group, split), (metric, split.unmixed(effect))
+    judged = judge_metrics(unmixed) if moved else []
+    found = [*rows]
+    for i, (group, split) in moved.items():
+        result = _result(rows[i], group, split, effects[i][1], judged[i])
+        found[i] = rows[i].model_copy(update={"traffic_mix": result})
+    return found
 
 
 def _result(
     row: MetricResult, group: str, split: TrafficMix, effect: Effect | None, judged: TestedEffect | None
 ) -> TrafficMixResult:
-    low, high = judged.effect.interval() if judged else (None, None)
     mix_low, mix_high = split.mix_ci or (None, None)
     speed_low, speed_high = split.speed_ci or (None, None)
-    if judged is not None and high is not None:
+    at_unchanged_mix: dict[str, Any] = {"status": row.status}
+    if judged is not None:
+        low, high = judged.effect.interval()
         # The noise of the average holds what slows a whole run, which that of its labels does not know.
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed_low, speed_high = split.speed_percent - chance, split.speed_percent + chance
+        at_unchanged_mix = {
+            "at_unchanged_mix_percent": judged.effect.delta_percent,
+            "ci_low": low,
+            "ci_high": high,
+            "status": judged.status,
+            "p_adjusted": judged.p_adjusted,
+            "p_worse_one_sided": judged.p_worse_one_sided,
+        }
     return TrafficMixResult(
         group=group,
         kind=split.kind(effect, row.margin_percent),
@@ -258,20 +257,6 @@ def _result(
         speed_percent=split.speed_percent,
         speed_ci_low=speed_low,
         speed_ci_high=speed_high,
-        at_unchanged_mix_percent=judged.effect.delta_percent if judged else None,
-        ci_low=low,
-        ci_high=high,
-        p_adjusted=judged.p_adjusted if judged else None,
-        p_worse_one_sided=judged.p_worse_one_sided if judged else None,
-        status=judged.status if judged else row.status,
-        movers=[
-            MixMover(
-                label=mover["label"],
-                base_share_percent=100.0 * mover["base_share"],
-                new_share_percent=100.0 * mover["new_share"],
-                seconds=mover["seconds"],
-                percent=mover["percent"],
-            )
-            for mover in split.movers.head(MOST_MOVERS).to_dict("records")
-        ],
+        movers=[MixMover(**mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
+        **at_unchanged_mix,
     )
