@@ -257,6 +257,6 @@ def _result(
         speed_percent=split.speed_percent,
         speed_ci_low=speed_low,
         speed_ci_high=speed_high,
-        movers=[MixMover(**mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
+        movers=[MixMover.model_validate(mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
         **at_unchanged_mix,
     )
