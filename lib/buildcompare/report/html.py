@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from markupsafe import Markup
 from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
 
+from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures.base import FIGURE_MIME
+from buildcompare.report import sections
 from buildcompare.report.commonmark import cell_to_html
 from buildcompare.report.notebook import results_of
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME
@@ -48,19 +51,44 @@ class HtmlReportExporter(TemplateExporter):
         """Convert `nb`, which must have been run to its end."""
         resources = dict(resources or {})
         found = results_of(nb)
-        sections, contents = _with_anchors(_scrollable(_parts(nb)))
+        parts, contents = _with_anchors(_scrollable(_parts(nb)))
         script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
         resources["report"] = {
             "title": f"{found.base.label} vs {found.new.label}",
             "css": (files("buildcompare.report") / "templates/buildcompare/report.css").read_text("utf-8"),
             "js": script,
             "js_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            "sections": sections,
+            "sections": parts,
             "contents": contents,
         }
         html, resources = super().from_notebook_node(nb, resources, **kw)
         page, tail, rest = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
         return re.sub(r"\n\s*\n+", "\n", page) + tail + rest, resources
+
+
+def page_of(analysis: Analysis) -> str:
+    """The report of an analysis as one page, without running a notebook."""
+    cells = [_code_cell([sections.EmbeddedResults(analysis.results)], tags=["workbench"])]
+    for heading, functions in sections.SECTIONS:
+        if heading:
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": f"## {heading}"})
+        for function in functions:
+            made = function(analysis)
+            cells.append(_code_cell([made] if isinstance(made, sections.Fragment) else made))
+    as_notebook: Any = nbformat.from_dict
+    notebook = as_notebook({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
+    exporter: Any = HtmlReportExporter
+    return str(exporter().from_notebook_node(notebook)[0])
+
+
+def _code_cell(shown: Iterable[Any], tags: Sequence[str] = ()) -> dict[str, Any]:
+    outputs = []
+    for each in shown:
+        made = each._repr_mimebundle_()
+        data, metadata = made if isinstance(made, tuple) else (made, {})
+        outputs.append({"output_type": "display_data", "data": data, "metadata": metadata})
+    metadata = {"tags": list(tags)}
+    return {"cell_type": "code", "metadata": metadata, "source": "", "execution_count": None, "outputs": outputs}
 
 
 def _parts(notebook: NotebookNode) -> Iterable[str]:

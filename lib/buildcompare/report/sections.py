@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -90,6 +90,11 @@ def verdict(bench: Analysis) -> Fragment:
         rest=rest,
         gates=gates,
     )
+
+
+def summary(bench: Analysis) -> str:
+    """The verdict, the findings and the metrics as one piece of HTML with its own styles, for a notebook's cell."""
+    return str(_fragment("summary", results=bench.results, title=title(bench).html, verdict=verdict(bench).html).html)
 
 
 def comments(bench: Analysis) -> Fragment:
@@ -249,3 +254,19 @@ def _templates() -> Environment:
 def _fragment(template: str, **values: object) -> Fragment:
     html = _templates().get_template(f"{template}.html.j2").render(**values)
     return Fragment(Markup(html), f"[{template.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
+
+
+SECTIONS: tuple[tuple[str, tuple[Callable[[Analysis], Fragment | Iterator[Fragment | figures.Figure]], ...]], ...] = (
+    ("", (title,)),
+    ("Verdict", (verdict,)),
+    ("Comments", (comments, action_items)),
+    ("Setup", (setup,)),
+    ("Supported users", (supported_users,)),
+    ("Ramp-up", (ramp_up,)),
+    ("Metrics", (metrics,)),
+    ("Labels", (labels,)),
+    ("Events", (events,)),
+    ("Graphs", (graphs,)),
+    ("Provenance", (provenance,)),
+)
+"""Headings of a report with what stands below them; the notebook's cells are the same."""

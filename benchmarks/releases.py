@@ -1,0 +1,73 @@
+"""What does the verdict say of published releases, and how much does it decide?
+
+    python benchmarks/releases.py [FOLDER]
+
+Runs every published comparison of `FOLDER` (default: BUILDCOMPARE_REAL, or ../shared/real) as a whole release. Printed
+are its verdict with the rows that decided it, and over all tests of a type how many rows of each metric got which
+status: at the builds' own load, and at equal load. The values were read off plots, so metrics that a plot biases are
+left out by the comparison itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from buildcompare.comparison.analysis import analyse, read_recordings
+from buildcompare.config.params import Build, Comparison, Source
+from buildcompare.results import Results
+from validity import published
+
+ORDER = ("regression", "improvement", "equivalent", "inconclusive", "not_comparable")
+
+
+def main(folder: str | None = None) -> None:
+    """Print the verdicts, then the table of statuses."""
+    real = Path(folder or os.environ.get("BUILDCOMPARE_REAL") or "../shared/real")
+    releases: dict[str, list] = defaultdict(list)
+    for name, test, _ in published(real):
+        labels = real / "comparisons" / name.split()[0] / test.name
+        for side in ("base", "new"):
+            table = labels / f"{side}.labels.csv.gz"
+            if table.exists():
+                runs = [run.model_copy(update={"labels": str(table)}) for run in test.runs(side)]
+                test = test.model_copy(update={side: runs})
+        releases[name.split()[0]].append(test)
+    verdicts: Counter[str] = Counter()
+    statuses: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    for name, tests in releases.items():
+        params = Comparison(
+            name=name, base=Build(label="base"), new=Build(label="new"), source=Source(kind="recorded"), tests=tests
+        )
+        results = analyse(params, read_recordings(params)).results
+        verdicts[results.verdict] += 1
+        print(f"{name:20} {results.verdict:13} {'; '.join(deciding(results))}")
+        for test in results.tests:
+            for row in test.metrics:
+                statuses[test.type, "own load", row.slug][row.status] += 1
+                if row.load_adjusted is not None:
+                    statuses[test.type, "equal load", row.slug][row.load_adjusted.status] += 1
+    print("\nin all:", ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())))
+    print(f"\n{'':42} {' '.join(f'{status:>14}' for status in ORDER)}")
+    for (kind, load, slug), counts in sorted(statuses.items()):
+        print(f"{kind:10} {load:11} {slug:20} {' '.join(f'{counts[status]:14}' for status in ORDER)}")
+
+
+def deciding(results: Results) -> list[str]:
+    """The rows that regressed in a metric that users feel, and the tests that are not valid."""
+    found = [f"{test.name}: {', '.join(test.validity.codes)}" for test in results.tests if test.verdict == "invalid"]
+    for test in results.tests:
+        if test.supported_users is not None and test.supported_users.status == "regression":
+            found.append(f"{test.name} supported users {test.supported_users.delta_percent:+.1f} %")
+        for row in test.metrics:
+            if row.gate and row.effective_status == "regression":
+                at_load = row.load_adjusted
+                equal = f", at equal load {at_load.delta_percent:+.0f} % {at_load.status}" if at_load else ""
+                found.append(f"{test.name} {row.slug} {row.delta_percent:+.0f} %{equal}")
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,300 @@
+"""The public interface: compare two builds, look into the result, publish it."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
+
+import pandas as pd
+from pydantic import BaseModel
+
+from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
+from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.params import Build, Comparison, Run, Source, Test
+from buildcompare.findings.opening import opening
+from buildcompare.recordings.recording import Recording
+from buildcompare.results import Finding, Results, dumps
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, Pair, Severity, Side, Status, TestType, Verdict
+
+if TYPE_CHECKING:
+    from buildcompare.figures.base import Figure
+
+Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording]
+"""One run: a frame of samples, a file, or a recording."""
+
+
+def compare(
+    base: Comparison | Input | Sequence[Input],
+    new: Input | Sequence[Input] | None = None,
+    *,
+    catalogue: str = "mattermost",
+    type: TestType = "bounded",  # noqa: A002 - the word of params files
+    users: int | None = None,
+    labels: tuple[str, str] = ("base", "new"),
+    margins: Mapping[str, float] | None = None,
+    calibration: str | None = None,
+    refresh: bool = False,
+) -> Result:
+    """Compare two builds by the runs of one test, or all tests of a params file.
+
+    Parameters
+    ----------
+    base
+        The runs of the base build: a DataFrame, the path of a recording, a :class:`Recording`, or a list of these
+        (repeated runs). Or a whole comparison from :func:`read_params`; then `new` and the settings below are left out.
+    new
+        The runs of the new build, in the same forms.
+    catalogue
+        A catalogue in ``params/metrics/`` by its name, or the path of one: units, margins and better directions.
+    type
+        ``"bounded"`` (a fixed number of users) or ``"unbounded"`` (users are added until the server degrades).
+    users
+        The target of a bounded test, the ceiling of an unbounded one.
+    labels
+        What the two builds are called.
+    margins
+        The smallest change that matters, in percent by metric, instead of the catalogue's.
+    calibration
+        A file that ``buildcompare calibrate`` made. Without it the noise of runs is the catalogue's.
+    refresh
+        Pull from the server again what was pulled before (a comparison from :func:`read_params` only).
+
+    Returns
+    -------
+    Result
+        The verdict, and every number and finding that it rests on.
+
+    Raises
+    ------
+    InputError
+        Where a frame, file or key is not as expected, or a run holds no number.
+
+    Notes
+    -----
+    A frame is tidy (columns ``timestamp``, ``metric``, ``value``; every other column is a label that tells several
+    series of one metric apart) or wide (index: times in seconds or dates; one column for each metric), in the
+    catalogue's units. See :meth:`Recording.from_frame`.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> rng = np.random.default_rng(1)
+    >>> def run(seconds_per_call):
+    ...     elapsed = np.arange(0.0, 5400.0, 5.0)
+    ...     return pd.DataFrame({
+    ...         "Number of Connected Devices": np.minimum(elapsed * 4, 2000),
+    ...         "Avg API times": seconds_per_call * rng.lognormal(0, 0.05, elapsed.size),
+    ...     }, index=elapsed)
+    >>> result = compare(run(0.010), run(0.020), type="bounded", users=2000)
+    >>> result.verdict
+    <Verdict.REGRESSION: 'regression'>
+    >>> result.metrics.loc[0, ["metric", "status"]].tolist()
+    ['avg-api-times', 'regression']
+    """
+    if isinstance(base, Comparison):
+        if new is not None:
+            raise TypeError("compare(comparison) takes no second build: the comparison names both")
+        return Result.of(analyse(base, read_recordings(base, refresh=refresh)))
+    if new is None:
+        raise TypeError("compare(base, new) needs the runs of the new build")
+    known = read_catalogue(catalogue)
+    runs = {
+        side: [_recording(each, known) for each in _listed(given)]
+        for side, given in zip(SIDES, (base, new), strict=True)
+    }
+    comparison = _comparison_of(runs, catalogue, type, users, labels, dict(margins or {}), calibration)
+    return Result.of(analyse(comparison, {comparison.tests[0].name: runs}))
+
+
+def _listed(given: Input | Sequence[Input]) -> Sequence[Input]:
+    return given if isinstance(given, (list, tuple)) else [given]  # type: ignore[list-item]
+
+
+def _recording(given: Input, catalogue: Catalogue) -> Recording:
+    if isinstance(given, Recording):
+        return given
+    if isinstance(given, pd.DataFrame):
+        return Recording.from_frame(given, catalogue=catalogue)
+    from buildcompare.recordings.sources import read
+
+    return read(given, catalogue=catalogue)
+
+
+def _comparison_of(
+    runs: Mapping[Side, Sequence[Recording]],
+    catalogue: str,
+    kind: TestType,
+    users: int | None,
+    labels: tuple[str, str],
+    margins: dict[str, float],
+    calibration: str | None,
+) -> Comparison:
+    """The parameters of a comparison of runs in memory, which no file names."""
+    sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
+    test = Test.model_construct(name=kind, type=kind, users=users, **sides)
+    return Comparison.model_construct(
+        base=Build(label=labels[0]),
+        new=Build(label=labels[1]),
+        metrics=catalogue,
+        source=Source(kind="recorded"),
+        tests=[test],
+        margins=margins,
+        calibration=calibration,
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Analysis):
+    """What a comparison found: tables as DataFrames, figures, and the report.
+
+    As the last line of a notebook's cell it shows the verdict, the findings and the table of metrics.
+
+    Attributes
+    ----------
+    results
+        The typed model of results.json, with everything that the tables hold.
+    recordings
+        The recordings by test and build.
+    catalogue
+        The metrics with their units and margins.
+    """
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> Result:
+        """The result of an analysis."""
+        return cls(**vars(analysis))
+
+    @property
+    def verdict(self) -> Verdict:
+        """May the new build ship? The worst verdict of all tests."""
+        return self.results.verdict
+
+    @functools.cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row for each metric of each test: levels, change in percent with its 95 % interval, status."""
+        return _frame((test.name, row) for test in self.results.tests for row in test.metrics)
+
+    @functools.cached_property
+    def labels(self) -> pd.DataFrame:
+        """One row for each label and statistic of each test, such as the 99th percentile of an API handler."""
+        return _frame((test.name, row) for test in self.results.tests for row in test.labels)
+
+    @functools.cached_property
+    def events(self) -> pd.DataFrame:
+        """One row for each level shift, spike and drop inside the steady windows; times in elapsed seconds."""
+        return _frame((test.name, row) for test in self.results.tests for row in test.events)
+
+    @functools.cached_property
+    def findings(self) -> pd.DataFrame:
+        """The findings, the most severe first, each with its evidence."""
+        return _frame((row.test, row) for row in self.results.findings)
+
+    @functools.cached_property
+    def supported_users(self) -> pd.DataFrame:
+        """One row for each unbounded test: supported users of both builds and their change with its interval."""
+        return _frame((test.name, test.supported_users) for test in self.results.tests if test.supported_users)
+
+    def plot(self, metric: str, test: str | None = None) -> Figure:
+        """Draw one metric of both builds over elapsed time.
+
+        Parameters
+        ----------
+        metric
+            The metric's slug, such as ``"p99-api-times"`` (column ``metric`` of :attr:`metrics`).
+        test
+            The test's name; by default the first test that has the metric.
+
+        Returns
+        -------
+        Figure
+            Shown by a notebook; ``figure.svg`` and ``figure.png`` hold the pictures, ``figure.alt`` the description.
+
+        Raises
+        ------
+        KeyError
+            Where no test has the metric; the message lists those that there are.
+        """
+        from buildcompare.figures.base import graph
+
+        for view in self.tests():
+            for row in view.result.metrics:
+                if row.slug == metric and test in (None, view.result.name):
+                    return graph(view, row, row.slug)
+        known = ", ".join(dict.fromkeys(row.slug for t in self.results.tests for row in t.metrics))
+        raise KeyError(f"no metric {metric!r} in {test or 'any test'}; there are: {known}")
+
+    def to_json(self) -> str:
+        """The text of results.json (``docs/results.schema.json`` describes it)."""
+        return dumps(self.results)
+
+    def to_html(self, file: str | os.PathLike[str]) -> Path:
+        """Write the report as one page that opens offline, and return its path."""
+        from buildcompare.report.html import page_of
+        from buildcompare.report.publication import write_text
+
+        path = Path(file)
+        write_text(path, page_of(self))
+        return path
+
+    def __repr__(self) -> str:
+        found = opening(self.results)
+        lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", found.title]
+        lines += [f"  {each.severity}: {_cut(each.text)}" for each in _first_findings(self.results)]
+        for test in self.results.tests[:_MOST_TESTS]:
+            changed = [
+                row.name for row in test.metrics if row.effective_status in (Status.REGRESSION, Status.IMPROVEMENT)
+            ]
+            what = f", changed: {', '.join(changed)}" if changed else ""
+            lines.append(_cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
+        left_out = len(self.results.tests) - _MOST_TESTS
+        lines += [f"  and {left_out} more tests"] if left_out > 0 else []
+        return "\n".join([*lines, "Look into .metrics .labels .events .findings; .plot(metric); .to_html(file)"])
+
+    def _repr_html_(self) -> str:
+        from buildcompare.report.sections import summary
+
+        return summary(self)
+
+
+_MOST_TESTS = 8
+_MOST_FINDINGS = 5
+_WIDTH = 110
+
+
+def _first_findings(results: Results) -> Sequence[Finding]:
+    return [each for each in results.findings if each.severity != Severity.INFO][:_MOST_FINDINGS]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
+
+
+def _frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
+    """Rows of results as a frame: pairs in two columns, a reason by its code, other nested values as they are."""
+    return pd.DataFrame([{"test": test, **_flat(row)} for test, row in rows])
+
+
+def _flat(row: BaseModel) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, field in type(row).model_fields.items():
+        value = getattr(row, name)
+        if isinstance(value, Pair):
+            flat |= {f"{name}_{side}": each for side, each in value.items()}
+        elif isinstance(value, Reason):
+            flat[name] = value.code
+        elif isinstance(value, BaseModel):
+            flat |= {f"{name}_{key}": each for key, each in _flat(value).items()}
+        elif not _nested(field.annotation):
+            flat["metric" if name == "slug" else name] = value
+    return flat
+
+
+def _nested(annotation: Any) -> bool:
+    """Whether a field that is None here holds a model elsewhere, which has columns of its own."""
+    kinds = [each for each in get_args(annotation) if isinstance(each, type) and issubclass(each, BaseModel)]
+    return bool(kinds) and Reason not in kinds

@@ -1,0 +1,167 @@
+"""The public interface: what `import buildcompare as bc` offers, on frames, files and whole releases."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import buildcompare as bc
+import loadsim
+
+SECTIONS = ("Parameters", "Returns", "Examples")
+
+
+def frame(seconds_per_call: float, seed: int) -> pd.DataFrame:
+    """A bounded run of 90 minutes in wide form."""
+    rng = np.random.default_rng(seed)
+    elapsed = np.arange(0.0, 5400.0, 5.0)
+    columns = {
+        "Number of Connected Devices": np.minimum(elapsed * 4, 2000),
+        "Avg API times": seconds_per_call * rng.lognormal(0, 0.05, elapsed.size),
+    }
+    return pd.DataFrame(columns, index=elapsed)
+
+
+@cache
+def bundled() -> bc.Result:
+    return bc.compare(bc.read_params(Path(__file__).parents[2] / "params/v10.4.0-rc1.yaml"))
+
+
+def test_only_public_names_are_listed() -> None:
+    assert dir(bc) == sorted(bc.__all__)
+    for name in bc.__all__:
+        assert getattr(bc, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = bc.nothing
+
+
+@pytest.mark.parametrize("name", sorted(bc.__all__))
+def test_public_functions_have_parameters_returns_and_examples(name: str) -> None:
+    public = getattr(bc, name)
+    text = inspect.getdoc(public) or ""
+    assert text.splitlines()[0].endswith("."), f"{name}: the first line is a sentence"
+    if not inspect.isfunction(public):
+        return
+    for section in SECTIONS:
+        assert f"\n{section}\n{'-' * len(section)}\n" in text, f"{name} lacks {section}"
+    described = text.split("Parameters\n----------\n")[1].split("\n\n")[0]
+    for parameter in inspect.signature(public).parameters:
+        assert parameter in described, f"{name} does not describe {parameter}"
+
+
+def modules() -> list[str]:
+    return [
+        each.name
+        for package in (bc, loadsim)
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not each.name.endswith("__main__")
+    ]
+
+
+def test_examples_run_and_give_what_they_say(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    tried = 0
+    for name in ["buildcompare", *modules()]:
+        found = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+        assert found.failed == 0, name
+        tried += found.attempted
+    assert tried > 20
+
+
+def test_two_frames_are_compared() -> None:
+    result = bc.compare(frame(0.010, 1), frame(0.020, 2), type="bounded", users=2000)
+    assert result.verdict == bc.Verdict.REGRESSION
+    row = result.metrics.set_index("metric").loc["avg-api-times"]
+    assert row["status"] == bc.Status.REGRESSION
+    assert row["delta_percent"] == pytest.approx(100.0, abs=3.0)
+    same = bc.compare(frame(0.010, 1), frame(0.010, 2), type="bounded", users=2000)
+    assert same.verdict != bc.Verdict.REGRESSION
+
+
+def test_wide_and_tidy_frames_and_repeated_runs_give_the_same() -> None:
+    wide = frame(0.010, 1)
+    tidy = wide.melt(ignore_index=False, var_name="metric").reset_index(names="timestamp")
+    rows = [
+        bc.compare([base, base], [frame(0.012, 2)], users=2000).metrics.set_index("metric").loc["avg-api-times"]
+        for base in (wide, tidy)
+    ]
+    assert rows[0]["base"] == rows[1]["base"]
+    assert rows[0]["delta_percent"] == rows[1]["delta_percent"]
+
+
+def test_files_are_compared(project: Path) -> None:
+    folder = project / "data/recordings/v10.4.0-rc1/mysql_bounded"
+    result = bc.compare(folder / "base.parquet", str(folder / "new.parquet"), users=5000)
+    whole = bundled().metrics.query("test == 'mysql_bounded'")
+    assert result.metrics["delta_percent"].tolist() == whole["delta_percent"].tolist()
+
+
+def test_what_cannot_be_compared_is_named() -> None:
+    with pytest.raises(TypeError, match="needs the runs of the new build"):
+        bc.compare(frame(0.010, 1))
+    with pytest.raises(bc.InputError):
+        bc.compare(frame(0.010, 1), frame(0.010, 1).drop(columns=["Avg API times"]) * np.nan)
+
+
+def test_tables_hold_every_row_of_the_results() -> None:
+    result = bundled()
+    tests = result.results.tests
+    for frame_, rows in (
+        (result.metrics, [row for test in tests for row in test.metrics]),
+        (result.labels, [row for test in tests for row in test.labels]),
+        (result.events, [row for test in tests for row in test.events]),
+        (result.findings, result.results.findings),
+    ):
+        assert len(frame_) == len(rows) > 0
+    assert result.metrics["delta_percent"].tolist() == [row.delta_percent for test in tests for row in test.metrics]
+    assert result.metrics["mean_base"].tolist() == [row.mean.base for test in tests for row in test.metrics]
+    assert {"metric", "status", "reason", "ci_low", "ci_high"} <= {*result.metrics.columns}
+    assert json.loads(result.to_json())["verdict"] == result.verdict
+
+
+def test_a_result_prints_short_and_shows_styled() -> None:
+    result = bundled()
+    lines = repr(result).splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 120
+    assert "v10.4.0-rc1" in lines[0]
+    html = result._repr_html_()
+    assert "<style>" in html
+    assert html.count("<table") >= len(result.results.tests)
+
+
+def test_a_metric_is_drawn_by_its_slug() -> None:
+    figure = bundled().plot("p99-api-times", test="mysql_unbounded")
+    assert figure.svg.startswith("<svg")
+    with pytest.raises(KeyError, match="there are: .*p99-api-times"):
+        bundled().plot("p99-api-time")
+
+
+def test_the_page_is_written_whole(tmp_path: Path) -> None:
+    page = bundled().to_html(tmp_path / "report.html").read_text("utf-8")
+    for heading in ("Verdict", "Ramp-up", "Metrics", "Labels", "Provenance"):
+        assert f">{heading}</h2>" in page
+
+
+def test_importing_the_package_imports_no_heavy_module() -> None:
+    code = (
+        "import sys, buildcompare as bc; bc.compare; "
+        "print([m for m in ('matplotlib', 'seaborn', 'statsmodels', 'pyarrow', 'nbconvert', 'papermill', 'scipy.stats') "
+        "if m in sys.modules])"
+    )
+    quick = subprocess.run([sys.executable, "-c", "import sys, buildcompare; print('pandas' in sys.modules)"],
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    assert quick.stdout.strip() == "False"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"
