@@ -31,7 +31,9 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     for name, code in CASES.items():
         ratios = [cpu_seconds(code) / cpu_seconds(REFERENCE) for _ in range(pairs)]
-        print(f"{name:24} {statistics.median(ratios):5.2f} times `{REFERENCE}` ({min(ratios):.2f} to {max(ratios):.2f})")
+        print(
+            f"{name:24} {statistics.median(ratios):5.2f} times `{REFERENCE}` ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from buildcompare.comparison.analysis import analyse, read_recordings
-from buildcompare.config.params import Build, Comparison, Source
+from buildcompare.config.params import Build, Comparison, Source, Test
 from buildcompare.results import Results
+from buildcompare.results.codes import SIDES
 from validity import published
 
 ORDER = ("regression", "improvement", "equivalent", "inconclusive", "not_comparable")
@@ -26,15 +27,10 @@ ORDER = ("regression", "improvement", "equivalent", "inconclusive", "not_compara
 def main(folder: str | None = None) -> None:
     """Print the verdicts, then the table of statuses."""
     real = Path(folder or os.environ.get("BUILDCOMPARE_REAL") or "../shared/real")
-    releases: dict[str, list] = defaultdict(list)
+    releases: dict[str, list[Test]] = defaultdict(list)
     for name, test, _ in published(real):
-        labels = real / "comparisons" / name.split()[0] / test.name
-        for side in ("base", "new"):
-            table = labels / f"{side}.labels.csv.gz"
-            if table.exists():
-                runs = [run.model_copy(update={"labels": str(table)}) for run in test.runs(side)]
-                test = test.model_copy(update={side: runs})
-        releases[name.split()[0]].append(test)
+        release = name.split()[0]
+        releases[release].append(with_labels(test, real / "comparisons" / release / test.name))
     verdicts: Counter[str] = Counter()
     statuses: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for name, tests in releases.items():
@@ -53,6 +49,17 @@ def main(folder: str | None = None) -> None:
     print(f"\n{'':42} {' '.join(f'{status:>14}' for status in ORDER)}")
     for (kind, load, slug), counts in sorted(statuses.items()):
         print(f"{kind:10} {load:11} {slug:20} {' '.join(f'{counts[status]:14}' for status in ORDER)}")
+
+
+def with_labels(test: Test, folder: Path) -> Test:
+    """The test with the label tables that stand beside its recordings."""
+    tables = {side: folder / f"{side}.labels.csv.gz" for side in SIDES}
+    changed = {
+        side: [run.model_copy(update={"labels": str(table)}) for run in test.runs(side)]
+        for side, table in tables.items()
+        if table.exists()
+    }
+    return test.model_copy(update=changed)
 
 
 def deciding(results: Results) -> list[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from buildcompare.config.errors import SourceError as SourceError
     from buildcompare.config.params import read_params as read_params
     from buildcompare.recordings.recording import Recording as Recording
+    from buildcompare.recordings.sources import pull as pull
+    from buildcompare.recordings.sources import read as read
     from buildcompare.results.codes import Status as Status
     from buildcompare.results.codes import Verdict as Verdict
 
@@ -33,6 +35,8 @@ _PUBLIC = {
     "Status": "results.codes",
     "Verdict": "results.codes",
     "compare": "api",
+    "pull": "recordings.sources",
+    "read": "recordings.sources",
     "read_params": "config.params",
 }
 """Public name -> the module that defines it. Modules are imported when a name is first used: most take a second."""

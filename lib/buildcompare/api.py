@@ -116,13 +116,13 @@ def _listed(given: Input | Sequence[Input]) -> Sequence[Input]:
 
 
 def _recording(given: Input, catalogue: Catalogue) -> Recording:
+    from buildcompare.recordings.sources import read, with_samples
+
     if isinstance(given, Recording):
         return given
     if isinstance(given, pd.DataFrame):
-        return Recording.from_frame(given, catalogue=catalogue)
-    from buildcompare.recordings.sources import read
-
-    return read(given, catalogue=catalogue)
+        return with_samples(Recording.from_frame(given, catalogue=catalogue), None)
+    return read(os.fspath(given), catalogue=catalogue)
 
 
 def _comparison_of(
@@ -263,7 +263,7 @@ class Result(Analysis):
 
 _MOST_TESTS = 8
 _MOST_FINDINGS = 5
-_WIDTH = 110
+_WIDTH = 100
 
 
 def _first_findings(results: Results) -> Sequence[Finding]:

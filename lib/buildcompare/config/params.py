@@ -344,12 +344,27 @@ class Comparison(_Strict, Traced):
 
 
 def read_params(file: str | Path) -> Comparison:
-    """Read and check a params file; without a `name` it takes the file's stem.
+    """Read and check a params file.
+
+    Parameters
+    ----------
+    file
+        Path of a YAML file; its keys are listed in the README.
+
+    Returns
+    -------
+    Comparison
+        What to compare. Without a `name` it takes the file's stem.
 
     Raises
     ------
     InputError
         With file, key, what was expected and what was found.
+
+    Examples
+    --------
+    >>> [test.name for test in read_params("params/v11.1.0-rc2.yaml").tests]
+    ['postgresql_bounded', 'postgresql_unbounded']
     """
     path = Path(file)
     document = read_yaml(path)

@@ -59,12 +59,12 @@ def read(
     --------
     >>> from buildcompare.recordings.sources import read
     >>> read("data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet").duration_s
-    5400.0
+    5445.0
     """
     known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
     if kind is not None and kind not in SOURCES:
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
-    return _checked(_read(_here(path), known, kind, None if labels is None else _here(labels)), str(path))
+    return with_samples(_read(_here(path), known, kind, None if labels is None else _here(labels)), str(path))
 
 
 def pull(
@@ -124,13 +124,13 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if run.file is None:
         from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
 
-        return _checked(pull_run(run, source, catalogue), None)
+        return with_samples(pull_run(run, source, catalogue), None)
     recording = _read(run.file, catalogue, run.kind, run.labels)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
         stop_known = recording.stop_known and end >= recording.window[1]
         recording = replace(recording, window=(start, end), stop_known=stop_known)
-    return _checked(recording, run.file)
+    return with_samples(recording, run.file)
 
 
 def _here(path: str | Path) -> str:
@@ -149,7 +149,7 @@ def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None)
     return recording if labels is None else table.with_labels(recording, labels)
 
 
-def _checked(recording: Recording, file: str | None) -> Recording:
+def with_samples(recording: Recording, file: str | None) -> Recording:
     """The recording, once there is something in its window to compare."""
 
     def fault(key: str, expected: str, found: str) -> InputError:

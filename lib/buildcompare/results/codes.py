@@ -62,7 +62,7 @@ class Status(StrEnum):
 
 
 class Verdict(StrEnum):
-    """May the new build ship, by one test or by all of them?"""
+    """Whether the new build may ship, by one test or by all of them."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     REGRESSION = "regression"
