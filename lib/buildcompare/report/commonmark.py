@@ -1,4 +1,4 @@
-"""Turns what people wrote (CommonMark without raw HTML, http and https links only) into safe HTML or Markdown.
+"""Render what people wrote (CommonMark without raw HTML, http and https links only) as safe HTML or Markdown.
 
 Comments, action items and setup rows come from a params file that others may have written. Raw HTML and other
 links are not refused: they appear as the text that they are.
@@ -15,51 +15,67 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 _SCHEMES = ("http://", "https://")
-_CODE = re.compile(r"(?s)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)")
-_AUTOLINK = re.compile(r"<(?=https?://[^\s<>]+>)")
-_DESTINATION = re.compile(r"\](?=\(\s*<?\s*(?!https?://))")
-_DEFINITION = re.compile(r"(?m)^(\s{0,3})\[(?=[^\]]*\]:\s*<?(?!https?://))")
-_HEADING = re.compile(r"(?m)^(\s{0,3})(#{1,6}(?:\s|$)|=+\s*$|-+\s*$)")
+_RISKY = re.compile(
+    r"""(?xm)
+    (?P<code>(?P<ticks>`+)(?!`)[\s\S]*?(?<!`)(?P=ticks)(?!`))        # a code span shows whatever it holds
+    | (?P<html><(?!https?://[^\s<>]+>))                            # a tag, unless it is a link <https://...>
+    | !(?=\[)                                                     # an image
+    | \](?=\(\s*<?\s*(?!https?://))                               # another link
+    | ^(?P<indent>\s{0,3})(?:\[(?=[^\]]*\]:\s*<?(?!https?://))     # the definition of one
+        | (?:\#{1,6}(?:\s|$)|=+\s*$|-+\s*$))                       # a heading
+    """
+)
 _INLINE_SYNTAX = re.compile(r"[\\`*\[\]<>&~|$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_SYNTAX = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
 
 
 @functools.cache
-def _parser(*, html: bool, headings: bool = False) -> MarkdownIt:
+def _parser(*, html: bool = False, headings: bool = False) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": html}).enable("strikethrough")
-    if html:  # the renderer that must be expected elsewhere: it lets everything through
-        parser.validateLink = lambda url: True  # type: ignore[method-assign]  # its documented hook
-    else:
-        parser.disable("image")  # a report loads nothing
-        parser.disable([] if headings else ["heading", "lheading"])  # and its headings are its own
-        parser.validateLink = lambda url: url.casefold().startswith(_SCHEMES)  # type: ignore[method-assign]  # its documented hook
+    if not html:  # else it is a reader's own renderer, which lets everything through
+        parser.disable(["image"] if headings else ["image", "heading", "lheading"])  # a report loads nothing
+    parser.validateLink = lambda url: html or url.casefold().startswith(_SCHEMES)  # type: ignore[method-assign]  # its documented hook
     return parser
 
 
 def to_html(text: str) -> Markup:
     """Render `text` as HTML in which nothing of its writer can run or load."""
-    return Markup(_parser(html=False).render(text))  # noqa: S704  # the parser escaped it
+    return Markup(_parser().render(text))  # noqa: S704  # the parser escaped it
 
 
 def cell_to_html(text: str) -> Markup:
     """Render a Markdown cell of the notebook, which makes the report's headings."""
-    return Markup(_parser(html=False, headings=True).render(text))  # noqa: S704  # the parser escaped it
+    return Markup(_parser(headings=True).render(text))  # noqa: S704  # the parser escaped it
 
 
 def to_inline_html(text: str) -> Markup:
     """Render one line of `text`, such as a table cell, without a paragraph around it."""
-    return Markup(_parser(html=False).renderInline(" ".join(text.split())))  # noqa: S704  # the parser escaped it
+    return Markup(_parser().renderInline(" ".join(text.split())))  # noqa: S704  # the parser escaped it
 
 
 def to_markdown(text: str) -> str:
     """`text` as Markdown for a renderer that lets HTML through, as GitHub's does: the same, made inert."""
-    parts: list[str] = []
-    last = 0
-    for code in _CODE.finditer(text):
-        parts += [_inert(text[last : code.start()]), code[0]]
-        last = code.end()
-    made = "".join(parts) + _inert(text[last:])
-    return made if _is_inert(made) else plain(text)
+    made = _RISKY.sub(_inert, text)
+    return made if all(map(_harmless, _tokens(_parser(html=True).parse(made)))) else plain(text)
+
+
+def _inert(match: re.Match[str]) -> str:
+    if match["code"]:
+        return match[0]
+    indent = match["indent"] or ""
+    return "&lt;" if match["html"] else f"{indent}\\{match[0][len(indent) :]}"
+
+
+def _tokens(tokens: list[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield token
+        yield from _tokens(token.children or [])
+
+
+def _harmless(token: Token) -> bool:
+    if token.type in ("html_block", "html_inline", "image"):
+        return False
+    return token.type != "link_open" or str(token.attrGet("href") or "").casefold().startswith(_SCHEMES)
 
 
 def plain(text: str) -> str:
@@ -79,25 +95,3 @@ def code(text: str) -> str:
 def cell(markdown: str) -> str:
     """Markdown that stands in one cell of a table: on one line, with its bars escaped."""
     return re.sub(r"(?<!\\)((?:\\\\)*)\|", r"\1\\|", " ".join(markdown.split()))
-
-
-def _inert(text: str) -> str:
-    text = _AUTOLINK.sub("\0", text).replace("<", "&lt;").replace("\0", "<").replace("![", "!\\[")
-    text = _HEADING.sub(r"\1\\\2", text)
-    return _DEFINITION.sub(r"\1\\[", _DESTINATION.sub(r"\\]", text))
-
-
-def _is_inert(markdown: str) -> bool:
-    return all(_harmless(token) for token in _tokens(_parser(html=True).parse(markdown)))
-
-
-def _tokens(tokens: list[Token]) -> Iterator[Token]:
-    for token in tokens:
-        yield token
-        yield from _tokens(token.children or [])
-
-
-def _harmless(token: Token) -> bool:
-    if token.type in ("html_block", "html_inline", "image"):
-        return False
-    return token.type != "link_open" or str(token.attrGet("href") or "").casefold().startswith(_SCHEMES)

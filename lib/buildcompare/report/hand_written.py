@@ -1,4 +1,4 @@
-"""What people wrote into a README.md between its markers: it stays, byte for byte, in every new report."""
+"""Keep what people wrote between the markers of a README.md, byte for byte, in every new report."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def read(file: Path) -> dict[str, str]:
     ------
     InputError
         Where a marker is broken, or a README has none at all: what belongs to whom could only be guessed, and what
-        is no marker's is written anew.
+        is not between markers is written anew.
     """
     if not file.exists():
         return {}
     try:
         text = file.read_bytes().decode("utf-8")
     except (UnicodeDecodeError, OSError) as error:
-        raise _fault(file, "the markers", "UTF-8", getattr(error, "strerror", None) or "other bytes") from None
-    return _between(file, text)
+        found = getattr(error, "strerror", None) or "other bytes"
+        raise InputError(file=file, key="the markers", expected="UTF-8", found=found) from None
+    return _between(file, text) if text.strip("\ufeff \t\r\n") else {}
 
 
 def put(readme: str, written: Mapping[str, str]) -> str:
@@ -48,37 +49,34 @@ def put(readme: str, written: Mapping[str, str]) -> str:
 
 
 def _between(file: Path, text: str) -> dict[str, str]:
-    if not text.strip("\ufeff \t\r\n"):
-        return {}
     found: dict[str, str] = {}
     opened: re.Match[str] | None = None
-    for marker in _LIKE_A_MARKER.finditer(text):
-        if not _MARKER.match(text, marker.start()):
-            line = f"line {text.count(chr(10), 0, marker.start()) + 1}"
-            raise _fault(file, line, f"{_begin(BLOCKS[0])}, to the letter", repr(marker[0])[:80])
-    for marker in _MARKER.finditer(text):
-        kind, block = marker[1], marker[2]
-        line = f"line {text.count(chr(10), 0, marker.start()) + 1}"
-        if block not in BLOCKS:
-            raise _fault(file, line, f"a marker of {' or '.join(BLOCKS)}", repr(marker[0])[:80])
-        if kind == "begin":
-            if opened is not None:
-                raise _fault(file, line, _end(opened[2]), marker[0])
-            if block in found:
-                raise _fault(file, line, f"one block {block!r}", "a second one")
-            opened = marker
-        else:
-            if opened is None or opened[2] != block:
-                raise _fault(file, line, _end(opened[2]) if opened else _begin(block), marker[0])
+    for like in _LIKE_A_MARKER.finditer(text):
+        marker = _MARKER.match(text, like.start())
+        block = marker[2] if marker else ""
+        wanted = _end(opened[2]) if opened else _begin(block)
+        expected = None
+        if marker is None:
+            expected = f"{_begin(BLOCKS[0])}, to the letter"
+        elif block not in BLOCKS:
+            expected = f"a marker of {' or '.join(BLOCKS)}"
+        elif marker[0] != wanted:
+            expected = wanted
+        elif block in found:
+            expected = f"one block {block!r}"
+        if expected:
+            line = f"line {text.count(chr(10), 0, like.start()) + 1}"
+            raise InputError(file=file, key=line, expected=expected, found=repr((marker or like)[0])[:80])
+        if opened and marker:
             found[block] = text[opened.end() : marker.start()]
-            opened = None
-    if opened is not None:
-        line = f"line {text.count(chr(10), 0, opened.start()) + 1}"
-        raise _fault(file, line, f"{_end(opened[2])} after it", "the end of the file")
+        opened = None if opened else marker
     missing = [block for block in BLOCKS if block not in found]
+    if opened:
+        line = f"line {text.count(chr(10), 0, opened.start()) + 1}"
+        raise InputError(file=file, key=line, expected=f"{_end(opened[2])} after it", found="the end of the file")
     if missing:
         expected = f"{_begin(missing[0])} and {_end(missing[0])} (or no README.md: it is made anew)"
-        raise _fault(file, "the markers", expected, "neither")
+        raise InputError(file=file, key="the markers", expected=expected, found="neither")
     return found
 
 
@@ -88,7 +86,3 @@ def _begin(block: str) -> str:
 
 def _end(block: str) -> str:
     return f"<!-- hand-written end: {block} -->"
-
-
-def _fault(file: Path, key: str, expected: str, found: str) -> InputError:
-    return InputError(file=file, key=key, expected=expected, found=found)

@@ -1,8 +1,9 @@
-"""The comparison as JUnit XML: a test case for everything that has a status, for build servers."""
+"""Write the comparison as JUnit XML for build servers: a test case for everything that has a status."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -39,9 +40,7 @@ def render(results: Results) -> str:
     """JUnit XML: a regression of what users feel fails, what cannot be told is skipped."""
     root = ET.Element("testsuites", name=_text(f"{results.base.label} vs {results.new.label}"))
     for test in results.tests:
-        cases = [_supported_users(test, test.supported_users)] if test.supported_users else []
-        cases += [_metric(test, metric) for metric in test.metrics]
-        cases += [_error_rate(test, row) for row in test.errors]
+        cases = list(_cases(test))
         counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in ("failure", "error", "skipped")}
         suite = ET.SubElement(
             root,
@@ -60,27 +59,21 @@ def render(results: Results) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _supported_users(test: TestResult, users: SupportedUsersResult) -> ET.Element:
-    text = f"{quantity(users.base, 'users')} to {quantity(users.new, 'users')}, {change(users.delta_percent)}"
-    return _case(test, "supported users", users.status, text, gate=True)
+def _cases(test: TestResult) -> Iterator[ET.Element]:
+    if (users := test.supported_users) is not None:
+        yield _case(test, "supported users", users.status, _moved(users, "users"), gate=True)
+    for row in test.metrics:
+        name = row.slug + "".join(f" {key}={value}" for key, value in row.labels.items())
+        text = _moved(row, row.unit) + (f": {reason_words(row.reason)}" if row.reason else "")
+        text += " (at unchanged traffic mix)" if row.effective_status != row.status else ""
+        yield _case(test, name, row.effective_status, text, gate=row.gate)
+    for rate in test.errors:
+        text = _moved(rate, rate.unit) + (f": {reason_words(rate.reason)}" if rate.reason else "")
+        yield _case(test, rate.slug, rate.status, text, gate=rate.gate)
 
 
-def _metric(test: TestResult, metric: MetricResult) -> ET.Element:
-    text = (
-        f"{quantity(metric.base, metric.unit)} to {quantity(metric.new, metric.unit)}, "
-        f"{change(metric.delta_percent)}" + (f": {reason_words(metric.reason)}" if metric.reason else "")
-    )
-    name = metric.slug + "".join(f" {key}={value}" for key, value in metric.labels.items())
-    if metric.effective_status != metric.status:
-        text += " (at unchanged traffic mix)"
-    return _case(test, name, metric.effective_status, text, gate=metric.gate)
-
-
-def _error_rate(test: TestResult, row: ErrorRateResult) -> ET.Element:
-    text = f"{quantity(row.base, row.unit)} to {quantity(row.new, row.unit)}, {change(row.delta_percent)}" + (
-        f": {reason_words(row.reason)}" if row.reason else ""
-    )
-    return _case(test, row.slug, row.status, text, gate=row.gate)
+def _moved(row: MetricResult | ErrorRateResult | SupportedUsersResult, unit: str) -> str:
+    return f"{quantity(row.base, unit)} to {quantity(row.new, unit)}, {change(row.delta_percent)}"
 
 
 def _case(test: TestResult, name: str, status: Status, text: str, *, gate: bool) -> ET.Element:

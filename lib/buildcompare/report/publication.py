@@ -1,4 +1,4 @@
-"""Where outputs are made and how they appear: beside, then moved into place, whole or not at all."""
+"""Put the files of a report in place, whole or not at all: made beside, then moved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs"})
-"""What a report consists of; anything else in its folder belongs to somebody and is kept."""
+"""The files of a report; anything else in its folder is somebody's and is kept."""
 _GRAPH = re.compile(r".+_0_.+\.png")
 
 
@@ -66,9 +66,7 @@ def staged(folder: Path) -> Iterator[Path]:
         _check_replaceable(folder)
         staging = _beside(folder, "making")
     except OSError as error:
-        raise InputError(
-            file=folder, key="output", expected="a folder that can be written", found=error.strerror or str(error)
-        ) from None
+        raise _fault(folder, "a folder that can be written", error.strerror or str(error)) from None
     making = staging / folder.name  # one level down, where nobody takes it for a report among the reports
     try:
         making.mkdir()
@@ -80,16 +78,15 @@ def staged(folder: Path) -> Iterator[Path]:
 
 def _check_replaceable(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InputError(file=folder, key="output", expected="a folder", found="something else")
-    if folder.is_dir():
-        names = {entry.name for entry in folder.iterdir()}
-        if names and not _is_report(folder):
-            raise InputError(
-                file=folder,
-                key="output",
-                expected="a new or empty folder, or one that holds a report",
-                found=f"other files, such as {min(names)}",
-            )
+        raise _fault(folder, "a folder", "something else")
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+    if names and not _is_report(folder):
+        expected = "a new or empty folder, or one that holds a report"
+        raise _fault(folder, expected, f"other files, such as {names[0]}")
+
+
+def _fault(folder: Path, expected: str, found: str) -> InputError:
+    return InputError(file=folder, key="output", expected=expected, found=found)
 
 
 def _is_report(folder: Path) -> bool:
@@ -101,22 +98,20 @@ def _is_report(folder: Path) -> bool:
     return isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
 
 
-def _put_in_place(staging: Path, folder: Path) -> None:
+def _put_in_place(making: Path, folder: Path) -> None:
     if not folder.exists():
-        staging.rename(folder)
+        making.rename(folder)
         return
-    for entry in folder.iterdir():
-        if entry.name not in MADE:
-            target = staging / entry.name
+    for entry in [*folder.iterdir(), *(folder / "graphs").glob("*")]:
+        graph = entry.parent != folder
+        if not (_GRAPH.fullmatch(entry.name) if graph else entry.name in MADE):
+            target = making / entry.relative_to(folder)
+            target.parent.mkdir(exist_ok=True)
             shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)
-    for entry in (folder / "graphs").glob("*"):
-        if not _GRAPH.fullmatch(entry.name) and entry.is_file():
-            (staging / "graphs").mkdir(exist_ok=True)
-            shutil.copy2(entry, staging / "graphs" / entry.name)
     old = _beside(folder, "old")
     folder.rename(old / folder.name)
     try:
-        staging.rename(folder)
+        making.rename(folder)
     except OSError:
         (old / folder.name).rename(folder)
         raise
@@ -130,20 +125,17 @@ def _beside(folder: Path, what: str) -> Path:
 
 
 def _tidy_up(folder: Path) -> None:
-    """Remove what a process that was killed left beside `folder`, and put back a report that it had moved aside."""
+    """Remove what a killed process left beside `folder`, and put back a report that it had moved aside."""
     left = re.compile(re.escape(f".{folder.name}.") + r"(\d+)\.[^.]+\.(making|old)")
     for entry in folder.parent.iterdir():
         name = left.fullmatch(entry.name)
-        if name is None or _is_alive(int(name[1])):
-            continue
-        if name[2] == "old" and (entry / folder.name).is_dir() and not folder.exists():
-            (entry / folder.name).rename(folder)
-        shutil.rmtree(entry, ignore_errors=True)
+        if name and not _is_alive(int(name[1])):
+            if name[2] == "old" and (entry / folder.name).is_dir() and not folder.exists():
+                (entry / folder.name).rename(folder)
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _is_alive(process: int) -> bool:
-    if process == os.getpid():
-        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
