@@ -35,7 +35,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from far_away import far_away
+from latency_proxy import latency_proxy
 from prometheus_server import run_prometheus
 
 START, STEP_S, POINTS = 1_733_911_200, 5, 1_081
@@ -192,7 +192,7 @@ def beside_curl(url: str, case: str, target: float) -> Iterator[Row]:
 def beside_one_thread(url: str, target: float) -> Iterator[Row]:
     """How much faster our threads are than one, over a long way."""
     ratios, seconds = [], []
-    with far_away(url, DELAY_S) as there:
+    with latency_proxy(url, DELAY_S) as there:
         for _ in range(REPEATS):
             with waiting(there, "a", threads=1) as alone, waiting(there, "a") as together:
                 pair = (alone().seconds, together().seconds)

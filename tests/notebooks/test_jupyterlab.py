@@ -1,22 +1,26 @@
-"""The notebook run by hand in JupyterLab: a pull shows how far it has come, and the report follows it."""
+"""The notebook in a real JupyterLab: a pull shows its progress, and the report follows."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from buildcompare.results.codes import Pair
 from conftest import BrowserThread
-from far_away import far_away
+from latency_proxy import latency_proxy
 from prometheus_server import Servers, free_port
 from pulling import params
 from support import write_params
@@ -24,8 +28,6 @@ from support import write_params
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-DELAY_S = 0.4
-"""Added to each round trip, so that a pull takes seconds and can be looked at."""
 LIMIT_MS = 90_000
 SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view are kept
@@ -34,15 +36,26 @@ SETTINGS = {
 INTO_VIEW = "element => element.scrollIntoView({block: 'center'})"
 
 
+@dataclass(frozen=True)
+class Laboratory:
+    """The address of a JupyterLab, and the gates behind which the servers of both builds wait."""
+
+    url: str
+    gates: Pair[threading.Event]
+
+
 @pytest.fixture
-def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[str]:
-    """The address of a JupyterLab in a project folder of its own, whose PARAMS are pulled from a server far away."""
+def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Laboratory]:
+    """A JupyterLab in a project folder of its own, whose PARAMS are pulled; each server waits for its gate to open."""
     folder = tmp_path / "project"
     (folder / "params").mkdir(parents=True)
     (folder / "params/metrics").symlink_to(project / "params/metrics")
     shutil.copytree(project / "notebooks", folder / "notebooks")
-    with far_away(servers("prometheus").url, DELAY_S) as url:
-        write_params(folder / "params/pulled.yaml", params(url))
+    server, gates = servers("prometheus").url, Pair(threading.Event(), threading.Event())
+    with latency_proxy(server, gate=gates.base) as base, latency_proxy(server, gate=gates.new) as new:
+        pulled = params(base, timeout_s=600)
+        pulled["tests"][0]["new"]["url"] = new
+        write_params(folder / "params/pulled.yaml", pulled)
         port = free_port()
         home = tmp_path / "home"
         for name, settings in SETTINGS.items():
@@ -58,7 +71,7 @@ def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[str]
             process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
         try:
             _wait(f"http://127.0.0.1:{port}/api/status", process, tmp_path / "jupyterlab.log")
-            yield f"http://127.0.0.1:{port}"
+            yield Laboratory(f"http://127.0.0.1:{port}", gates)
         finally:
             process.terminate()
             process.wait(30)
@@ -76,7 +89,7 @@ def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(f"no JupyterLab after 60 s: {log.read_text()}")
 
 
-def test_a_pull_by_hand_shows_how_far_it_is(laboratory: str, browser: BrowserThread, tmp_path: Path) -> None:
+def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThread, tmp_path: Path) -> None:
     seen: dict[str, str] = {}
     shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
@@ -85,16 +98,17 @@ def test_a_pull_by_hand_shows_how_far_it_is(laboratory: str, browser: BrowserThr
         try:
             page = context.new_page()
             page.set_default_timeout(LIMIT_MS)
-            page.goto(f"{laboratory}/lab/tree/notebooks/comparison.ipynb")
+            page.goto(f"{laboratory.url}/lab/tree/notebooks/comparison.ipynb")
             page.locator(".jp-RenderedMarkdown h1", has_text="Two builds").wait_for()
             page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(state="attached")
             page.get_by_role("menuitem", name="Run", exact=True).click()
             page.get_by_text("Run All Cells", exact=True).click()
-            for done in ("0/2", "1/2"):
-                progress = page.locator(".jp-RenderedHTML", has_text=done).first
+            for (side, gate), done in zip(laboratory.gates.items(), ("0/2", "1/2"), strict=True):
+                shown = re.compile(rf"postgresql_bounded, {side}, run 1.*{done}", re.DOTALL)
+                progress = page.locator(".jp-RenderedHTML", has_text=shown).first  # it stays until the gate opens
                 progress.evaluate(INTO_VIEW)
                 page.screenshot(path=shots / f"pulling-{done[0]}.png")
-                seen[done] = progress.inner_text()
+                gate.set()
             page.get_by_text("reports/pulled/results.json").wait_for(state="attached")
             cell = page.locator(".jp-CodeCell", has_text="analysis.read_recordings").first
             cell.evaluate(INTO_VIEW)
@@ -104,7 +118,5 @@ def test_a_pull_by_hand_shows_how_far_it_is(laboratory: str, browser: BrowserThr
             context.close()
 
     browser.run(by_hand)
-    assert "postgresql_bounded, base, run 1" in seen["0/2"]
-    assert "postgresql_bounded, new, run 1" in seen["1/2"]
     assert "recordings" in seen["after"]
     assert "2/2" in seen["after"]
