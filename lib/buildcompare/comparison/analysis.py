@@ -21,8 +21,8 @@ from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Run, Test, check_params, read_params
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
-from buildcompare.findings import inputs as findings_inputs
 from buildcompare.findings import verdict
+from buildcompare.findings.recordings import mistaken_inputs
 from buildcompare.findings.suggestions import suggest
 from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
@@ -41,6 +41,7 @@ from buildcompare.results import (
     Side,
     TestResult,
 )
+from buildcompare.text.reasons import VERDICT_RULE
 
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """What a notebook opens when nobody said what to compare."""
@@ -189,7 +190,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         new=Label(label=labels[1]),
         simulated=simulated,
         verdict=verdict.of_comparison(tests),
-        verdict_rule=verdict.RULE,
+        verdict_rule=VERDICT_RULE,
         setup=[SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
         setup_differences=list(held.setup_differences) if held else [],
         drift=list(held.drift) if held else [],
@@ -200,9 +201,9 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
-        suggestions=suggest(tests, about_past),
+        suggestions=suggest(tests, labels, about_past),
         findings=findings.gravest_first(
-            [*findings.find(tests, labels), *findings_inputs.find(tests, labels, inputs, catalogue), *past]
+            [*findings.find(tests, labels), *mistaken_inputs(tests, labels, inputs, catalogue), *past]
         ),
         provenance=Provenance(
             params_sha256=_hash(params),

@@ -1,83 +1,98 @@
-"""What it means: results in, sentences out. Every sentence of the report is made here.
+"""Findings: rules on results, and the order in which a report shows them.
 
-A finding is one sentence with its numbers, and the evidence that they come from.
+A finding is a kind, a severity and the evidence of its numbers; its sentence is made in
+:mod:`buildcompare.text.findings`. To add one: its kind (`results.codes`), its rule here, its place in the tables below,
+its sentence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from buildcompare.findings.across import labels_in_several_tests, methods_with_handlers
-from buildcompare.findings.error_rates import counted_errors, error_rates
-from buildcompare.findings.finding import Labels, title
-from buildcompare.findings.labels import labels_called, labels_in_one_build
-from buildcompare.findings.metrics import at_equal_load, blind_spots, metrics, unjudgeable
-from buildcompare.findings.recordings import counter_resets, coverage, left_out, named_twice, notes, servers, validity
-from buildcompare.findings.shape import beginning, bumps_in_both, events, time_to_users, waves
-from buildcompare.findings.traffic_mix import traffic_mix
-from buildcompare.findings.unchanged import unchanged
-from buildcompare.findings.users import limited_by, reported_against_estimated, supported_users
+from buildcompare.findings import labels as of_labels
+from buildcompare.findings import load, metrics, recordings
 from buildcompare.results import Finding, TestResult
 from buildcompare.results.codes import FindingKind, Severity
+from buildcompare.text.findings import Names
 
-__all__ = ["above_the_fold", "find", "gravest_first", "headlines", "title"]
-_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-_FIRST = (FindingKind.SUPPORTED_USERS,)
-"""Kinds of findings that come before everything but critical ones: what everybody asks is never folded away."""
-_HISTORY = (
-    FindingKind.SETUP_DIFFERENCES,
-    FindingKind.LEVEL_DRIFT,
-    FindingKind.PREVIOUS_NEW,
-    FindingKind.BETWEEN_DATABASES,
-)
-"""Kinds that look back at earlier comparisons: setup differences first, and after this comparison's own warnings."""
-_INFOS = ((FindingKind.UNCHANGED,), _HISTORY, (FindingKind.METRIC, FindingKind.BEGINNING))
-"""Among the infos: how much is unchanged, what the past says of the supported users, what else was called, the rest."""
-_HEADLINES = (*_FIRST, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES)
-"""What a report in Markdown says too where it is quiet, as people do in theirs."""
-_LAST = (FindingKind.BLIND_SPOTS, FindingKind.LABELS_IN_ONE_BUILD, FindingKind.RECORDING_NOTE)
-"""Kinds that an analyst looks up: as infos they stand below the fold, however few lines there are. Blind spots stand in
-the sentence beside a pass too."""
+__all__ = ["above_the_fold", "find", "gravest_first", "headlines"]
 TOP = 10
 """Findings above the fold: what a release manager reads."""
+_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
-_OF_ONE_TEST: tuple[Callable[[TestResult, Labels], Iterator[Finding]], ...] = (
-    supported_users,
-    unjudgeable,
-    at_equal_load,
-    limited_by,
-    time_to_users,
-    beginning,
-    waves,
-    events,
-    reported_against_estimated,
-    named_twice,
-    validity,
-    left_out,
-    coverage,
-    servers,
-    counter_resets,
-    traffic_mix,
-    error_rates,
-    labels_called,
-    methods_with_handlers,
+
+class Place(NamedTuple):
+    """Where findings of a kind stand.
+
+    Attributes
+    ----------
+    rank
+        Order among the infos. `FIRST` also stands before warnings, `PAST` after the other warnings, and infos of
+        `FOLDED` are never above the fold.
+    headline
+        Whether a report in Markdown has it even where nothing happened.
+    """
+
+    rank: int
+    headline: bool = False
+
+
+FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
+PLACES = {
+    FindingKind.SUPPORTED_USERS: Place(FIRST, headline=True),
+    FindingKind.UNCHANGED: Place(QUIET, headline=True),
+    FindingKind.SETUP_DIFFERENCES: Place(PAST),
+    FindingKind.LEVEL_DRIFT: Place(PAST),
+    FindingKind.PREVIOUS_NEW: Place(PAST),
+    FindingKind.BETWEEN_DATABASES: Place(PAST, headline=True),
+    FindingKind.METRIC: Place(CHANGES),
+    FindingKind.BEGINNING: Place(CHANGES),
+    FindingKind.BLIND_SPOTS: Place(FOLDED),  # a pass names them in its first sentences
+    FindingKind.LABELS_IN_ONE_BUILD: Place(FOLDED),
+    FindingKind.RECORDING_NOTE: Place(FOLDED),
+}
+"""The kinds that have a place of their own; all others are `OTHERS`."""
+
+_OF_ONE_TEST: tuple[Callable[[TestResult, Names], Iterator[Finding]], ...] = (
+    load.supported_users,
+    metrics.unjudgeable,
+    metrics.at_equal_load,
+    load.limited_by,
+    load.time_to_users,
+    load.beginning,
+    load.waves,
+    load.events,
+    load.reported_against_estimated,
+    recordings.named_twice,
+    recordings.validity,
+    recordings.left_out,
+    recordings.coverage,
+    recordings.servers,
+    recordings.counter_resets,
+    metrics.traffic_mix,
+    metrics.error_rates,
+    of_labels.labels_changed,
+    of_labels.methods_with_handlers,
 )
-_ACROSS: tuple[Callable[[Sequence[TestResult], Labels], Iterator[Finding]], ...] = (
-    unchanged,
-    metrics,
-    labels_in_several_tests,
-    bumps_in_both,
-    counted_errors,
-    blind_spots,
-    labels_in_one_build,
-    notes,
+_ACROSS_TESTS: tuple[Callable[[Sequence[TestResult], Names], Iterator[Finding]], ...] = (
+    metrics.unchanged,
+    metrics.metrics,
+    of_labels.labels_in_several_tests,
+    load.bumps_in_both,
+    metrics.counted_errors,
+    metrics.blind_spots,
+    of_labels.labels_in_one_build,
+    recordings.notes,
 )
+"""The rules; findings of one rank keep their order."""
 
 
-def find(tests: Sequence[TestResult], labels: Labels) -> list[Finding]:
+def find(tests: Sequence[TestResult], labels: tuple[str, str]) -> list[Finding]:
     """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
-    found = [each for rule in _OF_ONE_TEST for test in tests for each in rule(test, labels)]
-    found += [each for rule in _ACROSS for each in rule(tests, labels)]
+    names = Names.of(labels, tests)
+    found = [each for rule in _OF_ONE_TEST for test in tests for each in rule(test, names)]
+    found += [each for across in _ACROSS_TESTS for each in across(tests, names)]
     return gravest_first(found)
 
 
@@ -89,22 +104,26 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings that stand first, by severity alone, and the rest.
 
-    Which ones these are is decided by their order: the supported users are among them, however much warns.
+    They are chosen by their order: the supported users are among them, however many warnings there are.
     """
-    chosen = [each for each in findings if each.severity != Severity.INFO or each.kind not in _LAST][:TOP]
+    chosen = [each for each in findings if each.severity != Severity.INFO or _place(each).rank != FOLDED][:TOP]
     first = sorted(chosen, key=lambda each: _SEVERITIES.index(each.severity))
     return first, [each for each in findings if each not in first]
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
-    """What somebody has to know who reads nothing else: all that warns, and what everybody asks."""
-    return [each for each in findings if each.severity != Severity.INFO or each.kind in _HEADLINES]
+    """All that warns, and what everybody asks."""
+    return [each for each in findings if each.severity != Severity.INFO or _place(each).headline]
+
+
+def _place(found: Finding) -> Place:
+    return PLACES.get(found.kind, Place(OTHERS))
 
 
 def _order(found: Finding) -> tuple[int, int]:
-    grave = _SEVERITIES.index(found.severity)
-    rank = 1 if found.kind in _FIRST and grave else 2 + grave if grave else 0
-    if found.severity != Severity.INFO:
-        return rank, int(found.kind in _HISTORY)
-    place = next((i for i, kinds in enumerate(_INFOS) if found.kind in kinds), len(_INFOS))
-    return rank, len(_INFOS) + 1 if found.kind in _LAST else place
+    rank = _place(found).rank
+    if found.severity == Severity.CRITICAL:
+        return 0, int(rank == PAST)
+    if rank == FIRST:
+        return 1, 0
+    return (2, int(rank == PAST)) if found.severity == Severity.WARNING else (3, rank)

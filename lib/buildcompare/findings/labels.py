@@ -1,73 +1,117 @@
-"""What is there to say of the label tables?"""
+"""Findings about label tables: slower labels, labels that several tests agree on, labels of one build only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
-from buildcompare.config.errors import plural
-from buildcompare.findings.finding import Labels, finding, title
+from buildcompare.findings.finding import finding
+from buildcompare.labels.agreement import Agreement, FindAgreement, Row
 from buildcompare.results import Finding, LabelResult, Side, TestResult
-from buildcompare.results.codes import FindingKind, Severity, Status
-from buildcompare.stats.effects import LABEL_ALPHA
-from buildcompare.text.numbers import change, listed
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
+from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
+from buildcompare.text.findings import MOST_LABELS, Names
+
+RARE = 0.01
+"""A warning needs fewer agreeing labels than this by chance. It is strict because tests are counted as independent,
+while a label that is noisier than its level says (StatusStore.SaveOrUpdate) is so in all of them."""
+API, STORE = "api", "store"
+"""The label tables of handlers and of the methods that they call."""
 
 
-def labels_called(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """How many label rows moved more than chance moves them, beside how many chance would mark."""
+def labels_changed(test: TestResult, names: Names) -> Iterator[Finding]:
+    """How many label rows changed, beside how many do so by chance."""
     judged = [row for row in test.labels if row.p_value is not None]
-    slower = sorted((r for r in judged if r.status == Status.REGRESSION), key=lambda r: -(r.delta_percent or 0.0))
+    slower = _largest_first(row for row in judged if row.status == Status.REGRESSION)
     faster = [row for row in judged if row.status == Status.IMPROVEMENT]
-    if not slower and not faster:
-        return
-    expected = LABEL_ALPHA * len(judged)
-    worst = listed([f"{row.label} {row.stat} ({change(row.delta_percent)})" for row in slower], most=3)
-    text = (
-        f"{title(test)}: {len(slower)} of {len(judged)} label rows are slower and {len(faster)} faster by more than "
-        f"chance usually moves them; up to {expected:.0f} are marked where nothing changed"
-        + (f". Slowest: {worst}." if slower else ".")
-    )
-    surviving = sum(row.p_adjusted is not None and row.p_adjusted < 0.05 for row in (*slower, *faster))
-    text += f" {surviving} of them would be rare in a whole table of unchanged rows too."
-    evidence = {
-        "slower": len(slower),
-        "faster": len(faster),
-        "judged": len(judged),
-        "expected": expected,
-        "surviving": surviving,
-        "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
-    }
-    yield finding(test, FindingKind.LABELS, Severity.INFO, text, evidence)
+    if slower or faster:
+        evidence = {
+            "slower": len(slower),
+            "faster": len(faster),
+            "judged": len(judged),
+            "expected": LABEL_ALPHA * len(judged),
+            "surviving": sum(row.p_adjusted is not None and row.p_adjusted < ALPHA for row in (*slower, *faster)),
+            "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
+        }
+        yield finding(FindingKind.LABELS, Severity.INFO, evidence, names, test=test.name)
 
 
-def labels_in_one_build(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
-    """One sentence for each build; the tests that agree on its labels are named together."""
-    sides: tuple[tuple[Side, str], ...] = (("base", labels[0]), ("new", labels[1]))
+def labels_in_one_build(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """Tables and labels that one build has; tests that agree on the labels share a finding."""
     for test in tests:
         for group in sorted({row.group for row in test.labels}):
-            alone_in = {row.only_in for row in test.labels if row.group == group}
-            if len(alone_in) == 1 and (lacking := {"base": 1, "new": 0}.get(str(alone_in.pop()))) is not None:
-                text = f"{title(test)}: {labels[lacking]} recorded no label table {group}."
-                yield finding(
-                    test,
-                    FindingKind.NO_LABEL_TABLE,
-                    Severity.WARNING,
-                    text,
-                    {"group": group, "side": ("base", "new")[lacking]},
-                )
-    for side, label in sides:
-        same: dict[tuple[str, ...], list[TestResult]] = {}
+            only_in = {row.only_in for row in test.labels if row.group == group}
+            if len(only_in) == 1 and (side := only_in.pop()) is not None:
+                lacking: Side = "new" if side == "base" else "base"
+                evidence: dict[str, object] = {"group": group, "side": lacking}
+                yield finding(FindingKind.NO_LABEL_TABLE, Severity.WARNING, evidence, names, test=test.name)
+    for side in SIDES:
+        same: dict[tuple[str, ...], list[str]] = {}
         for test in tests:
             paired = {row.group for row in test.labels if row.only_in is None}
             rows = [row for row in test.labels if row.only_in == side and row.group in paired]
-            alone = tuple(sorted({_named(row) for row in rows}))
-            if alone:
-                same.setdefault(alone, []).append(test)
-        for names, having in same.items():
-            where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
-            text = f"{where}: only {label} has {plural(len(names), 'label')}: {listed(list(names), most=3)}."
-            evidence = {"side": side, "labels": list(names), "tests": [test.name for test in having]}
-            yield finding(having[0], FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, text, evidence)
+            if rows:
+                same.setdefault(tuple(sorted({f"{row.label} ({row.group})" for row in rows})), []).append(test.name)
+        for alone, having in same.items():
+            evidence = {"side": side, "labels": list(alone), "tests": having}
+            yield finding(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, names, test=having[0])
 
 
-def _named(row: LabelResult) -> str:
-    return f"{row.label} ({row.group})"
+def labels_in_several_tests(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """Labels that are slower in one test, and slower or leaning in others."""
+    agreed = slower_in_several(tests)
+    if not agreed:
+        return
+    rare = agreed[0].marked > 1 and agreed[0].expected < RARE
+    evidence = {
+        "labels": [
+            {
+                **_key(each),
+                "marked": each.marked,
+                "expected": each.expected,
+                "tests": {row.test: {"delta_percent": row.delta_percent, "marked": row.marked} for row in each.rows},
+            }
+            for each in agreed
+        ],
+        "not_named": max(len(agreed) - MOST_LABELS, 0),
+    }
+    kind = FindingKind.LABELS_IN_SEVERAL_TESTS
+    yield finding(kind, Severity.WARNING if rare else Severity.INFO, evidence, names, id=str(kind))
+
+
+def slower_in_several(tests: Sequence[TestResult]) -> tuple[Agreement, ...]:
+    """Labels that rose in several tests, the surest first; a label by group, name and statistic."""
+    rows: dict[Hashable, list[Row]] = {}
+    for test in tests:
+        for row in test.labels:
+            if row.delta_percent is not None and row.p_value is not None:
+                marked = row.status in (Status.REGRESSION, Status.IMPROVEMENT)
+                found = Row(test.name, row.delta_percent, row.p_value / 2.0, marked)
+                rows.setdefault((row.group, row.label, row.stat), []).append(found)
+    return FindAgreement()(rows)
+
+
+def _key(agreed: Agreement) -> dict[str, str]:
+    key = agreed.label
+    assert isinstance(key, tuple)
+    return dict(zip(("group", "label", "stat"), key, strict=True))
+
+
+def methods_with_handlers(test: TestResult, names: Names) -> Iterator[Finding]:
+    """API handlers and database methods that are slower together, after adjusting for their whole tables."""
+    slower = [
+        row
+        for row in test.labels
+        if row.status == Status.REGRESSION and row.stat == "avg" and (row.p_adjusted or 0.0) < ALPHA
+    ]
+    handlers, methods = (_largest_first(row for row in slower if row.group == group) for group in (API, STORE))
+    if handlers and methods:
+        evidence = {
+            "handlers": {row.label: row.delta_percent for row in handlers},
+            "methods": {row.label: row.delta_percent for row in methods},
+            "not_named": [max(len(rows) - MOST_LABELS, 0) for rows in (handlers, methods)],
+        }
+        yield finding(FindingKind.METHODS_WITH_HANDLERS, Severity.INFO, evidence, names, test=test.name)
+
+
+def _largest_first(rows: Iterator[LabelResult]) -> list[LabelResult]:
+    return sorted(rows, key=lambda row: -(row.delta_percent or 0.0))

@@ -1,42 +1,53 @@
-"""Which metrics changed, and do the tests agree?"""
+"""Findings about metrics: what changed, where tests agree, what could not be judged, and error rates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from buildcompare.findings.finding import Labels, finding, title
-from buildcompare.findings.judged import judged
-from buildcompare.findings.traffic_mix import at_unchanged_mix
+from buildcompare.findings.finding import finding
 from buildcompare.findings.verdict import LEANING, lost
-from buildcompare.results import Finding, MetricResult, TestResult
-from buildcompare.results.codes import FindingKind, Severity, Status
-from buildcompare.text.explanations import at_load_words, by_chance_percent
-from buildcompare.text.numbers import change, interval, listed, percent, quantity, significant
-from buildcompare.text.reasons import reason_words
+from buildcompare.metrics.counted_errors import UNIT as PER_USER_MINUTE
+from buildcompare.results import ErrorRateResult, Finding, MetricResult, TestResult
+from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
+from buildcompare.text.conclusions import by_chance_percent
+from buildcompare.text.findings import MOST_METRICS, MOST_MOVERS, Names
 
+ERRORS_PERCENT = 0.025
+"""Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
+ERRORS_PER_USER_MINUTE = 1.0 / 480.0
+"""One error for each user in a day of eight hours."""
+ERRORS_TIMES = 2.0
+"""Rates of two identical runs differ; one that at least doubles is reported although nothing judges it.
+
+Where a chain of comparisons is known, `history.error_counts` judges the counts by how much they usually change.
+"""
+_FOUND = (Status.REGRESSION, Status.IMPROVEMENT)
 Row = tuple[TestResult, MetricResult]
 
 
-def metrics(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
-    """One sentence for each metric and direction: what was called, and what leans worse without being sure.
+def metrics(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """One finding for each metric and direction that changed, or leans worse.
 
-    Movements that several tests agree on rise; one that only one of several tests shows, in a metric that users do not
-    feel, sinks to an info.
+    Movements that several tests agree on rise in severity; one that only one of several tests shows, in a metric that
+    users do not feel, is an info.
     """
-    called: dict[tuple[str, tuple[tuple[str, str], ...], bool], list[Row]] = {}
+    changed: dict[tuple[str, tuple[tuple[str, str], ...], bool], list[Row]] = {}
     for test in tests:
         for metric in test.metrics:
-            if metric.delta_percent is not None and _said(metric):
+            if metric.delta_percent is not None and _significant(metric):
                 key = (metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0)
-                called.setdefault(key, []).append((test, metric))
-    for (slug, _, rises), rows in called.items():
+                changed.setdefault(key, []).append((test, metric))
+    for (slug, _, rises), rows in changed.items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
-        yield _sentence(rows, tests, labels, severity)
+        test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
+        evidence = _metric_evidence(metric, test, rows, tests)
+        yield finding(FindingKind.METRIC, severity, evidence, names, test=test.name, metric=slug)
 
 
-def _said(metric: MetricResult) -> bool:
-    """At unchanged traffic mix where that changed: what the mix did has a sentence of its own."""
-    return metric.effective_status in (Status.REGRESSION, Status.IMPROVEMENT) or _leans(metric)
+def _significant(metric: MetricResult) -> bool:
+    """At unchanged traffic mix where that changed; the mix has a finding of its own."""
+    return metric.effective_status in _FOUND or _leans(metric)
 
 
 def _leans(metric: MetricResult) -> bool:
@@ -55,7 +66,7 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
 
 
 def _by_itself(metric: MetricResult) -> float | None:
-    """The change without what another load did to it, or other calls, where that is known."""
+    """The change without what another load or other calls did to it, where that is known."""
     at_load = metric.load_adjusted
     if at_load is not None and at_load.p_value is not None:
         return at_load.delta_percent
@@ -76,59 +87,34 @@ def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
 
 
 def _from_load(metric: MetricResult) -> bool:
-    """Whether a metric that users do not feel was called at different loads only, and not at an equal one."""
+    """Whether a metric that users do not feel changed at different loads only, and not at an equal one."""
     at_load = metric.load_adjusted
     return (
         not metric.gate and at_load is not None and at_load.p_value is not None and at_load.status != Status.REGRESSION
     )
 
 
-def _sentence(rows: Sequence[Row], tests: Sequence[TestResult], labels: Labels, severity: Severity) -> Finding:
-    test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
-    values = f"{quantity(metric.new, metric.unit)} against {quantity(metric.base, metric.unit)}"
-    said = judged(metric.delta_percent or 0.0, metric)
-    text = f"{title(test)}: {metric.name} of {labels[1]} {values}, {said}{at_unchanged_mix(metric)}"
-    others = [_told(t, m) for t, m in rows if t is not test]
-    not_here = [
-        (t, m)
-        for t in tests
-        for m in t.metrics
-        if m.slug == metric.slug and m.delta_percent is not None and t not in [row[0] for row in rows]
-    ]
-    contrary = [_told(t, m) for t, m in not_here if _said(m)]
-    rest = [_told(t, m) for t, m in not_here if not _said(m)]
-    if metric.load_adjusted is not None and metric.load_adjusted.ci_low is not None:
-        at_load = metric.load_adjusted
-        text += (
-            f" At equal load ({at_load.users:,.0f} users): {change(at_load.delta_percent)} "
-            f"({interval(at_load.ci_low, at_load.ci_high)}), {at_load_words(metric)}."
-        )
-    if others:
-        text += f" Also: {listed(others)}."
-    if contrary:
-        text += f" The other way: {listed(contrary)}."
-    if rest:
-        text += f" Not called: {listed(rest)}."
-    keys = {"slug", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted", "status", "margin_percent"}
-    evidence = {
+def _metric_evidence(
+    metric: MetricResult, test: TestResult, changed: Sequence[Row], tests: Sequence[TestResult]
+) -> dict[str, object]:
+    here = {t.name for t, _ in changed}
+    others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == metric.slug]
+    elsewhere = [(t, m) for t, m in others if m.delta_percent is not None]
+    keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
+            "status", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
+    return {
         **metric.model_dump(include=keys),
-        "traffic_mix": metric.traffic_mix.model_dump() if metric.traffic_mix else None,
         "by_chance_percent": by_chance_percent(metric),
-        "load_adjusted": metric.load_adjusted.model_dump() if metric.load_adjusted else None,
-        "tests": {
-            t.name: {**m.model_dump(include={"delta_percent", "status"}), **_apart(m)}
-            for t in tests
-            for m in t.metrics
-            if m.slug == metric.slug
+        "groups": {
+            "also": [_in_test(t, m) for t, m in changed if t is not test],
+            "contrary": [_in_test(t, m) for t, m in elsewhere if _significant(m)],
+            "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
         },
     }
-    return finding(test, FindingKind.METRIC, severity, text, evidence, metric=metric.slug)
 
 
-def _told(test: TestResult, metric: MetricResult) -> str:
-    """A change in another test, beside it what is left of it at equal load or at unchanged traffic mix."""
-    apart = [f"{_IN_WORDS[key]} {change(delta)}" for key, delta in _apart(metric).items()]
-    return f"{title(test)} {change(metric.delta_percent)}" + (f" ({', '.join(apart)})" if apart else "")
+def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
+    return {"test": test.name, **metric.model_dump(include={"delta_percent", "status"}), **_apart(metric)}
 
 
 def _apart(metric: MetricResult) -> dict[str, float | None]:
@@ -141,55 +127,43 @@ def _apart(metric: MetricResult) -> dict[str, float | None]:
     return found
 
 
-_IN_WORDS = {"at_equal_load_percent": "at equal load", "at_unchanged_mix_percent": "at unchanged mix"}
-
-
-def at_equal_load(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """What got worse at equal load, and does not show at the loads that each build had: it did not carry as many."""
+def at_equal_load(test: TestResult, names: Names) -> Iterator[Finding]:
+    """What got worse at equal load only: the new build did not carry as many users."""
     for metric in test.metrics:
         at_load = metric.load_adjusted
-        if at_load is None or at_load.status != Status.REGRESSION or metric.better == "neutral" or _said(metric):
+        if at_load is None or at_load.status != Status.REGRESSION or metric.better == "neutral" or _significant(metric):
             continue
-        margin, chance = percent(metric.margin_percent), significant(at_load.p_adjusted or 0.0, 2)
-        text = (
-            f"{title(test)}: at equal load ({at_load.users:,.0f} users) {metric.name} of {labels[1]} "
-            f"{change(at_load.delta_percent)}: regression, more than chance (adjusted p {chance}) and more "
-            f"than the {margin} that matter"
-        )
-        if metric.delta_percent is not None:
-            text += f"; at each build's own load {change(metric.delta_percent)}"
-        evidence = metric.model_dump(include={"slug", "delta_percent", "margin_percent"})
-        evidence["load_adjusted"] = at_load.model_dump()
-        yield finding(test, FindingKind.EQUAL_LOAD, Severity.WARNING, text + ".", evidence, metric=metric.slug)
+        evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
+        yield finding(FindingKind.EQUAL_LOAD, Severity.WARNING, evidence, names, test=test.name, metric=metric.slug)
 
 
-def unjudgeable(test: TestResult, labels: Labels) -> Iterator[Finding]:
+def unjudgeable(test: TestResult, names: Names) -> Iterator[Finding]:
     """What users feel and only one build has, or was zero in one build: no ratio can judge that."""
     for metric in test.metrics:
         if metric.gate and lost(metric):
-            levels = zip((metric.base, metric.new), labels, strict=True)
-            values = ", ".join(f"{quantity(level, metric.unit)} in {label}" for level, label in levels)
-            why = reason_words(metric.reason) if metric.reason else "no ratio"
-            text = f"{title(test)}: {metric.name} cannot be judged: {values} ({why})."
-            evidence = metric.model_dump(include={"slug", "base", "new", "reason"})
-            yield finding(test, FindingKind.UNJUDGEABLE, Severity.WARNING, text, evidence, metric=metric.slug)
+            evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
+            yield finding(
+                FindingKind.UNJUDGEABLE, Severity.WARNING, evidence, names, test=test.name, metric=metric.slug
+            )
 
 
-def blind_spots(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
-    """What these tests could not have seen; the sentence under a pass says it too."""
+def blind_spots(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """How small a change these tests could not have seen."""
     seen = _detectable(tests)
     if seen:
-        text = f"Smaller changes than these could go unseen: {blind_spots_in_words(tests)}."
-        evidence = {"min_detectable_percent": {f"{test.name} {name}": size for test, name, size in seen}}
-        yield finding(seen[0][0], FindingKind.BLIND_SPOTS, Severity.INFO, text, evidence)
+        evidence = {
+            "min_detectable_percent": {f"{test.name} {name}": size for test, name, size in seen},
+            "by_name": detectable(tests),
+        }
+        yield finding(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, names, test=seen[0][0].name)
 
 
-def blind_spots_in_words(tests: Sequence[TestResult]) -> str:
-    """What users feel, with the size that a change had to have to be seen: ``Avg API times 33 to 37 %``."""
+def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
+    """By what users feel: the smallest change that each test would have shown, in percent."""
     by_name: dict[str, list[float]] = {}
     for _, name, size in _detectable(tests):
         by_name.setdefault(name, []).append(size)
-    return listed([f"{name} {_span(sizes)}" for name, sizes in by_name.items()], most=8)
+    return by_name
 
 
 def _detectable(tests: Sequence[TestResult]) -> list[tuple[TestResult, str, float]]:
@@ -202,7 +176,97 @@ def _detectable(tests: Sequence[TestResult]) -> list[tuple[TestResult, str, floa
     return seen
 
 
-def _span(sizes: Sequence[float]) -> str:
-    """Sizes of several tests in percent: ``19 to 40 %``, or the one that all of them have."""
-    least, most = percent(min(sizes)), percent(max(sizes))
-    return least if least == most else f"{least.removesuffix(' %')} to {most}"
+def unchanged(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """By type of test: what differs beyond chance among all that could be judged, and how far the rest moved."""
+    for kind in ("bounded", "unbounded"):
+        alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
+        rows = [(test, metric) for test in alike for metric in test.metrics]
+        judged = [row for row in rows if row[1].p_value is not None]
+        if judged:
+            evidence = _unchanged_evidence(alike, rows, judged)
+            only = alike[0].name if len(alike) == 1 else None
+            yield finding(
+                FindingKind.UNCHANGED, Severity.INFO, evidence, names, test=only, id=f"{FindingKind.UNCHANGED}.{kind}"
+            )
+
+
+def _unchanged_evidence(tests: Sequence[TestResult], rows: Sequence[Row], judged: Sequence[Row]) -> dict[str, object]:
+    differ = sorted((row for row in judged if row[1].effective_status in _FOUND), key=_size, reverse=True)
+    same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
+    undecided = sorted((row for row in judged if row not in differ and row not in same), key=_size, reverse=True)
+    aside = [
+        row
+        for row in rows
+        if row[1].p_value is None and (row[1].reason is None or row[1].reason.code != ReasonCode.SET_BY_TEST)
+    ]
+    not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
+    return {
+        "tests": [test.name for test in tests],
+        "judged": len(judged),
+        "differ": [_row_evidence(row) for row in differ],
+        "same": [_key(row) for row in same],
+        "undecided": [_key(row) for row in undecided],
+        "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
+        "not_judged": [_key(row) for row in aside],
+        "not_judged_names": not_judged,
+        "not_named": [max(len(differ) - MOST_METRICS, 0), max(len(not_judged) - MOST_METRICS, 0)],
+    }
+
+
+def _size(row: Row) -> float:
+    return abs(row[1].effective_delta_percent or 0.0)
+
+
+def _key(row: Row) -> str:
+    return f"{row[0].name} {row[1].slug}"
+
+
+def _row_evidence(row: Row) -> dict[str, object]:
+    test, metric = row
+    keys = {"slug", "name", "ci_low", "ci_high", "margin_percent"}
+    return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.effective_delta_percent}
+
+
+def traffic_mix(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Each average that the traffic mix moved: an info, as no build is slower for being asked other things."""
+    for metric in test.metrics:
+        mix = metric.traffic_mix
+        if mix is None or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
+            continue
+        after_avg = re.escape(metric.slug.partition("-")[2])
+        evidence = {
+            **metric.model_dump(include={"name", "better", "delta_percent", "status", "margin_percent"}),
+            **mix.model_dump(exclude={"delta_percent", "status"}),
+            "labels_delta_percent": mix.delta_percent,
+            "status_at_unchanged_mix": mix.status,
+            "not_named": max(len(mix.movers) - MOST_MOVERS, 0),
+            "percentiles": [row.name for row in test.metrics if re.fullmatch(rf"p\d+-{after_avg}", row.slug)],
+        }
+        yield finding(FindingKind.TRAFFIC_MIX, Severity.INFO, evidence, names, test=test.name, metric=metric.slug)
+
+
+def error_rates(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Each error rate that rose far although nothing judges it."""
+    for row in test.errors:
+        if _jumped(row):
+            evidence = row.model_dump(mode="json")
+            yield finding(FindingKind.ERROR_RATE, Severity.WARNING, evidence, names, test=test.name, metric=row.slug)
+
+
+def _jumped(row: ErrorRateResult) -> bool:
+    least: Mapping[str, float] = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
+    if row.unit not in least or row.base is None or row.new is None:
+        return False
+    return row.new >= least[row.unit] and row.new >= ERRORS_TIMES * row.base
+
+
+def counted_errors(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """The errors that the load-test tool counted, relative to the connected users, in all tests."""
+    evidence = {
+        test.name: row.model_dump(include={"base", "new", "delta_percent"})
+        for test in tests
+        for row in test.errors
+        if row.unit == PER_USER_MINUTE and row.new is not None and row.base is not None
+    }
+    if evidence:
+        yield finding(FindingKind.COUNTED_ERRORS, Severity.INFO, evidence, names, id=str(FindingKind.COUNTED_ERRORS))

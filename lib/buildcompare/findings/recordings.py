@@ -1,151 +1,246 @@
-"""What is wrong with the recordings: no window, gaps, missing metrics, servers that differ?"""
+"""Findings about the recordings: validity, gaps, servers, and inputs that look like a mistake.
+
+Faults of a file itself are reported when it is read; a mistake here looks like a result: another unit, name or load.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterator, Sequence
 
-from buildcompare.config.errors import plural
-from buildcompare.findings.finding import Labels, finding, title
-from buildcompare.results import Finding, RunResult, TestResult
-from buildcompare.results.codes import FindingKind, Severity, ValidityStatus
-from buildcompare.text.numbers import listed, minutes
-from buildcompare.text.reasons import NO_ESTIMATE_WORDS, validity_words
+from buildcompare.config.catalogue import Catalogue, Metric, slugify
+from buildcompare.findings.finding import finding
+from buildcompare.results import Finding, InputProvenance, MetricResult, RunResult, Side, TestResult
+from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, ValidityCode, ValidityStatus
+from buildcompare.text.findings import MOST_MOVERS, Names
+from buildcompare.validity.rules import APART
 
-USUAL_LIMITS = {"may_be_cut", "still_climbing", "ceiling_reached"}
-"""Limits that say something of the supported users only, and stand beside them anyway."""
+USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}
+"""Limits of the supported users only, which are named beside them anyway."""
 MIN_COVERAGE = 0.98
-"""Below this part of the expected samples a series' gaps are worth a sentence."""
+"""A series with less than this part of its expected samples has gaps."""
+LONGEST_AVERAGE_S = 5.0
+"""An average of all requests above this is more likely milliseconds: in 68 published tests it is 0.3 s at most."""
+MOST_TIMES = 20.0
+"""Times of two builds further apart than this are more likely of two units: in 68 published tests it is 3.4 at most,
+and a thousand where one build's are milliseconds."""
+ALIKE = 0.6
+"""Names are suggested from this similarity on (difflib's own default)."""
+_AVERAGE = re.compile(r"(avg|average|mean)\b")
 
 
-def validity(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """Why a test is not fit to be judged, or only in part."""
+def validity(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Why a test cannot be judged, or only in part."""
     found = test.validity
     if found.status == ValidityStatus.VALID:
         return
-    named = validity_words(found.reasons, labels, several=test.runs.several)
-    usual = found.status == ValidityStatus.LIMITED and set(found.codes) <= USUAL_LIMITS
-    start = "is no valid test" if found.status == ValidityStatus.INVALID else "is limited"
-    text = f"{title(test)} {start}: {'; '.join(named)}."
-    severity = (
-        Severity.CRITICAL if found.status == ValidityStatus.INVALID else Severity.INFO if usual else Severity.WARNING
-    )
-    yield finding(test, FindingKind.VALIDITY, severity, text, found.model_dump())
+    severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
+    if found.status == ValidityStatus.INVALID:
+        severity = Severity.CRITICAL
+    evidence = {**found.model_dump(mode="json"), "several": test.runs.several}
+    yield finding(FindingKind.VALIDITY, severity, evidence, names, test=test.name)
 
 
-def left_out(test: TestResult, labels: Labels) -> Iterator[Finding]:
+def only_usual_limits(test: TestResult) -> bool:
+    """Whether a test is limited by nothing but what limits the supported users."""
+    return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
+
+
+def left_out(test: TestResult, names: Names) -> Iterator[Finding]:
     """Runs that do not count for the supported users of their build."""
-    for side, label in (("base", labels[0]), ("new", labels[1])):
-        estimates = [run.estimated_supported_users for run in getattr(test.runs, side)]
-        for i, estimate in enumerate(estimates):
+    for side, runs in _runs(test):
+        estimates = [run.estimated_supported_users for run in runs]
+        for i, estimate in enumerate(estimates, start=1):
             if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
-                why = NO_ESTIMATE_WORDS[estimate.reason]
-                text = f"{title(test)}: run {i + 1} of {label} is left out of its supported users: {why}."
-                yield finding(test, FindingKind.RUN_LEFT_OUT, Severity.WARNING, text, {"side": side, "run": i + 1})
+                evidence = {"side": side, "run": i, "reason": estimate.reason}
+                yield finding(FindingKind.RUN_LEFT_OUT, Severity.WARNING, evidence, names, test=test.name)
 
 
-def coverage(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """Metrics that a run lacks, and gaps in those that it has; what no run has was not asked for, and is no warning."""
-    every = [run for runs in (test.runs.base, test.runs.new) for run in runs]
+def coverage(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Metrics that a run lacks, and gaps; what no run has was not asked for, and is an info."""
+    every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
-        slugs = sorted(nowhere)
-        text = f"{title(test)}: no run has {plural(len(slugs), 'metric')} of the catalogue: {listed(slugs)}."
-        yield finding(test, FindingKind.METRICS_NOWHERE, Severity.INFO, text, {"slugs": slugs})
-    for side, label in (("base", labels[0]), ("new", labels[1])):
-        runs: list[RunResult] = getattr(test.runs, side)
-        for i, run in enumerate(runs):
-            who = label if len(runs) == 1 else f"run {i + 1} of {label}"
+        evidence: dict[str, object] = {"slugs": sorted(nowhere)}
+        yield finding(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence, names, test=test.name)
+    for side, runs in _runs(test):
+        for i, run in enumerate(runs, start=1):
+            place = {"side": side, "run": i, "runs": len(runs)}
             empty = [c.slug for c in run.coverage if c.finite == 0]
             gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
             missing = [slug for slug in run.missing if slug not in nowhere]
+            found: list[tuple[FindingKind, dict[str, object]]] = []
             if missing:
-                text = f"{title(test)}: {who} lacks {plural(len(missing), 'metric')}: {listed(missing)}."
-                evidence: dict[str, object] = {"side": side, "run": i + 1, "slugs": missing}
-                yield finding(test, FindingKind.MISSING_METRICS, Severity.WARNING, text, evidence)
+                found.append((FindingKind.MISSING_METRICS, {"slugs": missing}))
             if empty:
-                text = f"{title(test)}: {who} has no number at all in {listed(empty)}."
-                yield finding(
-                    test,
-                    FindingKind.EMPTY_METRICS,
-                    Severity.WARNING,
-                    text,
-                    {"side": side, "run": i + 1, "slugs": empty},
-                )
+                found.append((FindingKind.EMPTY_METRICS, {"slugs": empty}))
             if gaps:
                 worst = min(gaps, key=lambda c: c.finite / c.expected)
-                text = (
-                    f"{title(test)}: {who} has gaps in {plural(len(gaps), 'metric')}, at worst {worst.slug} with "
-                    f"{100 * worst.finite / worst.expected:.0f} % of its samples "
-                    f"(longest gap {minutes(worst.longest_gap_s)})."
+                percent = 100 * worst.finite / worst.expected
+                slugs = [c.slug for c in gaps]
+                found.append(
+                    (FindingKind.GAPS, {"slugs": slugs, "worst": worst.model_dump(), "worst_percent": percent})
                 )
-                evidence = {
-                    "side": side,
-                    "run": i + 1,
-                    "slugs": [c.slug for c in gaps],
-                    "worst": worst.model_dump(),
-                    "worst_percent": 100 * worst.finite / worst.expected,
-                }
-                yield finding(test, FindingKind.GAPS, Severity.WARNING, text, evidence)
+            for kind, evidence in found:
+                yield finding(kind, Severity.WARNING, {**place, **evidence}, names, test=test.name)
 
 
-def servers(test: TestResult, labels: Labels) -> Iterator[Finding]:
+def servers(test: TestResult, names: Names) -> Iterator[Finding]:
     """Servers of different kinds or versions: the same samples give different rates on them."""
-    named = {
+    used = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
-        for side, runs in (("base", test.runs.base), ("new", test.runs.new))
+        for side, runs in _runs(test)
     }
-    if all(named.values()) and (named["base"] != named["new"] or len(named["base"]) > 1):
-        text = (
-            f"{title(test)}: {labels[0]} was recorded by {listed(named['base'])}, {labels[1]} by "
-            f"{listed(named['new'])}; servers compute rates differently, so a part of every change may be theirs."
-        )
-        yield finding(test, FindingKind.SERVER_VERSIONS, Severity.WARNING, text, named)
+    if all(used.values()) and (used["base"] != used["new"] or len(used["base"]) > 1):
+        yield finding(FindingKind.SERVER_VERSIONS, Severity.WARNING, dict(used), names, test=test.name)
 
 
-def counter_resets(test: TestResult, labels: Labels) -> Iterator[Finding]:
+def counter_resets(test: TestResult, names: Names) -> Iterator[Finding]:
     """Counters that started again in a run: something was restarted."""
-    for side, label in (("base", labels[0]), ("new", labels[1])):
-        runs: list[RunResult] = getattr(test.runs, side)
-        for i, run in enumerate(runs):
+    for side, runs in _runs(test):
+        for i, run in enumerate(runs, start=1):
             resets = {name: n for name, n in (run.server.counter_resets if run.server else {}).items() if n}
             if resets:
-                who = label if len(runs) == 1 else f"run {i + 1} of {label}"
-                text = (
-                    f"{title(test)}: {who} restarted during the run: {plural(len(resets), 'counter')} began again at "
-                    f"zero ({listed(sorted(resets))})."
-                )
-                yield finding(
-                    test,
-                    FindingKind.COUNTER_RESETS,
-                    Severity.WARNING,
-                    text,
-                    {"side": side, "run": i + 1, "resets": resets},
-                )
+                evidence = {"side": side, "run": i, "runs": len(runs), "resets": resets}
+                yield finding(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence, names, test=test.name)
 
 
-def named_twice(test: TestResult, labels: Labels) -> Iterator[Finding]:
-    """A run that stands in two places: most likely a path that was copied, and then nothing was compared."""
-    places: dict[str, list[str]] = {}
-    for side, label in zip(("base", "new"), labels, strict=True):
-        for i, run in enumerate(getattr(test.runs, side), start=1):
-            places.setdefault(run.samples_sha256, []).append(f"run {i} of {label}")
+def named_twice(test: TestResult, names: Names) -> Iterator[Finding]:
+    """A run that stands in two places: most likely a path was copied, and nothing was compared."""
+    places: dict[str, list[tuple[Side, int]]] = {}
+    for side, runs in _runs(test):
+        for i, run in enumerate(runs, start=1):
+            places.setdefault(run.samples_sha256, []).append((side, i))
     for samples, named in places.items():
         if samples and len(named) > 1:
-            text = (
-                f"{title(test)}: {' and '.join(named)} are the same recording, to the last sample: was one named twice?"
-            )
-            yield finding(
-                test, FindingKind.NAMED_TWICE, Severity.WARNING, text, {"samples_sha256": samples, "runs": named}
-            )
+            evidence = {"samples_sha256": samples, "runs": named}
+            yield finding(FindingKind.NAMED_TWICE, Severity.WARNING, evidence, names, test=test.name)
 
 
-def notes(tests: Sequence[TestResult], labels: Labels) -> Iterator[Finding]:
-    """What a recording says of itself; the tests that agree on it are named together."""
-    noted: dict[str, list[TestResult]] = {}
+def notes(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """Notes of the recordings; tests with the same note share a finding."""
+    noted: dict[str, list[str]] = {}
     for test in tests:
-        for note in sorted({note for side in (test.runs.base, test.runs.new) for run in side for note in run.notes}):
-            noted.setdefault(note, []).append(test)
+        for note in sorted({note for _, runs in _runs(test) for run in runs for note in run.notes}):
+            noted.setdefault(note, []).append(test.name)
     for note, having in noted.items():
-        where = "Every test" if len(having) == len(tests) > 1 else ", ".join(title(test) for test in having)
-        evidence = {"note": note, "tests": [test.name for test in having]}
-        yield finding(having[0], FindingKind.RECORDING_NOTE, Severity.INFO, f"{where}: {note.rstrip('.')}.", evidence)
+        evidence = {"note": note, "tests": having}
+        yield finding(FindingKind.RECORDING_NOTE, Severity.INFO, evidence, names, test=having[0])
+
+
+def _runs(test: TestResult) -> tuple[tuple[Side, list[RunResult]], ...]:
+    return ("base", test.runs.base), ("new", test.runs.new)
+
+
+# ---- Inputs that look like a mistake --------------------------------------------------------------------------------
+
+
+def mistaken_inputs(
+    tests: Sequence[TestResult], labels: tuple[str, str], inputs: Sequence[InputProvenance], catalogue: Catalogue
+) -> list[Finding]:
+    """All that looks like another unit, another load or another name than was meant."""
+    names = Names.of(labels, tests)
+    found = [each for test in tests for each in _units(test, names, inputs, catalogue)]
+    found += [each for test in tests for each in _users(test, names, catalogue)]
+    return [*found, *_unrecognised(tests, names, inputs, catalogue)]
+
+
+def _units(
+    test: TestResult, names: Names, inputs: Sequence[InputProvenance], catalogue: Catalogue
+) -> Iterator[Finding]:
+    """Times that are more likely milliseconds."""
+    averages = {table.average for table in catalogue.label_tables}
+    for metric in test.metrics:
+        if metric.unit != "seconds" or metric.better != Better.LOWER or metric.base is None or metric.new is None:
+            continue
+        low, high = sorted((metric.base, metric.new))
+        times = high / low if low > 0 else 1.0
+        average = metric.slug in averages or _AVERAGE.match(metric.slug) is not None
+        if times > MOST_TIMES or (average and high > LONGEST_AVERAGE_S):
+            evidence = {
+                **metric.model_dump(include={"slug", "name", "base", "new"}),
+                "times": times,
+                "apart": times > MOST_TIMES,
+                "longest_average_s": LONGEST_AVERAGE_S,
+                "files": [_files(inputs, test.name, side) for side in SIDES],
+            }
+            yield finding(
+                FindingKind.UNLIKELY_UNIT, Severity.WARNING, evidence, names, test=test.name, metric=metric.slug
+            )
+
+
+def _users(test: TestResult, names: Names, catalogue: Catalogue) -> Iterator[Finding]:
+    """A bounded test that ran with more users than the params say; with fewer, it is no valid test anyway."""
+    if test.type != "bounded" or test.users is None or catalogue.load is None:
+        return
+    rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
+    recorded = [_total(rows, side) for side in SIDES]
+    most = max((users for users in recorded if users is not None), default=0.0)
+    apart = (most / test.users - 1.0) * 100.0
+    if apart > 100.0 * APART:
+        evidence = {"users": test.users, "recorded": recorded, "percent": apart}
+        yield finding(FindingKind.USERS_IN_PARAMS, Severity.WARNING, evidence, names, test=test.name)
+
+
+def _total(rows: Sequence[MetricResult], side: Side) -> float | None:
+    """Of a load that is recorded in parts, such as one series per node, the sum."""
+    values = [value for row in rows if (value := getattr(row, side)) is not None]
+    return sum(values) if values else None
+
+
+def _unrecognised(
+    tests: Sequence[TestResult], names: Names, inputs: Sequence[InputProvenance], catalogue: Catalogue
+) -> Iterator[Finding]:
+    """Recordings in which the catalogue finds neither what users feel nor the load.
+
+    One of both may be missing for good reason, so that is reported only where a name is nearly the one expected.
+    Recordings with the same names share a finding.
+    """
+    gates = [metric for metric in catalogue.metrics if metric.gate]
+    loads = [metric for metric in catalogue.metrics if metric.load]
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
+    for test in tests:
+        for side, runs in _runs(test):
+            for i, run in enumerate(runs, start=1):
+                lacking = [kind for kind in (gates, loads) if kind and all(m.slug in run.missing for m in kind)]
+                wanted = tuple(metric.slug for kind in lacking for metric in kind)
+                unknown = {each.slug for each in run.coverage} - {metric.slug for metric in catalogue.metrics}
+                known = tuple(sorted(unknown))
+                if len(lacking) == 2 or (wanted and _nearest(known, [m for kind in lacking for m in kind])):
+                    alike.setdefault((wanted, known), []).append((test.name, side, i))
+    for (slugs, unknown_names), places in alike.items():
+        metrics = [metric for metric in catalogue.metrics if metric.slug in slugs]
+        files = [path for name, side, i in places for path in _files(inputs, name, side, i)]
+        beyond = (len(files) - 2, len(unknown_names) - MOST_MOVERS, len(metrics) - MOST_MOVERS)
+        evidence = {
+            "wanted": [metric.name for metric in metrics],
+            "unknown": list(unknown_names),
+            "nearest": _nearest(unknown_names, metrics),
+            "files": files,
+            "runs": [f"{name} {side} {i}" for name, side, i in places],
+            "not_named": [max(left, 0) for left in beyond],
+        }
+        name, side, i = places[0]
+        id_ = f"{name}.{FindingKind.UNRECOGNISED}.{side}.{i}"
+        yield finding(FindingKind.UNRECOGNISED, Severity.WARNING, evidence, names, test=name, id=id_)
+
+
+def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str, str]]:
+    """Unknown names beside the metric that each is nearly called like, the nearest first, at most `MOST_MOVERS`."""
+    slugs = {slugify(name): metric.name for metric in wanted for name in (metric.slug, metric.name, *metric.aliases)}
+    pairs = [
+        (name, slugs[near], difflib.SequenceMatcher(None, name, near).ratio())
+        for name in unknown
+        for near in difflib.get_close_matches(name, list(slugs), n=1, cutoff=ALIKE)
+    ]
+    return [(name, metric) for name, metric, _ in sorted(pairs, key=lambda pair: -pair[2])[:MOST_MOVERS]]
+
+
+def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
+    """The recordings of a build: of each run its first file, as the tables of labels stand behind it."""
+    first: dict[int, str] = {}
+    for each in inputs:
+        if each.test == test and each.build == side and run in (None, each.run):
+            first.setdefault(each.run, each.path)
+    return list(first.values())

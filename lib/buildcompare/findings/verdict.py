@@ -1,43 +1,30 @@
-"""May we ship? One verdict from statuses, by the rule that every report prints beside it."""
+"""The verdict of a test and of a comparison, by the rule that every report prints beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, Validity
-from buildcompare.results.codes import Status, ValidityStatus, Verdict
+from buildcompare.results.codes import CauseKind, Status, ValidityStatus, Verdict
 
-RULE = (
-    "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
-    "inconclusive if one of them leans worse (beyond its margin, adjusted one-sided p below 0.1), if the supported "
-    "users cannot exclude a loss of twice their margin, if a gate metric has no number in one build or rises from "
-    "zero, or if nothing that users feel could be judged; else pass; "
-    "an average that a changed traffic mix moved counts as at unchanged mix"
-)
-"""Gate metrics are those that users feel: API times, supported users, errors. The others only warn."""
 LEANING = 0.1
-
-
-Kind = Literal["regression", "leaning", "loss_not_excluded", "unjudgeable", "nothing_judged"]
+"""One-sided adjusted p-value below which a row leans worse."""
 
 
 @dataclass(frozen=True)
 class Cause:
     """One reason why a valid test does not pass; `row` is None where it is about no single row."""
 
-    kind: Kind
+    kind: CauseKind
     row: MetricResult | SupportedUsersResult | None = None
 
     @property
     def delta_percent(self) -> float | None:
         """The change of the row, as a verdict counts it."""
-        return (
-            self.row.effective_delta_percent
-            if isinstance(self.row, MetricResult)
-            else (self.row.delta_percent if self.row else None)
-        )
+        if isinstance(self.row, MetricResult):
+            return self.row.effective_delta_percent
+        return self.row.delta_percent if self.row else None
 
 
 def of_test(
@@ -47,7 +34,7 @@ def of_test(
     if validity.status == ValidityStatus.INVALID:
         return Verdict.INVALID
     found = causes(metrics, supported_users)
-    if any(cause.kind == "regression" for cause in found):
+    if any(cause.kind == CauseKind.REGRESSION for cause in found):
         return Verdict.REGRESSION
     return Verdict.INCONCLUSIVE if found else Verdict.PASS
 
@@ -59,17 +46,17 @@ def causes(metrics: Sequence[MetricResult], supported_users: SupportedUsersResul
     rows = [(metric, metric.effective_status, metric.effective_p_worse) for metric in felt]
     if supported_users is not None:
         rows.insert(0, (supported_users, supported_users.status, supported_users.p_worse_one_sided))
-    found = [Cause("regression", row) for row, status, _ in rows if status == "regression"]
+    found = [Cause(CauseKind.REGRESSION, row) for row, status, _ in rows if status == Status.REGRESSION]
     found += [
-        Cause("leaning", row)
+        Cause(CauseKind.LEANING, row)
         for row, status, leaning in rows
         if status != Status.REGRESSION and leaning is not None and leaning < LEANING
     ]
     if supported_users is not None and not _excludes_a_loss(supported_users):
-        found.append(Cause("loss_not_excluded", supported_users))
-    found += [Cause("unjudgeable", metric) for metric in felt if lost(metric)]
+        found.append(Cause(CauseKind.LOSS_NOT_EXCLUDED, supported_users))
+    found += [Cause(CauseKind.UNJUDGEABLE, metric) for metric in felt if lost(metric)]
     if all(row.p_value is None for row, _, _ in rows):
-        found.append(Cause("nothing_judged"))
+        found.append(Cause(CauseKind.NOTHING_JUDGED))
     return tuple(found)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from buildcompare import findings
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures import base as figures
 from buildcompare.figures import equal_load as figures_load
@@ -27,8 +26,9 @@ from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, MetricResult, Results, TestResult, dumps
 from buildcompare.results.codes import Status, Verdict
 from buildcompare.stats.effects import MOST_RUNS
-from buildcompare.text import explanations
+from buildcompare.text import conclusions
 from buildcompare.text import numbers as wording
+from buildcompare.text.findings import title as title_of
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
@@ -226,7 +226,7 @@ def _templates() -> Environment:
         change=wording.change,
         minutes=wording.minutes,
         reason=reason_words,
-        test_title=findings.title,
+        test_title=title_of,
         db_name=wording.db_name,
         bounded_value=_bounded_value,
         percent=wording.percent,
@@ -234,8 +234,8 @@ def _templates() -> Environment:
         count_of=_count_of,
         to_settle=_to_settle,
         sort_key=_sort_key,
-        explained=explanations.explain,
-        at_load_words=explanations.at_load_words,
+        explained=conclusions.explain,
+        at_load_words=conclusions.at_load_words,
     )
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,

@@ -70,6 +70,16 @@ class Verdict(StrEnum):
     INVALID = "invalid"
 
 
+class CauseKind(StrEnum):
+    """Why a valid test does not pass."""
+
+    REGRESSION = "regression"
+    LEANING = "leaning"
+    LOSS_NOT_EXCLUDED = "loss_not_excluded"
+    UNJUDGEABLE = "unjudgeable"
+    NOTHING_JUDGED = "nothing_judged"
+
+
 class ValidityStatus(StrEnum):
     """Whether a run or a test may be judged."""
 

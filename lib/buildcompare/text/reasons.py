@@ -9,12 +9,12 @@ from buildcompare.results.base import Reason
 from buildcompare.results.codes import NoEstimate, ReasonCode
 
 _WORDS = {
-    ReasonCode.NO_NOISE: "how far two runs of one build lie apart is not known",
+    ReasonCode.NO_NOISE: "run-to-run noise is not known",
     ReasonCode.FEW_RUNS: "no calibration, and too few repeated runs to estimate noise",
     ReasonCode.SET_BY_TEST: "fixed by the test; see Validity",
     ReasonCode.NOT_POSITIVE: "a level that is not above zero has no ratio",
     ReasonCode.ZERO_BASE: "the base level is zero",
-    ReasonCode.NO_ERROR_NOISE: "how far error rates of two runs of one build lie apart is not known",
+    ReasonCode.NO_ERROR_NOISE: "run-to-run noise of error rates is not known",
     ReasonCode.NONE_FAILED: "none failed in either build",
     ReasonCode.LOAD_UNKNOWN: "neither users nor a metric that follows them was recorded, so the load is not known",
     ReasonCode.NO_SAMPLES: "no samples",
@@ -40,13 +40,21 @@ NO_ESTIMATE_WORDS = {
     NoEstimate.TOO_SHORT: "the curve is shorter than the 30 minutes that count",
     NoEstimate.GAPS: "the last 30 minutes have gaps",
     NoEstimate.INTERRUPTED: "in the last 30 minutes the users fell to less than half and came back",
-    NoEstimate.USERS_LOST: "users were lost at once, and how many the build carries with all of them was not seen",
+    NoEstimate.USERS_LOST: "users were lost suddenly, so what the build carries with all of them was not seen",
     NoEstimate.STILL_FALLING: "over its last 30 minutes the users fell faster than the stop rule allows",
     NoEstimate.STILL_CLIMBING: "over its last 30 minutes the users still rose faster than the stop rule allows",
     NoEstimate.CEILING_REACHED: "the test added no more users: its ceiling was reached",
     NoEstimate.MAY_BE_CUT: "the curve ends with the base's and shows no stop, so it may have been cut",
 }
 """Why a curve gives no figure for the supported users."""
+VERDICT_RULE = (
+    "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
+    "inconclusive if one of them leans worse (beyond its margin, adjusted one-sided p below 0.1), if the supported "
+    "users cannot exclude a loss of twice their margin, if a gate metric has no number in one build or rises from "
+    "zero, or if nothing that users feel could be judged; else pass; "
+    "an average that a changed traffic mix moved counts as at unchanged mix"
+)
+"""Gate metrics are those that users feel: API times, supported users, errors. The others only warn."""
 
 
 def reason_words(reason: Reason) -> str:

@@ -1,0 +1,161 @@
+"""Findings about supported users, the beginning of the load, its waves, and single events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from buildcompare.findings.finding import finding
+from buildcompare.results import Event, Finding, TestResult
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
+from buildcompare.text.conclusions import by_chance_percent
+from buildcompare.text.findings import Names
+
+REPORTED_TOLERANCE_PERCENT = 1.0
+"""Reported and estimated supported users agree within 0.5 % on published runs; twice that is reported."""
+TOGETHER = 3
+"""Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs
+(Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
+AGREEING = 0.5
+"""A difference of trimmed means is reported only if the medians, which the report shows, differ by this part of it."""
+LATER_S = 300.0
+"""A build that climbs five minutes later than the other is reported."""
+
+
+def supported_users(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Both builds' supported users, or why they cannot be compared."""
+    users = test.supported_users
+    if users is None:
+        return
+    keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "at_least", "reason"}
+    evidence = {
+        **users.model_dump(mode="json", include=keys),
+        "by_chance_percent": by_chance_percent(users),
+        "ruled_out_percent": None if users.ci_low is None else -users.ci_low,
+    }
+    worse = users.delta_percent is not None and users.status == Status.REGRESSION
+    severity = Severity.CRITICAL if worse else Severity.INFO
+    yield finding(FindingKind.SUPPORTED_USERS, severity, evidence, names, test=test.name)
+
+
+def reported_against_estimated(test: TestResult, names: Names) -> Iterator[Finding]:
+    """A curve that gives another figure than the load-test tool reported."""
+    users = test.supported_users
+    for side in SIDES if users is not None else ():
+        reported, estimated = (users.reported[side], users.estimated[side]) if users is not None else (None, None)
+        if reported is None or estimated is None:
+            continue
+        apart = (estimated / reported - 1.0) * 100.0
+        if abs(apart) > REPORTED_TOLERANCE_PERCENT:
+            evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
+            yield finding(FindingKind.REPORTED_AGAINST_ESTIMATED, Severity.WARNING, evidence, names, test=test.name)
+
+
+def limited_by(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Which threshold limited each build."""
+    limits = test.limited_by
+    if limits is not None:
+        yield finding(FindingKind.LIMITED_BY, Severity.INFO, limits.model_dump(mode="json"), names, test=test.name)
+
+
+def time_to_users(test: TestResult, names: Names) -> Iterator[Finding]:
+    """How much later one build reached the round number of users where they differ most."""
+    later = test.ramp_up.new.time_to
+    both = [(mark, base, later.get(mark)) for mark, base in test.ramp_up.base.time_to.items()]
+    reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
+    apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
+    shift_says_it = test.ramp_up.shift_status != Status.INCONCLUSIVE
+    if test.type == "unbounded" and not shift_says_it and apart >= LATER_S:
+        evidence = {"users": int(mark), "base": base, "new": new}
+        yield finding(FindingKind.TIME_TO_USERS, Severity.INFO, evidence, names, test=test.name)
+
+
+def beginning(test: TestResult, names: Names) -> Iterator[Finding]:
+    """A beginning with more bumps, or a lasting ramp that starts later, and how far behind that leaves a build."""
+    base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
+    if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
+        return
+    if new.early_bumps == base.early_bumps and shift.shift_status == Status.INCONCLUSIVE:
+        return
+    later = shift.shift_status == Status.REGRESSION and new.onset_s > base.onset_s
+    evidence = {
+        "early_bumps": [base.early_bumps, new.early_bumps],
+        "onset_s": [base.onset_s, new.onset_s],
+        "slope_users_per_s": [base.slope_users_per_s, new.slope_users_per_s],
+        "wave_onset_s": [base.wave_onset_s, new.wave_onset_s],
+        **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
+    }
+    severity = Severity.WARNING if later else Severity.INFO
+    yield finding(FindingKind.BEGINNING, severity, evidence, names, test=test.name)
+
+
+def waves(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Waves that differ in period or depth: no judgement, as their intervals hold within these runs only."""
+    ramps = test.ramp_up
+    medians = {
+        "wave_period_s": [ramps.base.wave_period_s, ramps.new.wave_period_s],
+        "wave_amplitude_users": [ramps.base.wave_amplitude_users, ramps.new.wave_amplitude_users],
+    }
+    differ = []
+    for measure, (base, new) in medians.items():
+        difference = getattr(ramps, measure)
+        if difference is None or base is None or new is None or difference.ci_low <= 0 <= difference.ci_high:
+            continue
+        if (new - base) / difference.value >= AGREEING:
+            differ.append(measure)
+    if differ:
+        evidence = {
+            "differ": differ,
+            "medians": {"period_s": medians["wave_period_s"], "amplitude_users": medians["wave_amplitude_users"]},
+            **ramps.model_dump(include=set(medians)),
+        }
+        yield finding(FindingKind.WAVES, Severity.INFO, evidence, names, test=test.name)
+
+
+def bumps_in_both(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+    """Early bumps that both builds have; tests with as many bumps share a finding."""
+    alike: dict[int, list[TestResult]] = {}
+    for test in tests:
+        counts = {ramp.early_bumps for ramp in (test.ramp_up.base, test.ramp_up.new)}
+        if test.type == "unbounded" and len(counts) == 1 and (count := counts.pop()):
+            alike.setdefault(count, []).append(test)
+    for count, having in alike.items():
+        ramps = [run.ramp_up for test in having for run in (*test.runs.base, *test.runs.new)]
+        evidence = {
+            "tests": [test.name for test in having],
+            "early_bumps": count,
+            "peak": max((bump.peak_users for ramp in ramps for bump in ramp.bumps), default=None),
+            "onset_s": max((ramp.onset_s or 0.0 for ramp in ramps), default=None),
+        }
+        yield finding(FindingKind.BUMPS_IN_BOTH, Severity.INFO, evidence, names, id=f"bumps_in_both.{count}")
+
+
+def events(test: TestResult, names: Names) -> Iterator[Finding]:
+    """Each group of events that only one build shows, where one of them is surely large."""
+    metrics = {metric.slug: metric.name for metric in test.metrics}
+    groups: dict[int, list[Event]] = {}
+    for event in test.events:
+        groups.setdefault(event.group or 0, []).append(event)
+    for number, events in groups.items():
+        if not any(event.warning for event in events):
+            continue
+        first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
+        evidence = {
+            "side": first.build,
+            "group": number,
+            "events": [event.model_dump() for event in events],
+            "names": {event.metric: metrics.get(event.metric, event.metric) for event in events},
+        }
+        severity = Severity.WARNING if _alarming(test, events) else Severity.INFO
+        id_ = f"{test.name}.{FindingKind.EVENT}.{first.build}.{number}"
+        yield finding(FindingKind.EVENT, severity, evidence, names, test=test.name, id=id_)
+
+
+def _alarming(test: TestResult, events: list[Event]) -> bool:
+    """Whether the load itself moved, or several metrics together of which one got worse."""
+    loads = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
+    if any(event.metric in loads for event in events if event.warning):
+        return True
+    bad = {"lower": 1.0, "higher": -1.0}
+    better = {metric.slug: metric.better for metric in test.metrics}
+    worse = any(event.size * bad.get(better.get(event.metric, "lower"), event.size) > 0 for event in events)
+    return worse and len({event.metric for event in events}) >= TOGETHER

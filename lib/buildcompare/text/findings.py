@@ -1,0 +1,470 @@
+"""Sentences of findings and suggestions, made of their kind and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from buildcompare.config.errors import plural
+from buildcompare.results import Pair, TestResult, ValidityReason
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import FindingKind, Status, SuggestionKind
+from buildcompare.text.conclusions import at_load_words, conclusion
+from buildcompare.text.numbers import (
+    change,
+    db_name,
+    fill,
+    interval,
+    listed,
+    minutes,
+    percent,
+    quantity,
+    significant,
+    status_words,
+)
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
+
+Evidence = Mapping[str, Any]
+MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
+"""Names in one sentence; the others are counted."""
+
+
+def title(test: TestResult) -> str:
+    """A test by type and database: ``Unbounded Postgres``."""
+    words = f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
+    return words if test.name == f"{test.db_engine}_{test.type}" else f"{words} ({test.name})"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the builds, and titles of the tests by their name."""
+
+    builds: Pair[str]
+    tests: Mapping[str, str]
+
+    @classmethod
+    def of(cls, labels: tuple[str, str], tests: Iterable[TestResult]) -> Names:
+        """The names that sentences about `tests` need."""
+        return cls(Pair(*labels), {test.name: title(test) for test in tests})
+
+    def where(self, tests: Sequence[str]) -> str:
+        """Some tests by their titles."""
+        every = len(tests) == len(self.tests) > 1
+        return "Every test" if every else " and ".join(self.tests[test] for test in tests)
+
+    def run(self, evidence: Evidence) -> str:
+        """The run that evidence with `side`, `run` and `runs` is about."""
+        build = self.builds[evidence["side"]]
+        return build if evidence["runs"] == 1 else f"run {evidence['run']} of {build}"
+
+
+def sentence(kind: FindingKind, evidence: Evidence, names: Names, test: str | None = None) -> str:
+    """The sentence of a finding; every number in it is in `evidence`.
+
+    Examples
+    --------
+    >>> names = Names(Pair("v1", "v2"), {"postgresql_bounded": "Bounded Postgres"})
+    >>> evidence = {"side": "new", "run": 1, "runs": 1, "slugs": ["rps"]}
+    >>> sentence(FindingKind.EMPTY_METRICS, evidence, names, "postgresql_bounded")
+    'Bounded Postgres: v2 has no sample in rps.'
+    """
+    tests = evidence.get("tests")
+    where = names.where(tests) if isinstance(tests, list) else names.tests.get(test or "", "")
+    return (f"{where}: " if where and kind not in _NOWHERE else "") + _filled(_FINDINGS[kind], evidence, names)
+
+
+def advice(kind: SuggestionKind, evidence: Evidence, names: Names, test: str | None = None) -> str:
+    """The sentence of a suggestion."""
+    return _filled(_SUGGESTIONS[kind], {"title": names.tests.get(test or "", ""), **evidence}, names)
+
+
+Say = str | Callable[[Evidence, Names], str]
+
+
+def _filled(say: Say, evidence: Evidence, names: Names) -> str:
+    if callable(say):
+        text = say(evidence, names)
+    else:
+        side = evidence.get("side")
+        build = names.builds[side] if side else ""
+        run = names.run(evidence) if "runs" in evidence and "run" in evidence else ""
+        text = fill(say, {**evidence, "builds": names.builds, "build": build, "who": run})
+    return text if text.endswith("?") else f"{text}."
+
+
+# ---- Users and load -------------------------------------------------------------------------------------------------
+
+
+def _supported_users(e: Evidence, names: Names) -> str:
+    base, new = names.builds
+    if e["delta_percent"] is not None:
+        return f"{new} supports {e['new']:,.0f} users against {e['base']:,.0f} of {base}, {conclusion(e, 'higher')}"
+    missing: list[str] = []
+    for side, label in names.builds.items():
+        if e[side] is None:
+            at_least = e["at_least"][side]
+            words = NO_ESTIMATE_WORDS.get(e["reason"][side] or "", "there is no estimate")
+            missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
+    text = f"the supported users cannot be compared ({'; '.join(missing)})"
+    if e["ci_low"] is None:
+        return text
+    ruled_out = f"a loss of more than {percent(e['ruled_out_percent'])}" if e["ci_low"] < 0 else "a loss"
+    return f"{text}; {ruled_out} can be ruled out"
+
+
+def _limited_by(e: Evidence, names: Names) -> str:
+    return "limited " + "; ".join(f"{label} by {e[side]}" for side, label in names.builds.items() if e[side])
+
+
+def _beginning(e: Evidence, names: Names) -> str:
+    bumps = [plural(count, "early bump") for count in e["early_bumps"]]
+    text = (
+        f"{names.builds.new} begins with {bumps[1]} against {bumps[0]} of {names.builds.base}; its lasting ramp starts "
+        f"at {minutes(e['onset_s'][1])} instead of {minutes(e['onset_s'][0])}"
+    )
+    if e["shift_users"] is not None and e["shift_status"] != Status.INCONCLUSIVE:
+        side = "behind" if e["shift_users"] < 0 else "ahead"
+        text += (
+            f". From there to the first wave it runs {abs(e['shift_users']):,.0f} users {side} (95 % interval "
+            f"{e['shift_ci_low']:+,.0f} to {e['shift_ci_high']:+,.0f})".replace("-", "−")
+        )
+    slopes, waves = e["slope_users_per_s"], e["wave_onset_s"]
+    if None not in slopes:
+        text += f". The ramp itself rises by {slopes[1]:.2f} users per second against {slopes[0]:.2f}"
+    if None not in waves:
+        text += f"; its waves begin at {minutes(waves[1])} instead of {minutes(waves[0])}"
+    return text
+
+
+def _waves(e: Evidence, names: Names) -> str:
+    words = {
+        "wave_period_s": ("come {} s farther apart", "come {} s closer together"),
+        "wave_amplitude_users": ("fall {} users deeper", "fall {} users less"),
+    }
+    differ = []
+    for measure in e["differ"]:
+        value, (more, less) = e[measure]["value"], words[measure]
+        near, far = sorted((abs(e[measure]["ci_low"]), abs(e[measure]["ci_high"])))
+        moved = (more if value > 0 else less).format(f"{abs(value):,.0f}")
+        differ.append(f"{moved} (95 % interval within these runs {near:,.0f} to {far:,.0f})")
+    return f"compared with {names.builds.base}, the waves of {names.builds.new} {' and '.join(differ)}"
+
+
+def _bumps_in_both(e: Evidence, names: Names) -> str:
+    text = f"both builds begin with {plural(e['early_bumps'], 'early bump')}"
+    text += f", of {e['peak']:,.0f} users at most" if e["peak"] is not None else ""
+    return text + (f"; their lasting ramps start within {minutes(e['onset_s'])}" if e["onset_s"] else "")
+
+
+def _event(e: Evidence, names: Names) -> str:
+    first = max(e["events"], key=lambda event: (event["warning"], abs(event["size_percent"] or 0.0)))
+    smallest_first = sorted(e["events"], key=lambda event: -abs(event["size_percent"] or 0.0))[::-1]
+    others = {
+        each["metric"]: f"{e['names'][each['metric']]} {change(each['size_percent'])}"
+        for each in smallest_first
+        if each["metric"] != first["metric"]
+    }
+    moves = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first["kind"]]
+    size = f"{moves} {change(first['size_percent'])} at {minutes(first['at_s'])}"
+    together = f", together with {listed(sorted(others.values()), MOST_METRICS)}" if others else ""
+    return (
+        f"{e['names'][first['metric']]} of {names.builds[e['side']]} {size}{together}; the other build shows nothing "
+        "similar"
+    )
+
+
+# ---- Metrics --------------------------------------------------------------------------------------------------------
+
+
+def _unchanged(e: Evidence, names: Names) -> str:
+    several = len(e["tests"]) > 1
+
+    def moved(row: Evidence) -> str:
+        return f"{row['name']} {change(row['delta_percent'])}" + (f" in {names.tests[row['test']]}" if several else "")
+
+    judged, differ, largest = e["judged"], e["differ"], e["largest_undecided"]
+    words = plural(judged, "metric") + (" of both tests" if len(e["tests"]) == 2 else "")
+    if differ:
+        verb = "differs" if len(differ) == 1 else "differ"
+        text = f"of {words} that could be judged {len(differ)} {verb} by more than chance: "
+        text += listed([moved(row) for row in differ], MOST_METRICS)
+    else:
+        among = f"any of the {words}" if judged > 1 else "the one metric"
+        text = f"no difference beyond chance in {among} that could be judged"
+    if e["same"]:
+        verb = "are the same within their margins" if len(e["same"]) > 1 else "is the same within its margin"
+        text += f"; {len(e['same'])} of them {verb}"
+    if largest is not None:
+        who = "the others" if e["same"] or differ else "they"
+        where = f" in {names.tests[largest['test']]}" if several else ""
+        text += f"; {who} cannot be told from chance, at most {change(largest['delta_percent'])}"
+        text += f" ({largest['name']}{where})"
+    return text + (f". Not judged: {listed(e['not_judged_names'], MOST_METRICS)}" if e["not_judged_names"] else "")
+
+
+def _metric(e: Evidence, names: Names) -> str:
+    values = f"{quantity(e['new'], e['unit'])} against {quantity(e['base'], e['unit'])}"
+    text = f"{e['name']} of {names.builds.new} {values}, {conclusion(e, e['better'])}"
+    mix, at_load, margin = e["traffic_mix"], e["load_adjusted"], e["margin_percent"]
+    if mix and mix["counts"] and mix["at_unchanged_mix_percent"] is not None:
+        words = status_words(mix["status"], e["better"], margin, mix["ci_low"], mix["ci_high"])
+        size = f"{change(mix['at_unchanged_mix_percent'])} ({interval(mix['ci_low'], mix['ci_high'])})"
+        text += (
+            f". The traffic mix itself changed it by {change(mix['mix_percent'])}; at unchanged mix: {size}, {words}"
+        )
+    if at_load and at_load["ci_low"] is not None:
+        size = f"{change(at_load['delta_percent'])} ({interval(at_load['ci_low'], at_load['ci_high'])})"
+        text += (
+            f". At equal load ({at_load['users']:,.0f} users): {size}, {at_load_words(at_load, e['better'], margin)}"
+        )
+    for group, start in (("also", "Also"), ("contrary", "The other way"), ("rest", "Not significant")):
+        others = [f"{names.tests[row['test']]} {_apart(row)}" for row in e["groups"][group]]
+        text += f". {start}: {listed(others)}" if others else ""
+    return text
+
+
+def _apart(row: Evidence) -> str:
+    """A change in another test, with what is left of it at equal load or at unchanged traffic mix."""
+    words = {"at_equal_load_percent": "at equal load", "at_unchanged_mix_percent": "at unchanged mix"}
+    apart = [f"{words[key]} {change(row[key])}" for key in words if key in row]
+    return change(row["delta_percent"]) + (f" ({', '.join(apart)})" if apart else "")
+
+
+def _equal_load(e: Evidence, names: Names) -> str:
+    at_load = e["load_adjusted"]
+    text = (
+        f"at equal load ({at_load['users']:,.0f} users) {e['name']} of {names.builds.new} "
+        f"{change(at_load['delta_percent'])}: regression, more than chance (adjusted p "
+        f"{significant(at_load['p_adjusted'] or 0.0, 2)}) and more than the margin of {percent(e['margin_percent'])}"
+    )
+    return text + (f"; at each build's own load {change(e['delta_percent'])}" if e["delta_percent"] is not None else "")
+
+
+def _unjudgeable(e: Evidence, names: Names) -> str:
+    values = ", ".join(f"{quantity(e[side], e['unit'])} in {label}" for side, label in names.builds.items())
+    return f"{e['name']} cannot be judged: {values} ({_reason(e['reason'], 'no ratio')})"
+
+
+def _reason(reason: Any, otherwise: str) -> str:
+    return reason_words(Reason.model_validate(reason)) if reason else otherwise
+
+
+def detectable_words(sizes: Mapping[str, Sequence[float]]) -> str:
+    """The smallest change that each metric would have shown, over its tests: ``Avg API times 33 to 37 %``."""
+    spans = []
+    for name, of_tests in sizes.items():
+        least, most = percent(min(of_tests)), percent(max(of_tests))
+        spans.append(f"{name} " + (least if least == most else f"{least.removesuffix(' %')} to {most}"))
+    return listed(spans, most=8)
+
+
+def _traffic_mix(e: Evidence, names: Names) -> str:
+    moved = [
+        f"{each['label']} went from {percent(each['base_share_percent'])} to {percent(each['new_share_percent'])}"
+        for each in e["movers"]
+    ]
+    text = (
+        f"other calls moved {e['name']} of {names.builds.new} by {change(e['mix_percent'])}, of "
+        f"{change(e['delta_percent'])} in all; of all calls {listed(moved, MOST_MOVERS)}. {_at_unchanged_mix(e)}"
+    )
+    if e["percentiles"]:
+        text += f". {listed(e['percentiles'])} may hold the same mix; a percentile is no sum over calls, so it cannot "
+        text += "be split"
+    return text
+
+
+def _at_unchanged_mix(e: Evidence) -> str:
+    delta, status = e["at_unchanged_mix_percent"], e["status_at_unchanged_mix"]
+    if delta is None:
+        return f"The rest, {change(e['speed_percent'])}, is slower or faster calls; its noise is not known here"
+    start = f"At unchanged mix it is {change(delta)} (95 % interval {interval(e['ci_low'], e['ci_high'])})"
+    if status in (Status.REGRESSION, Status.IMPROVEMENT):
+        return f"{start}: the calls became {'slower' if delta > 0 else 'faster'} too"
+    end = "; the mix does not count against the build" if e["mix_percent"] > 0 else ""
+    if status == Status.EQUIVALENT:
+        return f"{start}, {status_words(status, e['better'], e['margin_percent'], e['ci_low'], e['ci_high'])}{end}"
+    return f"{start}, which cannot be told from chance{end}"
+
+
+def _error_rate(e: Evidence, names: Names) -> str:
+    size = f" ({change(e['delta_percent'])})" if e["delta_percent"] is not None else ""
+    of = " of the requests" if e["unit"] == "percent" else ""
+    return (
+        f"{e['name']} of {names.builds.new} are {quantity(e['new'], e['unit'])}{of} against "
+        f"{quantity(e['base'], e['unit'])}{size}. Not judged: {_reason(e['reason'], 'no noise is known')}"
+    )
+
+
+def _counted_errors(e: Evidence, names: Names) -> str:
+    rates = [
+        f"{names.tests[test]} {significant(row['new'])} against {significant(row['base'])}"
+        + (f" ({change(row['delta_percent'])})" if row["delta_percent"] is not None else "")
+        for test, row in e.items()
+    ]
+    return f"Errors counted by the load test, for each connected user and minute: {listed(rates, len(rates))}"
+
+
+# ---- Labels ---------------------------------------------------------------------------------------------------------
+
+
+def _labels(e: Evidence, names: Names) -> str:
+    slowest = [f"{row['label']} {row['stat']} ({change(row['delta_percent'])})" for row in e["slower_labels"]]
+    return (
+        f"{e['slower']} of {e['judged']} label rows are slower and {e['faster']} faster; up to {e['expected']:.0f} are "
+        f"expected by chance" + (f". Slowest: {listed(slowest, most=3)}" if slowest else "") + ". "
+        f"{e['surviving']} of them {'stays' if e['surviving'] == 1 else 'stay'} significant after adjusting for the "
+        "whole table"
+    )
+
+
+def _labels_in_several_tests(e: Evidence, names: Names) -> str:
+    agreed = []
+    for each in e["labels"]:
+        moved = [
+            f"{names.tests[test]} {change(row['delta_percent'])}{'' if row['marked'] else ' (leaning)'}"
+            for test, row in each["tests"].items()
+        ]
+        agreed.append(f"{each['label']} {each['stat']} ({' and '.join(moved)})")
+    expected = significant(e["labels"][0]["expected"], 2)
+    return (
+        f"Slower in several tests: {listed(agreed, MOST_LABELS)}; by chance {expected} labels would agree as the first "
+        "one does"
+    )
+
+
+def _methods_with_handlers(e: Evidence, names: Names) -> str:
+    handlers, methods = (
+        listed([f"{label} ({change(delta)})" for label, delta in e[key].items()], MOST_LABELS)
+        for key in ("handlers", "methods")
+    )
+    return (
+        f"slower on average together are the handlers {handlers} and the database methods {methods}; which handler "
+        "calls which method is not recorded"
+    )
+
+
+# ---- Recordings and inputs ------------------------------------------------------------------------------------------
+
+
+def _validity(e: Evidence, names: Names) -> str:
+    reasons = [ValidityReason.model_validate(each) for each in e["reasons"]]
+    words = validity_words(reasons, (names.builds.base, names.builds.new), several=e["several"])
+    return f"{'invalid test' if e['status'] == 'invalid' else 'limited'}: {'; '.join(words)}"
+
+
+def _named_twice(e: Evidence, names: Names) -> str:
+    runs = " and ".join(f"run {run} of {names.builds[side]}" for side, run in e["runs"])
+    return f"{runs} are the same recording, to the last sample: was one named twice?"
+
+
+def _unlikely_unit(e: Evidence, names: Names) -> str:
+    values = [
+        f"{quantity(e[side], 'seconds')} in {label}{f' ({listed(files, most=1)})' if files else ''}"
+        for (side, label), files in zip(names.builds.items(), e["files"], strict=True)
+    ]
+    why = (
+        f"{significant(e['times'], 2)} times apart, so one of them may be in milliseconds"
+        if e["apart"]
+        else f"an average above {quantity(e['longest_average_s'], 'seconds')} is more likely in milliseconds"
+    )
+    return f"{e['name']} {' and '.join(values)}: {why}; read as seconds"
+
+
+def _users_in_params(e: Evidence, names: Names) -> str:
+    pairs = zip(e["recorded"], names.builds, strict=True)
+    recorded = " and ".join(f"{users:,.0f} in {label}" for users, label in pairs if users is not None)
+    return fill(
+        "the params say {users:,.0f} users, recorded are {recorded} ({percent:change}): `users` may be another test's",
+        {**e, "recorded": recorded},
+    )
+
+
+def _unrecognised(e: Evidence, names: Names) -> str:
+    where = listed(e["files"], most=2) if e["files"] else plural(len(e["runs"]), "recording")
+    what = listed(e["wanted"], MOST_MOVERS).replace(", ", ", no ")
+    text = f"the catalogue recognises no {what} in {where}"
+    if e["nearest"]:
+        near = listed([f"{name} nearly {metric}" for name, metric in e["nearest"]], MOST_MOVERS)
+        return f"{text}; named there is {near}: was that meant?"
+    return text + (f"; named there is {listed(e['unknown'], MOST_MOVERS)}" if e["unknown"] else "")
+
+
+def count_listed(names: Sequence[str], noun: str, most: int = 5) -> str:
+    """A count and the first names: ``2 metrics: rps, heap-in-use``."""
+    return f"{plural(len(names), noun)}: {listed(names, most)}"
+
+
+_FINDINGS: Mapping[FindingKind, Say] = {
+    FindingKind.SUPPORTED_USERS: _supported_users,
+    FindingKind.REPORTED_AGAINST_ESTIMATED: (
+        "the curve of {build} gives {estimated:,.0f} supported users, the load-test tool reported {reported:,.0f} "
+        "({percent:change}): curve and report may belong to different runs"
+    ),
+    FindingKind.LIMITED_BY: _limited_by,
+    FindingKind.TIME_TO_USERS: (
+        "{builds.new} reaches {users:,} users after {new:min.1}, {builds.base} after {base:min.1}"
+    ),
+    FindingKind.BEGINNING: _beginning,
+    FindingKind.WAVES: _waves,
+    FindingKind.BUMPS_IN_BOTH: _bumps_in_both,
+    FindingKind.EVENT: _event,
+    FindingKind.UNCHANGED: _unchanged,
+    FindingKind.METRIC: _metric,
+    FindingKind.EQUAL_LOAD: _equal_load,
+    FindingKind.UNJUDGEABLE: _unjudgeable,
+    FindingKind.BLIND_SPOTS: lambda e, names: f"Smaller changes could go unseen: {detectable_words(e['by_name'])}",
+    FindingKind.TRAFFIC_MIX: _traffic_mix,
+    FindingKind.ERROR_RATE: _error_rate,
+    FindingKind.COUNTED_ERRORS: _counted_errors,
+    FindingKind.LABELS: _labels,
+    FindingKind.NO_LABEL_TABLE: "{build} recorded no label table {group}",
+    FindingKind.LABELS_IN_ONE_BUILD: lambda e, names: (
+        f"only {names.builds[e['side']]} has {count_listed(e['labels'], 'label', 3)}"
+    ),
+    FindingKind.LABELS_IN_SEVERAL_TESTS: _labels_in_several_tests,
+    FindingKind.METHODS_WITH_HANDLERS: _methods_with_handlers,
+    FindingKind.VALIDITY: _validity,
+    FindingKind.RUN_LEFT_OUT: lambda e, names: (
+        f"run {e['run']} of {names.builds[e['side']]} is left out of its supported users: "
+        f"{NO_ESTIMATE_WORDS[e['reason']]}"
+    ),
+    FindingKind.METRICS_NOWHERE: lambda e, names: (
+        f"no run has {plural(len(e['slugs']), 'metric')} of the catalogue: {listed(e['slugs'])}"
+    ),
+    FindingKind.MISSING_METRICS: lambda e, names: f"{names.run(e)} lacks {count_listed(e['slugs'], 'metric')}",
+    FindingKind.EMPTY_METRICS: "{who} has no sample in {slugs:list}",
+    FindingKind.GAPS: lambda e, names: (
+        f"{names.run(e)} has gaps in {plural(len(e['slugs']), 'metric')}, at worst {e['worst']['slug']} with "
+        f"{e['worst_percent']:.0f} % of its samples (longest gap {minutes(e['worst']['longest_gap_s'])})"
+    ),
+    FindingKind.SERVER_VERSIONS: (
+        "{builds.base} was recorded by {base:list}, {builds.new} by {new:list}; servers compute rates differently, "
+        "which may be a part of every change"
+    ),
+    FindingKind.COUNTER_RESETS: lambda e, names: (
+        f"{names.run(e)} restarted during the run: {plural(len(e['resets']), 'counter')} began again at zero "
+        f"({listed(sorted(e['resets']))})"
+    ),
+    FindingKind.NAMED_TWICE: _named_twice,
+    FindingKind.RECORDING_NOTE: lambda e, names: str(e["note"]).rstrip("."),
+    FindingKind.UNLIKELY_UNIT: _unlikely_unit,
+    FindingKind.USERS_IN_PARAMS: _users_in_params,
+    FindingKind.UNRECOGNISED: _unrecognised,
+}
+_NOWHERE = (FindingKind.BLIND_SPOTS,)
+"""Sentences about all tests, though the finding names one."""
+_SUGGESTIONS: Mapping[SuggestionKind, Say] = {
+    SuggestionKind.RERUN: lambda e, names: (
+        f"Record the connected users in {e['title']}: its load is unknown"
+        if e["load_unknown"]
+        else f"Run {e['title']} again: it is {'no valid test' if e['status'] == 'invalid' else 'limited'}"
+    ),
+    SuggestionKind.SETTLE: (
+        "Settle {name} in {title} ({delta_percent:change}): {required_runs:#run} of each build would show a change of "
+        "{margin_percent:percent}"
+    ),
+    SuggestionKind.LOOK_AT_LABEL: (
+        "Look at {label}: {stat} is slower in {marked:#test}, by up to {largest_percent:change}"
+    ),
+}
