@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,5 +29,6 @@ def recording(**metrics: np.ndarray) -> Recording:
     return Recording(tuple(series), (0.0, max(s.times[-1] for s in series)), stop_known=True)
 
 
-def kinds(result: TestResult) -> dict[str, str]:
-    return {finding.kind: finding.text for finding in findings.find([result], ("v1", "v2"))}
+def kinds(result: TestResult) -> dict[str, dict[str, Any]]:
+    """The evidence of each finding about `result`, by its kind."""
+    return {finding.kind: finding.evidence for finding in findings.find([result], ("v1", "v2"))}

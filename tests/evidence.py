@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from buildcompare.findings import title
 from buildcompare.results import Finding, Results
+from buildcompare.text.findings import title
 from buildcompare.text.numbers import change, minutes, percent, quantity, significant
 
-FIXED = ("95 % interval", "90 % interval", "30 minutes")
+FIXED = ("95 % interval", "90 % interval", "30 minutes", "p below 0.001")
 """Numbers of the method, the same in every report: the levels of intervals, what supported users are taken over."""
 MOST = (3, 4, 5, 8)
 """So many entries of a list are named before "and 7 more"."""

@@ -9,7 +9,7 @@ from typing import Any
 from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
-from buildcompare.results import TestResult
+from buildcompare.results import MetricResult, TestResult
 from loadsim import Coordinator, RunSettings, Thresholds, simulate_run
 
 
@@ -29,5 +29,5 @@ def quiet(name: str = "postgresql_bounded") -> TestResult:
 
 
 def with_metric(test: TestResult, slug: str, **changes: Any) -> TestResult:
-    rows = [row.model_copy(update=changes) if row.slug == slug else row for row in test.metrics]
+    rows = [MetricResult.model_validate({**dict(row), **changes}) if row.slug == slug else row for row in test.metrics]
     return test.model_copy(update={"metrics": rows})

@@ -129,8 +129,8 @@ def test_a_label_that_tests_agree_on_rises_and_a_single_one_does_not() -> None:
     agreed = found["labels_in_several_tests"]
     assert agreed.severity == "warning"
     assert agreed.test is None
-    assert "getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +60.0 %)" in agreed.text
-    assert "getTeam" not in agreed.text
+    assert [row["label"] for row in agreed.evidence["labels"]] == ["getPost"]
+    assert set(agreed.evidence["labels"][0]["tests"]) == {"postgresql_bounded", "mysql_bounded"}
     assert "labels_in_several_tests" not in kinds(result(rows=slow))
     assert "labels_in_several_tests" not in kinds(result(rows=slow), result("mysql_bounded", rows=lone))
 
@@ -140,7 +140,7 @@ def test_one_leaning_row_is_no_warning() -> None:
     other = result("mysql_bounded", rows={("api", "getPost"): (11.0, 0.1, False)})
     agreed = kinds(first, other)["labels_in_several_tests"]
     assert agreed.severity == "info"
-    assert "+11.0 % (leaning)" in agreed.text
+    assert agreed.evidence["labels"][0]["tests"]["mysql_bounded"] == {"delta_percent": 11.0, "marked": False}
 
 
 def test_a_handler_is_named_with_the_methods_that_move_with_it() -> None:
@@ -150,8 +150,8 @@ def test_a_handler_is_named_with_the_methods_that_move_with_it() -> None:
         ("store", "PostStore.Get"): (30.0, 0.2, False),
         ("store", "UserStore.Get"): (-40.0, 0.001, True),
     }
-    text = kinds(result(rows=rows))["methods_with_handlers"].text
-    assert "handlers createPost (+40.0 %) and the database methods PostStore.Save (+38.0 %);" in text
+    found = kinds(result(rows=rows))["methods_with_handlers"].evidence
+    assert (found["handlers"], found["methods"]) == ({"createPost": 40.0}, {"PostStore.Save": 38.0})
     without = {key: row for key, row in rows.items() if key[1] != "PostStore.Save"}
     assert "methods_with_handlers" not in kinds(result(rows=without))
     by_chance = {**rows, ("store", "PostStore.Save"): (38.0, 0.01, True)}
@@ -163,14 +163,16 @@ def test_error_rates_are_of_the_steady_window_and_are_not_called() -> None:
     assert (row.base, row.new, row.delta) == pytest.approx((0.01, 0.02, 0.01))
     assert row.delta_percent == pytest.approx(100.0)
     assert (row.better, row.gate, row.status) == ("lower", True, "inconclusive")
-    assert "not known" in (row.reason or "")
+    assert row.reason is not None
+    assert row.reason.code == "no_error_noise"
     assert result().errors == []
 
 
 def test_an_error_rate_of_one_build_is_not_comparable() -> None:
     (row,) = result(errors=(None, 0.5)).errors
     assert (row.base, row.status) == (None, "not_comparable")
-    assert "the base build" in (row.reason or "")
+    assert row.reason is not None
+    assert row.reason.build == "base"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,8 @@ def test_a_jump_of_errors_is_told(errors: tuple[float, float], told: bool) -> No
 
 def test_no_errors_at_all_read_quiet() -> None:
     quiet = result(errors=(0.0, 0.0))
-    assert quiet.errors[0].reason == "none failed in either build"
+    assert quiet.errors[0].reason is not None
+    assert quiet.errors[0].reason.code == "none_failed"
     assert "error_rate" not in kinds(quiet)
     assert quiet.verdict == result().verdict
 
@@ -200,9 +203,8 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
     leaning = gate.model_copy(update={"p_worse_one_sided": 0.05, "status": "inconclusive", "required_runs": 3})
     tests[0] = tests[0].model_copy(update={"metrics": [leaning]})
     assert [each.kind for each in suggest(tests)] == ["settle", "look_at_label"]
-    assert f"Settle {gate.name} in Bounded Postgres" in suggest(tests)[0].text
-    assert "3 runs of each build" in suggest(tests)[0].text
-    assert "Look at getPost: 2 tests" in suggest(tests)[1].text
+    assert (suggest(tests)[0].evidence["name"], suggest(tests)[0].evidence["required_runs"]) == (gate.name, 3)
+    assert (suggest(tests)[1].evidence["label"], suggest(tests)[1].evidence["marked"]) == ("getPost", 2)
     for i, status in ((1, "limited"), (2, "invalid")):
         validity = validity_of(status, "gaps")
         tests[i] = tests[i].model_copy(update={"validity": validity})
@@ -221,8 +223,8 @@ def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -
     }
     limited = validity_of("limited", "no_steady_window")
     unknown = found.model_copy(update={"validity": limited, "runs": found.runs.model_copy(update=runs)})
-    assert suggest([unknown])[0].text.startswith("Record the connected users in ")
-    assert suggest([found.model_copy(update={"validity": limited})])[0].text.startswith("Run ")
+    assert suggest([unknown])[0].evidence["load_unknown"] is True
+    assert suggest([found.model_copy(update={"validity": limited})])[0].evidence["load_unknown"] is False
 
 
 def test_what_limits_the_users_only_needs_no_rerun() -> None:

@@ -68,7 +68,7 @@ def test_times_of_two_units_are_told_with_both_files(tmp_path: Path, side: str) 
     (told,) = found(params)
     assert told.kind == "unlikely_unit"
     assert told.metric == "avg-api-times"
-    assert "times apart, so one of them may be in milliseconds" in told.text
+    assert told.evidence["apart"]
     for each in ("base", "new"):
         assert params["tests"][0][each]["recording"] in told.text
 
@@ -78,8 +78,8 @@ def test_averages_that_are_both_too_long_are_told(tmp_path: Path) -> None:
     for side in ("base", "new"):
         change(params, side, scaled(MILLISECONDS))
     (told,) = found(params)
-    assert "an average above 5.00 s is more likely one of milliseconds; they are read as seconds" in told.text
-    assert "9.99 s in v1.0.0 (" in told.text
+    assert not told.evidence["apart"]
+    assert round(told.evidence["base"], 2) == 9.99
 
 
 @pytest.mark.parametrize("factor", [15.0, 1 / 15])
@@ -100,7 +100,8 @@ def test_more_users_than_the_params_say_are_told(tmp_path: Path) -> None:
     params["tests"][0]["users"] = 500
     (told,) = found(params)
     assert told.kind == "users_in_params"
-    assert "the params say 500 users, and recorded are 1,000 in v1.0.0 and 1,000 in v1.1.0 (+100 %)" in told.text
+    assert (told.evidence["users"], told.evidence["percent"]) == (500, pytest.approx(100.0))
+    assert told.evidence["recorded"] == pytest.approx([1000.0, 1000.0])
 
 
 def test_fewer_users_than_the_params_say_make_no_valid_test(tmp_path: Path) -> None:
@@ -118,9 +119,8 @@ def test_where_nothing_is_recognised_the_nearest_names_are_told(tmp_path: Path) 
     files = [change(params, side, renamed(**names)) for side in ("base", "new")]
     (told,) = found(params)
     assert told.kind == "unrecognised"
-    assert "recognises no Avg API times, no P99 API times, no Number of Connected Devices in" in told.text
-    assert "connected-devices nearly Number of Connected Devices" in told.text
-    assert told.text.endswith("was that meant?")
+    assert told.evidence["wanted"] == ["Avg API times", "P99 API times", "Number of Connected Devices"]
+    assert ["connected-devices", "Number of Connected Devices"] in told.evidence["nearest"]
     assert told.evidence["files"] == files, "recordings with the same names are told together"
 
 
@@ -130,13 +130,14 @@ def test_where_no_name_is_near_the_names_there_are_told(tmp_path: Path) -> None:
     for side in ("base", "new"):
         change(params, side, renamed(**names))
     (told,) = found(params)
-    assert "named there is qqq, xyz, zzz." in told.text
+    assert (told.evidence["unknown"], told.evidence["nearest"]) == (["qqq", "xyz", "zzz"], [])
 
 
 def test_one_misspelt_name_is_told_and_one_missing_metric_is_not(tmp_path: Path) -> None:
     params = bounded(tmp_path)
     file = change(params, "new", renamed(avg_api_times="avg api time"))
     (told,) = found(params)
-    assert f"recognises no Avg API times, no P99 API times in {file}; named there is avg-api-time nearly" in told.text
+    assert (told.evidence["wanted"], told.evidence["files"]) == (["Avg API times", "P99 API times"], [file])
+    assert [name for name, _ in told.evidence["nearest"]] == ["avg-api-time"]
     change(params, "new", lambda table: table[table["metric"] != "avg api time"])
     assert found(params) == []

@@ -12,7 +12,6 @@ from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.findings import verdict
-from buildcompare.findings.judged import judged
 from buildcompare.findings.opening import opening
 from buildcompare.report import markdown, sections
 from buildcompare.results import (
@@ -23,7 +22,7 @@ from buildcompare.results import (
     TrafficMixResult,
     Validity,
 )
-from buildcompare.text import explanations
+from buildcompare.text import conclusions
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
 
@@ -60,6 +59,10 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
         }
     )  # fmt: skip
     return row.model_copy(update=changes)
+
+
+def conclusion(row: SupportedUsersResult) -> str:
+    return conclusions.conclusion({**dict(row), "by_chance_percent": conclusions.by_chance_percent(row)}, "higher")
 
 
 def worse(test: TestResult, slug: str, delta: float) -> TestResult:
@@ -141,8 +144,8 @@ def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"p_worse_one_sided": 0.04, "delta_percent": 25.0}, "May have got worse, not surely by more than chance"),
-        ({"base": None, "p_value": None, "delta_percent": None}, "is there in one build only"),
+        ({"p_worse_one_sided": 0.04, "delta_percent": 25.0}, "May have got worse, but not surely by more than chance"),
+        ({"base": None, "p_value": None, "delta_percent": None}, "one build has no number"),
     ],
 )
 def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:
@@ -180,14 +183,14 @@ def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named
     }
     said = "no difference beyond 5.0 % (its 90 % interval lies within)"
     row = users(0.4, **same)
-    assert said in judged(0.4, row)
+    assert said in conclusion(row)
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, traffic_mix=None, **same)
     found = results(test.model_copy(update={"supported_users": row}))
     shown = replace(bench(), results=found)
     table = next(str(part.html) for part in sections.metrics(shown) if "Stack In Use" in str(getattr(part, "html", "")))
     assert said in table
     assert said in str(sections.supported_users(shown).html)
-    assert judged(0.4, users(0.4, **{**same, "ci_high": 4.5})).endswith("no difference beyond 5.0 %.")
+    assert conclusion(users(0.4, **{**same, "ci_high": 4.5})).endswith("no difference beyond 5.0 %")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,8 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
     )  # fmt: skip
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
     metric = next(each for each in test.metrics if each.slug == "stack-in-use")
-    assert explanations.at_load_words(metric) == said
+    assert metric.load_adjusted is not None
+    assert conclusions.at_load_words(metric.load_adjusted.model_dump(), metric.better, 5.0) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
     assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)
 

@@ -11,6 +11,7 @@ from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.report import markdown
 from buildcompare.results import Bump, Finding, LoadAdjustedResult, MetricResult, RampUp, TestResult, Validity
+from buildcompare.results.codes import Status
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
 
@@ -30,20 +31,18 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
     (found,) = of_kind("unchanged", test)
     statuses = [row.status for row in judged(test)]
     assert set(statuses) <= {"equivalent", "inconclusive"}
-    assert f"no difference beyond chance in any of the {len(statuses)} metrics that could be judged" in found.text
-    assert f"{statuses.count('equivalent')} of them are the same within their margins" in found.text
-    assert found.severity == "info"
+    assert (found.severity, found.evidence["judged"], found.evidence["differ"]) == ("info", len(statuses), [])
     undecided = [row for row in judged(test) if row.status == "inconclusive"]
     widest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0))
-    assert widest.name in found.text.split("cannot be told from chance")[1]
-    assert len(found.evidence["same"]) + len(found.evidence["undecided"]) == len(statuses)
+    assert found.evidence["largest_undecided"]["name"] == widest.name
+    assert len(found.evidence["same"]) == statuses.count(Status.EQUIVALENT)
+    assert len(found.evidence["undecided"]) == len(undecided)
 
 
 def test_what_differs_is_named_instead() -> None:
     test = with_metric(quiet(), "stack-in-use", status="regression", delta_percent=23.6)
     (found,) = of_kind("unchanged", test)
-    assert f"of {len(judged(test))} metrics that could be judged 1 differs by more than chance" in found.text
-    assert "Stack In Use +23.6 %" in found.text
+    assert [(row["slug"], row["delta_percent"]) for row in found.evidence["differ"]] == [("stack-in-use", 23.6)]
 
 
 def test_a_recording_that_stands_in_two_places_is_warned_of() -> None:
@@ -52,7 +51,7 @@ def test_a_recording_that_stands_in_two_places_is_warned_of() -> None:
     twice = quiet().model_copy(update={"runs": runs.model_copy(update={"new": runs.base})})
     (found,) = of_kind("named_twice", twice)
     assert found.severity == "warning"
-    assert "are the same recording" in found.text
+    assert found.evidence["runs"] == [["base", 1], ["new", 1]]
 
 
 def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
@@ -64,18 +63,17 @@ def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
     assert of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=same)) == []
     (found,) = of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=worse))
     assert found.severity == "warning"
-    assert "at equal load (6,000 users) CPU Utilization" in found.text
-    assert "+6.0 %: regression, more than chance (adjusted p 0.030)" in found.text
+    assert (found.metric, found.evidence["load_adjusted"]["p_adjusted"]) == ("cpu-utilization", 0.03)
 
 
 def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing() -> None:
     other = quiet("mysql_bounded")
     (found,) = of_kind("unchanged", quiet(), other)
-    assert found.text.startswith("Bounded Postgres and Bounded MySQL: ")
-    assert f"the {len(judged(quiet())) + len(judged(other))} metrics of both tests" in found.text
+    assert found.evidence["tests"] == ["postgresql_bounded", "mysql_bounded"]
+    assert found.evidence["judged"] == len(judged(quiet())) + len(judged(other))
     invalid = other.model_copy(update={"validity": Validity(status="invalid")})
     (found,) = of_kind("unchanged", quiet(), invalid)
-    assert found.text.startswith("Bounded Postgres: ")
+    assert found.evidence["tests"] == ["postgresql_bounded"]
     assert of_kind("unchanged", invalid) == []
 
 
@@ -175,8 +173,7 @@ def test_bumps_of_both_builds_are_one_info(base: int, new: int, *, said: bool) -
     assert bool(found) is said
     if said:
         assert found[0].severity == "info"
-        assert "both builds begin with 1 early bump, of 180 users at most" in found[0].text
-        assert "within 4.0 min" in found[0].text
+        assert [found[0].evidence[key] for key in ("early_bumps", "peak", "onset_s")] == [1, 180.0, 240.0]
 
 
 def at_load(delta: float, status: str = "inconclusive") -> LoadAdjustedResult:
@@ -198,12 +195,12 @@ def test_another_test_is_told_with_what_is_left_of_its_change_at_equal_load() ->
     first = with_metric(quiet(), "stack-in-use", delta_percent=30.0, **called)
     also = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=20.8, load_adjusted=at_load(3.1), **called)
     found = metric_finding(first, also)
-    assert "Also: Bounded MySQL +20.8 % (at equal load +3.1 %)." in found.text
-    assert found.evidence["tests"]["mysql_bounded"]["at_equal_load_percent"] == 3.1
+    (row,) = found.evidence["groups"]["also"]
+    assert (row["test"], row["delta_percent"], row["at_equal_load_percent"]) == ("mysql_bounded", 20.8, 3.1)
     better = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=-15.0, status="improvement")
-    text = of_kind("metric", first, better)[0].text
-    assert "The other way: Bounded MySQL −15.0 %." in text
-    assert "Not called" not in text
+    groups = of_kind("metric", first, better)[0].evidence["groups"]
+    assert [row["delta_percent"] for row in groups["contrary"]] == [-15.0]
+    assert groups["rest"] == []
 
 
 def test_tests_agree_where_something_is_left_at_equal_load() -> None:

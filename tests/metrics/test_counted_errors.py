@@ -12,7 +12,7 @@ import pytest
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
-from buildcompare.findings.error_rates import WORTH_PER_USER_MINUTE
+from buildcompare.findings.metrics import ERRORS_PER_USER_MINUTE
 from buildcompare.history.at_hand import entry_of
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report import junit
@@ -51,7 +51,9 @@ def test_counts_are_divided_by_the_minutes_of_all_users(tmp_path: Path) -> None:
     assert (row.slug, row.unit, row.status) == ("counted-errors", "per user and minute", "inconclusive")
     (found,) = [each for each in results.findings if each.kind == "counted_errors"]
     assert found.severity == "info"
-    assert f"Bounded Postgres {row.new:.3g} against {row.base:.3g}" in found.text
+    assert found.evidence == {
+        "postgresql_bounded": {"base": row.base, "new": row.new, "delta_percent": row.delta_percent}
+    }
     assert not [each for each in results.findings if each.kind == "error_rate"]
     assert next(test.errors for test in results.tests if test.type == "unbounded") == []
 
@@ -64,7 +66,7 @@ def test_without_counts_nothing_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("new", "told"), [(3.0, True), (1.5, False), (0.0, False)])
 def test_counts_that_double_warn(tmp_path: Path, new: float, told: bool) -> None:
-    base = 2 * WORTH_PER_USER_MINUTE * BASE_MINUTES
+    base = 2 * ERRORS_PER_USER_MINUTE * BASE_MINUTES
     results = results_of(counted(tmp_path, {("bounded", "base"): round(base), ("bounded", "new"): round(new * base)}))
     found = [each for each in results.findings if each.kind == "error_rate"]
     assert bool(found) is told
@@ -72,7 +74,7 @@ def test_counts_that_double_warn(tmp_path: Path, new: float, told: bool) -> None
 
 
 def test_a_few_errors_that_double_do_not_warn(tmp_path: Path) -> None:
-    few = WORTH_PER_USER_MINUTE * BASE_MINUTES / 10
+    few = ERRORS_PER_USER_MINUTE * BASE_MINUTES / 10
     results = results_of(counted(tmp_path, {("bounded", "base"): round(few), ("bounded", "new"): round(5 * few)}))
     assert not [each for each in results.findings if each.kind == "error_rate"]
 

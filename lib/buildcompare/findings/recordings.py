@@ -88,12 +88,12 @@ def coverage(test: TestResult, names: Names) -> Iterator[Finding]:
 
 def servers(test: TestResult, names: Names) -> Iterator[Finding]:
     """Servers of different kinds or versions: the same samples give different rates on them."""
-    used = {
+    used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
         for side, runs in _runs(test)
     }
     if all(used.values()) and (used["base"] != used["new"] or len(used["base"]) > 1):
-        yield finding(FindingKind.SERVER_VERSIONS, Severity.WARNING, dict(used), names, test=test.name)
+        yield finding(FindingKind.SERVER_VERSIONS, Severity.WARNING, used, names, test=test.name)
 
 
 def counter_resets(test: TestResult, names: Names) -> Iterator[Finding]:

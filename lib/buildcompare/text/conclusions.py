@@ -8,7 +8,7 @@ from typing import Any
 from buildcompare.results import MetricResult, SupportedUsersResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import Better, ReasonCode, Status
-from buildcompare.text.numbers import change, interval, percent, significant, status_words
+from buildcompare.text.numbers import change, interval, p_words, percent, status_words
 from buildcompare.text.reasons import reason_words
 
 Row = MetricResult | SupportedUsersResult
@@ -98,7 +98,7 @@ def at_load_words(row: Mapping[str, Any], better: Better | str, margin: float) -
         return f"{words}: differs, but not surely by more than {percent(margin)}"
     if apart != (status in _FOUND):
         share = "smaller" if apart else "larger"
-        return f"{words}: adjusted p {significant(row['p_adjusted'] or 0.0, 2)}, by a share {share} than an even one"
+        return f"{words}: adjusted {p_words(row['p_adjusted'])}, by a share {share} than an even one"
     return words
 
 

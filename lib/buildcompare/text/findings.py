@@ -18,6 +18,7 @@ from buildcompare.text.numbers import (
     interval,
     listed,
     minutes,
+    p_words,
     percent,
     quantity,
     significant,
@@ -235,8 +236,8 @@ def _equal_load(e: Evidence, names: Names) -> str:
     at_load = e["load_adjusted"]
     text = (
         f"at equal load ({at_load['users']:,.0f} users) {e['name']} of {names.builds.new} "
-        f"{change(at_load['delta_percent'])}: regression, more than chance (adjusted p "
-        f"{significant(at_load['p_adjusted'] or 0.0, 2)}) and more than the margin of {percent(e['margin_percent'])}"
+        f"{change(at_load['delta_percent'])}: regression, more than chance (adjusted "
+        f"{p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
     )
     return text + (f"; at each build's own load {change(e['delta_percent'])}" if e["delta_percent"] is not None else "")
 

@@ -103,6 +103,13 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else f"{significant(value, 2)} %"
 
 
+def p_words(p_value: float | None) -> str:
+    """A p-value: ``p 0.030``, ``p below 0.001``."""
+    if p_value is None or p_value >= 0.001:
+        return f"p {significant(p_value or 0.0, 2)}"
+    return "p below 0.001"
+
+
 def counted(count: int, noun: str) -> str:
     """A small number of things in words: ``one thing``, ``two things``."""
     return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
@@ -110,7 +117,7 @@ def counted(count: int, noun: str) -> str:
 
 def status_words(
     status: Status,
-    better: Better = Better.LOWER,
+    better: Better | str = Better.LOWER,
     margin: float | None = None,
     low: float | None = None,
     high: float | None = None,
