@@ -17,6 +17,8 @@ from buildcompare.history.at_hand import entry_of
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report import junit
 from buildcompare.results import ErrorRateResult, Results
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
 from support import small_params, users_curve, write_csv
 
 BASE_MINUTES = 1000 * (600 / 2 + 2400) / 60 + 1000 * 5 / 60 * sum(np.linspace(0.8, 0.1, 6))
@@ -82,7 +84,7 @@ def test_a_few_errors_that_double_do_not_warn(tmp_path: Path) -> None:
 def test_a_count_of_one_build_is_not_comparable(tmp_path: Path) -> None:
     row = row_of(results_of(counted(tmp_path, {("bounded", "base"): 45_000})), "bounded")
     assert (row.new, row.status) == (None, "not_comparable")
-    assert "not stated for every run of the new build" in str(row.reason)
+    assert row.reason == Reason(code=ReasonCode.ERRORS_NOT_STATED, build="new")
 
 
 def test_a_curve_that_may_be_cut_gives_no_rate(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_curve_that_may_be_cut_gives_no_rate(tmp_path: Path) -> None:
     row = row_of(results_of(params), "unbounded")
     assert row.base is not None
     assert (row.new, row.status) == (None, "not_comparable")
-    assert "users of the new build are not known over the whole run" in str(row.reason)
+    assert row.reason == Reason(code=ReasonCode.USERS_UNKNOWN, build="new")
 
 
 def test_a_build_server_and_the_ledger_see_them(tmp_path: Path) -> None:
