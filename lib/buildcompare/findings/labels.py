@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from buildcompare.findings.finding import finding
-from buildcompare.labels.agreement import Agreement, FindAgreement, Row
+from buildcompare.labels.agreement import Agreement, LabelInTest, agreeing_labels
 from buildcompare.results import Finding, LabelResult, Side, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
@@ -78,16 +78,16 @@ def labels_in_several_tests(tests: Sequence[TestResult], names: Names) -> Iterat
     yield finding(kind, Severity.WARNING if rare else Severity.INFO, evidence, names, id=str(kind))
 
 
-def slower_in_several(tests: Sequence[TestResult]) -> tuple[Agreement, ...]:
+def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:
     """Labels that rose in several tests, the surest first; a label by group, name and statistic."""
-    rows: dict[Hashable, list[Row]] = {}
+    rows: dict[Hashable, list[LabelInTest]] = {}
     for test in tests:
         for row in test.labels:
             if row.delta_percent is not None and row.p_value is not None:
                 marked = row.status in (Status.REGRESSION, Status.IMPROVEMENT)
-                found = Row(test.name, row.delta_percent, row.p_value / 2.0, marked)
+                found = LabelInTest(test.name, row.delta_percent, row.p_value / 2.0, marked)
                 rows.setdefault((row.group, row.label, row.stat), []).append(found)
-    return FindAgreement()(rows)
+    return agreeing_labels(rows)
 
 
 def _key(agreed: Agreement) -> dict[str, str]:

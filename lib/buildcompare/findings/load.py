@@ -98,7 +98,7 @@ def waves(test: TestResult, names: Names) -> Iterator[Finding]:
     differ = []
     for measure, (base, new) in medians.items():
         difference = getattr(ramps, measure)
-        if difference is None or base is None or new is None or difference.ci_low <= 0 <= difference.ci_high:
+        if difference is None or base is None or new is None or not difference.excludes_zero:
             continue
         if (new - base) / difference.value >= AGREEING:
             differ.append(measure)
