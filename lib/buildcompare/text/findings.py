@@ -105,7 +105,8 @@ def _supported_users(e: Evidence, names: Names) -> str:
     for side, label in names.builds.items():
         if e[side] is None:
             at_least = e["at_least"][side]
-            words = NO_ESTIMATE_WORDS.get(e["reason"][side] or "", "there is no estimate")
+            reason = e["reason"][side]
+            words = NO_ESTIMATE_WORDS[reason] if reason else "there is no estimate"
             missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
     text = f"the supported users cannot be compared ({'; '.join(missing)})"
     if e["ci_low"] is None:
