@@ -74,10 +74,12 @@ class AnswerReader:
         self._waiting += chunk
         if len(self._waiting) >= _BATCH:
             # Outside of numbers: neither within them nor in what begins them is such an end.
-            end = self._waiting.rfind(_END + b"}") if _END + b"}" in self._waiting else self._waiting.rfind(_END)
-            if end >= 0:
-                batch = bytes(memoryview(self._waiting)[: end + len(_END)])
-                del self._waiting[: end + len(_END)]
+            end = self._waiting.rfind(_END + b"}") + len(_END) + 1
+            if end <= len(_END):  # no server writes it so
+                end = self._waiting.rfind(_END) + len(_END)
+            if end >= len(_END):
+                batch = bytes(memoryview(self._waiting)[:end])
+                del self._waiting[:end]
                 self._pool = self._pool or ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
                 self._parsing.append(self._pool.submit(_parsed, batch))
                 self._keep_all_but(_AHEAD)
