@@ -15,7 +15,7 @@ from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
 from buildcompare.recordings.prometheus_answer import Answer
-from buildcompare.recordings.prometheus_client import Client, Server, open_session, timeouts
+from buildcompare.recordings.prometheus_client import Client, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         provenance={
             "kind": "prometheus",
             "url": url,
-            "server": vars(server),
+            "server": server,
             "step_s": source.step_s,
             "label_step_s": source.label_step_s,
             "queries": [_asked(*each, grid) for each, grid in zip(named, grids, strict=True)],
@@ -159,7 +159,7 @@ def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> Grid:
 
 def _ask(
     client: Client, threads: int, questions: Sequence[Question], grids: Sequence[Grid]
-) -> tuple[Server, list[list[Answer]]]:
+) -> tuple[dict[str, str], list[list[Answer]]]:
     """Who answers, and every piece of every question, several at a time; the first lasting fault ends it."""
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
         server = pool.submit(client.server)

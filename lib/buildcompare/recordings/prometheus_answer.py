@@ -38,11 +38,7 @@ class BrokenAnswerError(Exception):
 
 
 class RefusedAnswerError(Exception):
-    """A whole answer that reports an error: its type and its words."""
-
-    def __init__(self, kind: str, words: str) -> None:
-        super().__init__(f"{kind}: {words}")
-        self.kind, self.words = kind, words
+    """A whole answer that reports an error; its arguments are that error's type and words."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import requests
@@ -26,14 +26,8 @@ from urllib3.util.retry import Retry
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Source
 from buildcompare.config.project import resolve
-from buildcompare.recordings.prometheus_answer import (
-    Answer,
-    AnswerReader,
-    BrokenAnswerError,
-    RefusedAnswerError,
-    error_of,
-    one_line,
-)
+from buildcompare.recordings import prometheus_answer
+from buildcompare.recordings.prometheus_answer import Answer, AnswerReader, error_of, one_line
 
 REPEATS = 4
 BACKOFF_S = 0.5
@@ -52,14 +46,6 @@ T = TypeVar("T")
 
 
 # ---- Asking ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Server:
-    """Who answered."""
-
-    kind: str
-    version: str
 
 
 class _PassingError(Exception):
@@ -86,8 +72,8 @@ class Client:
         """Give up repeating: another query has failed for good."""
         self._stopped.set()
 
-    def server(self) -> Server:
-        """Ask who the server is, having made sure that it is ready.
+    def server(self) -> dict[str, str]:
+        """Kind and version of the server, having made sure that it is ready.
 
         Raises
         ------
@@ -101,9 +87,9 @@ class Client:
             build = {}
         if "victoriametrics" in ready:  # its buildinfo pretends to be Prometheus
             found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
-            return Server("victoriametrics", found[1].decode("utf-8", "replace")[:60] if found else "")
+            return {"kind": "victoriametrics", "version": found[1].decode("utf-8", "replace")[:60] if found else ""}
         kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
-        return Server(one_line(kind, 60).casefold(), one_line(str(build.get("version", "")), 60))
+        return {"kind": one_line(kind, 60).casefold(), "version": one_line(str(build.get("version", "")), 60)}
 
     def query_range(self, query: str, times: Mapping[str, str]) -> Answer:
         """Every series of `query` at `times` (start, end and step in seconds, as text).
@@ -123,7 +109,7 @@ class Client:
         def ask() -> Answer:
             with self._answered(method, "/api/v1/query_range", parameters) as response:
                 if response.status != 200 or _kind(response) != "application/json":
-                    self._complain(response, b"".join(self._chunks(response)))
+                    raise self._complaint(response, b"".join(self._chunks(response)))
                 return self._parsed(response)
 
         return self._repeated(ask)
@@ -135,7 +121,7 @@ class Client:
             with self._answered("GET", path, {}) as response:
                 body = b"".join(self._chunks(response))
                 if response.status not in (200, 400, 404, 405):
-                    self._complain(response, body)
+                    raise self._complaint(response, body)
                 return body if response.status == 200 else b""
 
         return self._repeated(ask)
@@ -171,10 +157,10 @@ class Client:
                 for chunk in self._chunks(response):
                     reader.feed(chunk)
                 return reader.finish()
-        except BrokenAnswerError as error:
+        except prometheus_answer.BrokenAnswerError as error:
             raise _PassingError(str(error)) from None
-        except RefusedAnswerError as error:
-            raise self._complaint(response, (error.kind, error.words), b"") from None
+        except prometheus_answer.RefusedAnswerError as error:
+            raise self._complaint(response, b"", error.args) from None
 
     def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         total = 0
@@ -218,12 +204,10 @@ class Client:
             return _PassingError(words)
         return self._failed("an answer", words)
 
-    def _complain(self, response: BaseHTTPResponse, body: bytes) -> NoReturn:
-        failure = error_of(body) if _kind(response) == "application/json" else None
-        raise self._complaint(response, failure, body)
-
-    def _complaint(self, response: BaseHTTPResponse, failure: tuple[str, str] | None, body: bytes) -> Exception:
+    def _complaint(self, response: BaseHTTPResponse, body: bytes, failure: tuple[str, str] | None = None) -> Exception:
         """What an answer that is none means: whose fault it is, and in whose words."""
+        if _kind(response) == "application/json":
+            failure = failure or error_of(body)
         status, kind = response.status, _kind(response)
         code = f"HTTP {status}" + (f" ({failure[0]})" if failure else "")
         text = one_line(body[:2000].decode("utf-8", "replace")) if kind in ("text/plain", "application/json") else ""
@@ -384,21 +368,15 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
         secrets.append(str(session.headers[name]))
     authorization, secret = _authorization(source)
     secrets += [authorization, authorization.partition(" ")[2], secret]
-    session.auth = _Authorize(authorization)
+
+    def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if authorization:
+            request.headers["Authorization"] = authorization
+        return request
+
+    session.auth = authorize  # even for nobody: else requests would look for a password in ~/.netrc
     _set_tls(session, source)
     return session, sorted(filter(None, secrets), key=len, reverse=True)
-
-
-class _Authorize(requests.auth.AuthBase):
-    """Sets the header, or nothing; without it requests would look for a password in ~/.netrc."""
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._value:
-            request.headers["Authorization"] = self._value
-        return request
 
 
 def _authorization(source: Source) -> tuple[str, str]:

@@ -1,0 +1,186 @@
+"""Recordings are made of frames, turned into frames, say what they are, and know how much of a window they cover."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
+from buildcompare.recordings.sources import pull, read
+from prometheus_server import BASE_START, LENGTH_S, Prometheus
+from pulling import at
+
+START = pd.Timestamp("2024-12-11T10:00:00Z").timestamp()
+TIDY = pd.DataFrame(
+    {
+        "time": [0, 5, 0, 5, 10],
+        "metric": ["RPS", "RPS", "goroutines-in-use", "goroutines-in-use", "goroutines-in-use"],
+        "value": [1.5, np.nan, 7, 8, 9],
+        "instance": ["a", "a", "b", "b", "b"],
+    }
+)
+
+# ---- Frames ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["time", "timestamp"])
+def test_a_tidy_frame(column: str) -> None:
+    rps, goroutines = Recording.from_frame(TIDY.rename(columns={"time": column})).series
+    assert (rps.metric, rps.name, rps.unit, dict(rps.labels)) == ("rps", "RPS", "requests/s", {"instance": "a"})
+    assert rps.times.tolist() == [0, 5]
+    assert rps.values[0] == 1.5
+    assert np.isnan(rps.values[1])
+    assert goroutines.values.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [START, START + 5.0, START + 10.0],
+        pd.to_datetime([START, START + 5, START + 10], unit="s", utc=True),
+        pd.to_datetime([START, START + 5, START + 10], unit="s"),
+        ["2024-12-11T10:00:00Z", "2024-12-11T10:00:05Z", "2024-12-11T10:00:10Z"],
+    ],
+    ids=["seconds", "dates", "dates without a zone", "texts"],
+)
+def test_a_wide_frame(index: object) -> None:
+    frame = pd.DataFrame({"RPS": [1, 2, 3], "own": [np.nan, 5.5, 6]}, index=index)  # type: ignore[arg-type]
+    recording = Recording.from_frame(frame)
+    assert [(s.metric, s.unit) for s in recording.series] == [("rps", "requests/s"), ("own", "")]
+    assert recording.window == (START, START + 10)
+    assert recording.series[0].values.tolist() == [1, 2, 3]
+    assert np.isnan(recording.series[1].values[0])
+    assert not recording.stop_known
+
+
+def test_elapsed_times_and_a_window() -> None:
+    frame = pd.DataFrame({"rps": np.arange(4.0)}, index=pd.to_timedelta([0, 5, 10, 15], unit="s"))
+    recording = Recording.from_frame(frame, window=(5, 15), stop_known=True)
+    assert recording.curve(recording.series[0]).to_dict() == {0.0: 1.0, 5.0: 2.0, 10.0: 3.0}
+    assert recording.stop_known
+
+
+def test_a_frame_comes_back_long() -> None:
+    recording = Recording.from_frame(TIDY, catalogue=read_catalogue("mattermost"))
+    found = recording.to_frame()
+    assert list(found.columns) == ["metric", "labels", "elapsed_s", "value"]
+    assert found["labels"].tolist() == ["instance=a"] * 2 + ["instance=b"] * 3
+    assert found["elapsed_s"].tolist() == [0, 5, 0, 5, 10]
+    assert found["value"].tolist()[2:] == [7, 8, 9]
+    assert recording.to_frame("label").empty
+
+
+@pytest.mark.parametrize(
+    ("frame", "key", "found"),
+    [
+        (TIDY.assign(value="fast"), "value, row 0", "'fast'"),
+        (TIDY.assign(time=[0, None, 1, 2, 3]), "timestamp, row 1", "nan"),
+        (TIDY.assign(time=["noon"] * 5), "timestamp, row 0", "'noon'"),
+        (TIDY.assign(time=0), "row 1", "a second one"),
+        (TIDY.assign(time=1.7e12 + TIDY["time"]), "RPS", "milliseconds or finer?"),
+        (TIDY.assign(metric=""), "metric, row 0", "nothing"),
+        (TIDY.drop(columns="value"), "columns", "'timestamp', 'metric', 'instance'"),
+        (TIDY.iloc[:0], "rows", "none"),
+        (pd.DataFrame({"rps": [1, 2]}, index=[3, 3]), "row 1", "a second one"),
+    ],
+    ids=range(9),
+)
+def test_a_fault_in_a_frame_is_named(frame: pd.DataFrame, key: str, found: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Recording.from_frame(frame)
+    assert (caught.value.file, caught.value.key) == (None, key)
+    assert found in caught.value.found
+
+
+# ---- What it says of itself -----------------------------------------------------------------------------------------
+
+
+def test_a_recording_says_what_it_is_in_six_lines() -> None:
+    times = np.arange(0.0, 100.0, 5.0)
+    series = tuple(Series(f"m{i}", f"M{i}", "", times, times) for i in range(50))
+    labels = tuple(LabelSummary("api", f"h{i}", "avg", 1.0) for i in range(60))
+    notes = tuple(Note("source", "x" * 500) for _ in range(9))
+    lines = repr(Recording(series, (0.0, 95.0), True, labels, notes)).splitlines()
+    assert lines[0] == "Recording(50 series of 50 metrics over 95 s from 1970-01-01T00:00:00Z)"
+    assert lines[1] == "  m0, m1, m2, m3, m4, m5 and 44 more: 20 samples every 5 s"
+    assert lines[2] == "  label values: api (60)"
+    assert len(lines) == 6
+    assert max(map(len, lines)) < 120
+    assert repr(Recording((), (0.0, 1.0), True)).count("\n") == 0
+
+
+def test_the_hash_of_samples_knows_samples_and_times_only() -> None:
+    one, same, other = (Recording.from_frame(TIDY.assign(value=value)) for value in (1, 1, 2))
+    assert one.samples_sha256 == same.samples_sha256 != other.samples_sha256
+
+
+def test_coverage_of_a_run_and_of_a_window() -> None:
+    times = np.array([0.0, 5, 10, 30, 35, 40, 45, 50])
+    series = Series("m", "M", "", times, np.where(times == 45, np.nan, times))
+    recording = Recording((series,), (0.0, 60.0), True)
+    whole = recording.coverage(series)
+    assert (whole.expected, whole.present, whole.finite, whole.longest_gap_s) == (13, 8, 7, 20.0)
+    part = recording.coverage(series, (30.0, 50.0))
+    assert (part.expected, part.present, part.finite, part.longest_gap_s) == (5, 5, 4, 10.0)
+    assert part.fraction == 0.8
+    nothing = recording.coverage(series, (51.0, 60.0))
+    assert (nothing.expected, nothing.finite, nothing.longest_gap_s, nothing.fraction) == (2, 0, 9.0, 0.0)
+
+
+# ---- One way in -----------------------------------------------------------------------------------------------------
+
+LTCTL = {
+    **{key: {} for key in ("AvgStoreTimes", "P99StoreTimes", "AvgAPITimes", "P99APITimes")},
+    "StartTime": "1970-01-01T00:00:00Z",
+    "EndTime": "1970-01-01T00:01:00Z",
+    "Graphs": [{"Name": "RPS", "Values": [[1, "2"]]}],
+}
+GRAFANA = {"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"target": "x", "datapoints": [[2, 1000]]}]}]}}
+CSV = "timestamp,metric,value\n1,RPS,2\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "text"), [("ltctl", json.dumps(LTCTL)), ("grafana", json.dumps(GRAFANA)), ("recorded", CSV)]
+)
+def test_the_kind_of_a_file_is_seen_in_its_contents(tmp_path: Path, kind: str, text: str, packed: bool) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    for recording in (read(file), read(str(file), kind=kind, catalogue="mattermost")):
+        assert recording.provenance["kind"] == kind
+        assert [(s.metric, s.values.tolist()) for s in recording.series] == [("rps", [2.0])]
+
+
+def test_files_are_found_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.csv").write_text(CSV)
+    (tmp_path / "l.csv").write_text("group,label,stat,value\napi,a,avg,1\n")
+    monkeypatch.chdir(tmp_path)
+    assert read("x.csv", labels="l.csv").label_summaries == (LabelSummary("api", "a", "avg", 1.0),)
+    with pytest.raises(InputError, match=r"y\.csv: expected a recording.*found no such file"):
+        read("y.csv")
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(InputError, match=r"ltctl report generate.*Grafana.*found other JSON"):
+        read("x.json")
+    with pytest.raises(InputError, match="kind: expected one of ltctl, grafana, recorded, found 'csv'"):
+        read("x.csv", kind="csv")
+
+
+def test_a_pull_by_its_address_and_times(prometheus: Prometheus) -> None:
+    recording = pull(prometheus.url, at(BASE_START).isoformat(), at(BASE_START + LENGTH_S), step_s=10, threads=2)
+    assert len(recording.graphs()) == 10
+    assert recording.find("number-of-connected-devices", {}).step_s == 10  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="end` after `start`"):
+        pull(prometheus.url, at(BASE_START), at(BASE_START - 1))
+    with pytest.raises(InputError, match="its zone"):
+        pull(prometheus.url, "2024-12-11T10:00:00", "2024-12-11T11:00:00Z")
+    with pytest.raises(InputError, match="threads: expected greater than or equal to 1, found the number 0"):
+        pull(prometheus.url, at(0), at(1), threads=0)
+    with pytest.raises(InputError, match="found the unknown key `treads`"):
+        pull(prometheus.url, at(0), at(1), treads=0)
