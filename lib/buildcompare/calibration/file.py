@@ -6,7 +6,6 @@ any of it can be left out and anybody can look at it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable
@@ -157,33 +156,19 @@ class Calibration(_Strict):
 
 
 def read_spec(file: str | Path) -> CalibrationSpec:
-    """Read the file that names the groups of repeated runs.
-
-    Raises
-    ------
-    InputError
-        With file, key, what was expected and what was found.
-    """
+    """Read the file that names the groups of repeated runs."""
     document = read_yaml(Path(file))
     return checked(CalibrationSpec, document.data, file=file, document=document)
 
 
 def read_calibration(file: str, catalogue_name: str) -> Calibration:
-    """Read a calibration for a comparison that uses the catalogue `catalogue_name`.
-
-    Raises
-    ------
-    InputError
-        Where the file is missing, is none, or was made with another catalogue.
-    """
+    """Read a calibration for a comparison that uses the catalogue `catalogue_name`."""
     path, key, expected = resolve(file), "calibration", "a file that `python -m buildcompare calibrate` made"
     if not path.is_file():
         raise InputError(file=file, key=key, expected=expected, found="no such file")
-    if (size := path.stat().st_size) > MAX_BYTES:
-        raise InputError(
-            file=file, key=key, expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes"
-        )
     try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise InputError(file=file, key=key, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
         calibration = Calibration.model_validate_json(path.read_bytes())
     except ValidationError as error:
         fault = error.errors()[0]
@@ -215,10 +200,10 @@ def ids_of(recording: Recording) -> list[str]:
 
 def write_calibration(calibration: Calibration, file: Path) -> None:
     """Write the file, whole or not at all."""
-    text = json.dumps(calibration.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
     half = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        half.write_text(text.replace('{"inputs"', '\n{"inputs"') + "\n", encoding="utf-8")
+        half.write_text(text, encoding="utf-8")
         half.replace(file)
     except OSError as error:
         raise _unwritable(file, error) from None
@@ -227,13 +212,7 @@ def write_calibration(calibration: Calibration, file: Path) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Make the folder of `file`, before the long work whose result shall stand there.
-
-    Raises
-    ------
-    InputError
-        Where it cannot be made, or something that is no file stands in the way.
-    """
+    """Make the folder of `file`, before the long work whose result shall stand there."""
     if file.is_dir():
         raise InputError(file=file, key="--output", expected="the name of a file", found="a folder")
     try:

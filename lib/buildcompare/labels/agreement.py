@@ -42,22 +42,15 @@ class LabelInTest:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A label that became slower in several tests.
-
-    Attributes
-    ----------
-    rows
-        The tests that mark it or lean the same way, the largest change first.
-    marked
-        How many of them mark it.
-    expected
-        How many labels of all at hand would be marked, and lean or be marked, in as many tests where nothing changed.
-    """
+    """A label that became slower in several tests."""
 
     label: Hashable
     rows: tuple[LabelInTest, ...]
+    """The tests that mark it or lean the same way, the largest change first."""
     marked: int
+    """How many of them mark it."""
     expected: float
+    """How many labels of all at hand would be marked, and lean or be marked, in as many tests where nothing changed."""
 
 
 def agreeing_labels(labels: Mapping[Hashable, Sequence[LabelInTest]]) -> list[Agreement]:

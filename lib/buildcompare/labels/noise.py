@@ -19,7 +19,7 @@ from scipy import special
 
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
-from buildcompare.stats.noise import LABEL_KEY, Noise, RepeatedRuns
+from buildcompare.stats.noise import LABEL_KEY, NO_LABELS, Noise, RepeatedRuns, RunLevels
 
 FEWEST_SETUPS = 3
 """Setups that the tails need: one is held out, and the others must not be one alone."""
@@ -91,11 +91,9 @@ class LabelNoise:
 
     @cached_property
     def _models(self) -> dict[Hashable, _Model]:
-        repeated = [_variances(group) for group in self.groups]
-        if not repeated:
-            return {}
-        tables = pd.concat(repeated).groupby(["group", "stat"])
-        return {table: _fit(rows) for table, rows in tables if len(rows) >= FEWEST_ROWS}
+        rows = pd.concat([_variances(group) for group in self.groups] or [NO_LABELS])
+        tables = rows.groupby(["group", "stat"])
+        return {table: _fit(of_table) for table, of_table in tables if len(of_table) >= FEWEST_ROWS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +138,7 @@ def _design(rows: pd.DataFrame, knots: FloatArray, log_calls: float) -> FloatArr
 
 def _variances(group: RepeatedRuns) -> pd.DataFrame:
     """Log variance, level and calls of each label with repeated values."""
-    rows = pd.concat([run.labels[run.labels["value"] > 0] for run in group.runs])
+    rows = pd.concat([NO_LABELS, *(run.labels[run.labels["value"] > 0] for run in group.runs)])
     rows = rows.assign(log=np.log(rows["value"]), log_calls=np.log(rows["calls"].where(rows["calls"] > 0)))
     found = rows.groupby(LABEL_KEY, as_index=False).agg(
         level=("log", "mean"), variance=("log", "var"), runs=("log", "size"), log_calls=("log_calls", "mean")
@@ -154,7 +152,7 @@ def _variances(group: RepeatedRuns) -> pd.DataFrame:
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
     """Every label in every pair of runs of one group: its values `first` and `second`, and what predicts its noise."""
     found = []
-    for number, runs in enumerate(itertools.combinations(group.runs, 2)):
+    for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):
         first, second = (run.labels[run.labels["value"] > 0] for run in runs)
         pair = first.merge(second, on=LABEL_KEY, suffixes=("_first", "_second")).sort_values(["group", "stat", "label"])
         found.append(pair.assign(pair=number))

@@ -25,18 +25,12 @@ CALLS = "calls"
 
 @dataclass(frozen=True, eq=False)
 class LabelLevels:
-    """The label table of one run.
-
-    Attributes
-    ----------
-    rows
-        Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number.
-    steady
-        Whether the values are of the steady window; False: of the whole run, as the source summed it up.
-    """
+    """The label table of one run."""
 
     rows: pd.DataFrame
+    """Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number."""
     steady: bool
+    """Whether the values are of the steady window; False: of the whole run, as the source summed it up."""
 
     def values(self) -> pd.DataFrame:
         """The finite values, with their calls as a column of their own."""

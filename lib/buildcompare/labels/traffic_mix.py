@@ -38,31 +38,23 @@ MOST_MOVERS = 5
 
 @dataclass(frozen=True, eq=False)
 class TrafficMix:
-    """The change of an average, in percent of the base's: `delta_percent` is `mix_percent` plus `speed_percent`.
-
-    Attributes
-    ----------
-    base, new
-        The averages in seconds, from the labels.
-    log_mix, log_ratio
-        The mix part and the whole change as logarithms of ratios; the rest of `log_ratio` is the speed part.
-    mix_ci, speed_ci
-        95 % intervals of the parts, where the noise of the labels is known.
-    movers
-        Labels whose share moved, the largest part of the mix first. Columns label, base_share_percent and
-        new_share_percent (of all calls), seconds (per call, the mean of both builds), percent (its part of the mix).
-    """
+    """The change of an average, in percent of the base's: `delta_percent` is `mix_percent` plus `speed_percent`."""
 
     base: float
     new: float
+    """The averages in seconds, from the labels."""
     delta_percent: float
     mix_percent: float
     speed_percent: float
     log_mix: float
     log_ratio: float
+    """The mix part and the whole change as logarithms of ratios; the rest of `log_ratio` is the speed part."""
     mix_ci: Interval | None
     speed_ci: Interval | None
+    """Intervals of the parts, where the noise of the labels is known."""
     movers: pd.DataFrame
+    """Labels whose share moved, the largest part of the mix first: label, base_share_percent, new_share_percent (of all
+    calls), seconds (per call, the mean of both builds), percent (its part of the mix)."""
 
     def is_material(self, margin_percent: float) -> bool:
         """Whether the mix moved the average by more than chance and by enough to matter."""

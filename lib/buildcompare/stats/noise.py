@@ -45,58 +45,35 @@ NO_LABELS = label_frame([])
 
 @dataclass(frozen=True)
 class RunLevel:
-    """Level of one metric in one run.
-
-    Attributes
-    ----------
-    level
-        The mean over the steady window, positive.
-    se_log
-        Standard error of its logarithm within the run; NaN where unknown.
-    seconds
-        Length of the window; NaN where unknown.
-    """
+    """Level of one metric in one run: its mean over the steady window, positive."""
 
     level: float
     se_log: float = math.nan
+    """Standard error of its logarithm within the run; NaN where unknown."""
     seconds: float = math.nan
+    """Length of the window; NaN where unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunLevels:
-    """What a calibration learns from one run.
-
-    Attributes
-    ----------
-    metrics
-        Levels by :func:`series_key`.
-    labels
-        One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN: unknown).
-    no_change
-        By metric, how large a change the noise of the run alone looks like (see :mod:`buildcompare.metrics.events`).
-    """
+    """What a calibration learns from one run."""
 
     metrics: Mapping[str, RunLevel] = field(default_factory=dict)
+    """By :func:`series_key`."""
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
+    """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN: unknown)."""
     no_change: Mapping[str, float] = field(default_factory=dict)
+    """By metric, how large a change the noise of the run alone looks like (see :mod:`buildcompare.metrics.events`)."""
 
 
 @dataclass(frozen=True)
 class NoiseAtEqualLoad:
-    """What runs of one group differ by at equal load, in one metric.
-
-    Attributes
-    ----------
-    variance
-        Of one run's log value around that of its build, errors within the run included.
-    within
-        The part of it that the runs' own standard errors explain.
-    df
-        Degrees of freedom of `variance`.
-    """
+    """What runs of one group differ by at equal load, in one metric."""
 
     variance: float
+    """Of one run's log value around that of its build, errors within the run included."""
     within: float
+    """The part of it that the runs' own standard errors explain."""
     df: float
 
 
@@ -113,28 +90,19 @@ class RepeatedRuns:
 
 @dataclass(frozen=True)
 class Noise:
-    """Run-to-run noise of one metric or label.
-
-    Attributes
-    ----------
-    sd
-        Standard deviation of one run's log level around the level of its build and setup.
-    df
-        Degrees of freedom that `sd` is known with; infinite where it is the catalogue's.
-    within
-        The standard error that repeated runs had of their own mean (log scale); None where unknown.
-    seconds
-        Length of the windows that it was learned from; NaN where unknown.
-    at_load
-        Whether it is that of runs compared at equal load, without the error within them.
-    """
+    """Run-to-run noise of one metric or label."""
 
     sd: float
+    """Standard deviation of one run's log level around the level of its build and setup."""
     df: float
+    """Degrees of freedom that `sd` is known with; infinite where it is the catalogue's."""
     noise_source: NoiseSource
     within: float | None = None
+    """The standard error that repeated runs had of their own mean (log scale); None where unknown."""
     seconds: float = math.nan
+    """Length of the windows that it was learned from; NaN where unknown."""
     at_load: bool = False
+    """Whether it is that of runs compared at equal load, without the error within them."""
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
