@@ -279,7 +279,7 @@ def test_a_steady_window_equals_the_peer_s_queries_over_it(filled: Filled) -> No
     """It is put together from points of a minute: averages weighted with their calls, percentiles from the buckets."""
     window = (1_800.0, 5_100.0)
     levels = label_levels(filled.pulled["base"], window)
-    assert levels.steady
+    assert {*levels["stat"]} >= {"avg", "p99", "calls"}
     for group, (metric, label, names) in TABLES.items():
         queries = {
             "avg": f"sum(rate({metric}_sum[3300s])) by ({label}) / sum(rate({metric}_count[3300s])) by ({label})",
@@ -288,6 +288,6 @@ def test_a_steady_window_equals_the_peer_s_queries_over_it(filled: Filled) -> No
         for stat, query in queries.items():
             rows = instant(filled.url, query, STARTS["base"] + window[1])
             peer = {row["metric"][label]: float(row["value"][1]) for row in rows}
-            of_table = (levels.rows["group"] == group) & (levels.rows["stat"] == stat)
-            mine = levels.rows[of_table].set_index("label")["value"]
+            of_table = (levels["group"] == group) & (levels["stat"] == stat)
+            mine = levels[of_table].set_index("label")["value"]
             np.testing.assert_allclose([mine[name] for name in names], [peer[name] for name in names], rtol=1e-9)

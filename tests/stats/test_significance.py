@@ -206,7 +206,11 @@ def test_a_shorter_window_is_less_certain() -> None:
 
 def labelled(values: dict[str, float]) -> RunLevels:
     """Average times of API handlers."""
-    return RunLevels(labels=label_frame([("api", label, "avg", value, math.nan) for label, value in values.items()]))
+    return RunLevels(
+        labels=label_frame(
+            [("api", label, "avg", value, math.nan) for label, value in values.items()], ["value", "calls"]
+        )
+    )
 
 
 def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[RepeatedRuns]:

@@ -118,7 +118,8 @@ class KeptRun(_Strict):
             for stat, labels in stats.items()
             for label, value in labels.items()
         ]
-        return RunLevels({k: RunLevel(*each) for k, each in self.metrics.items()}, label_frame(labels), self.no_change)
+        metrics = {key: RunLevel(*each) for key, each in self.metrics.items()}
+        return RunLevels(metrics, label_frame(labels, ["value", "calls"]), self.no_change)
 
 
 class KeptGroup(_Strict):

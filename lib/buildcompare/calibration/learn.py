@@ -17,7 +17,7 @@ from buildcompare.calibration.file import (
 from buildcompare.calibration.self_check import self_check
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.labels.tables import label_levels
+from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
 from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.events import no_change, search_window
@@ -89,7 +89,7 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> RunL
     load = catalogue.load
     if load is not None and load.slug not in metrics and view.load_slug in metrics:
         metrics[load.slug] = metrics[str(view.load_slug)]
-    labels = label_levels(view.recording, view.steady.window).values()
+    labels = with_calls(label_levels(view.recording, view.steady.window))
     tops = labels["group"].map({table.group: table.top_bucket for table in catalogue.label_tables}).astype(float)
     labels = labels[~(labels["stat"].str.startswith("p") & (labels["value"] >= tops))]
     return RunLevels(metrics, labels, _no_change(view, test_type, catalogue))

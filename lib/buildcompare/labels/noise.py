@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,8 @@ RESOLUTION = 0.01
 """Noise below one percent is not told apart: percentiles come from histograms with few buckets."""
 KNOTS = (0.05, 0.35, 0.65, 0.95)
 """Quantiles of the levels: Harrell (2001), Regression Modeling Strategies, table 2.3."""
+_LogVariance = Callable[[pd.DataFrame], FloatArray]
+"""Expected log variance of the rows of one table."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +59,20 @@ class LabelNoise:
 
     @cached_property
     def tails(self) -> tuple[float, float] | None:
-        """Degrees of freedom and scale of the t distribution of differences over predicted noise."""
+        """Degrees of freedom and scale of the t distribution of differences over the noise of the other groups."""
         from scipy import stats
 
-        scores = [score for score in self.held_out() if score.size]
+        scores = []
+        for left_out in self.groups if len(self.groups) >= FEWEST_SETUPS else ():
+            pairs = label_pairs(left_out)
+            sds = LabelNoise([group for group in self.groups if group is not left_out]).predicted(pairs)
+            score = np.log((pairs["second"] / pairs["first"]).to_numpy()) / (math.sqrt(2.0) * sds)
+            if np.isfinite(score).any():
+                scores.append(score[np.isfinite(score)])
         if len(scores) < FEWEST_SETUPS - 1:
             return None
         df, _, scale = stats.t.fit(np.concatenate(scores), floc=0.0)
         return float(df), float(scale)
-
-    def held_out(self) -> list[FloatArray]:
-        """For each group, the differences of its runs over the noise that the other groups predict."""
-        if len(self.groups) < FEWEST_SETUPS:
-            return []
-        scores = []
-        for left_out in self.groups:
-            pairs = label_pairs(left_out)
-            sds = LabelNoise([group for group in self.groups if group is not left_out]).predicted(pairs)
-            score = np.log((pairs["second"] / pairs["first"]).to_numpy()) / (math.sqrt(2.0) * sds)
-            scores.append(score[np.isfinite(score)])
-        return scores
 
     def predicted(self, rows: pd.DataFrame) -> FloatArray:
         """The predicted standard deviation of one run (log scale), before the tails; NaN where nothing is known.
@@ -85,43 +81,34 @@ class LabelNoise:
         """
         found = np.full(len(rows), np.nan)
         for table, at in rows.groupby(["group", "stat"]).indices.items():
-            if model := self._models.get(table):
-                found[at] = np.exp(0.5 * model.log_variance(rows.iloc[at]))
+            if log_variance := self._models.get(table):
+                found[at] = np.exp(0.5 * log_variance(rows.iloc[at]))
         return found
 
     @cached_property
-    def _models(self) -> dict[Hashable, _Model]:
+    def _models(self) -> dict[Hashable, _LogVariance]:
         rows = pd.concat([_variances(group) for group in self.groups] or [NO_LABELS])
         tables = rows.groupby(["group", "stat"])
         return {table: _fit(of_table) for table, of_table in tables if len(of_table) >= FEWEST_ROWS}
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """Expected log variance: a spline in the level, call rate and test type, and an effect of each label."""
-
-    knots: FloatArray
-    coefficients: FloatArray
-    log_calls: float
-    effects: pd.Series
-
-    def log_variance(self, rows: pd.DataFrame) -> FloatArray:
-        effects = rows["label"].map(self.effects).fillna(0.0).to_numpy(dtype=np.float64)
-        return effects + _design(rows, self.knots, self.log_calls) @ self.coefficients
-
-
-def _fit(rows: pd.DataFrame) -> _Model:
+def _fit(rows: pd.DataFrame) -> _LogVariance:
+    """Fit log variances by a spline in the level, call rate and test type, and an effect of each label."""
     knots: FloatArray = np.asarray(rows["level"].quantile(KNOTS), dtype=np.float64)
     log_calls = float(rows["log_calls"].mean()) if rows["log_calls"].notna().any() else 0.0
     design, wanted = _design(rows, knots, log_calls), rows["log_variance"].to_numpy()
     coefficients: FloatArray = np.linalg.lstsq(design, wanted, rcond=None)[0]
     residuals = pd.Series(wanted - design @ coefficients).groupby(rows["label"].to_numpy())
     means, counts = residuals.mean(), residuals.count()
-    squares = float(((residuals.std(ddof=0) ** 2) * counts).sum())
-    within = squares / max(float((counts - 1).sum()), 1.0)
+    within = float((residuals.std(ddof=0) ** 2 * counts).sum()) / max(float((counts - 1).sum()), 1.0)
     between = max(float((means**2).mean() - (within / counts).mean()), 0.0)
-    reliability = between / (between + within / counts) if between else 0.0 * counts
-    return _Model(knots, coefficients, log_calls, means * reliability)
+    effects = means * (between / (between + within / counts)) if between else 0.0 * means
+
+    def log_variance(rows: pd.DataFrame) -> FloatArray:
+        own = rows["label"].map(effects).fillna(0.0).to_numpy(dtype=np.float64)
+        return own + _design(rows, knots, log_calls) @ coefficients
+
+    return log_variance
 
 
 def _design(rows: pd.DataFrame, knots: FloatArray, log_calls: float) -> FloatArray:

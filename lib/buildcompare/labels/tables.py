@@ -24,28 +24,13 @@ CALLS = "calls"
 
 
 @dataclass(frozen=True, eq=False)
-class LabelLevels:
-    """The label table of one run."""
-
-    rows: pd.DataFrame
-    """Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number."""
-    steady: bool
-    """Whether the values are of the steady window; False: of the whole run, as the source summed it up."""
-
-    def values(self) -> pd.DataFrame:
-        """The finite values, with their calls as a column of their own."""
-        counted = self.rows["stat"].eq(CALLS)
-        calls = self.rows[counted].rename(columns={"value": CALLS}).drop(columns="stat")
-        values: pd.DataFrame = self.rows[~counted & np.isfinite(self.rows["value"])]
-        return values.merge(calls, how="left", on=["group", "label"])
-
-
-@dataclass(frozen=True, eq=False)
 class LabelTables:
     """The label tables of all runs of a test, and the noise of their rows by group, label and statistic."""
 
-    runs: Pair[list[LabelLevels]]
+    runs: Pair[list[pd.DataFrame]]
+    """As :func:`label_levels` gives them."""
     steady: bool
+    """Whether all are of the steady window; False: of the whole run, as the sources summed it up."""
     noise: Mapping[tuple[str, str, str], Noise]
 
 
@@ -54,24 +39,25 @@ def label_tables(views: Views, label_noise: LabelNoise, test_type: TestType) -> 
 
     Steady windows are never compared with whole runs where all runs can be compared over the whole.
     """
-    runs = Pair.of(lambda side: [label_levels(view.recording, view.steady.window) for view in views[side]])
-    steady = all(run.steady for side in runs for run in side)
-    if not steady and all(view.recording.label_summaries for side in ("base", "new") for view in views[side]):
-        runs = Pair.of(lambda side: [label_levels(view.recording, None) for view in views[side]])
-    return LabelTables(runs, steady, label_noise([run.values() for side in runs for run in side], test_type))
+    seen = [*views.base, *views.new]
+    steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
+    whole = not steady and all(view.recording.label_summaries for view in seen)
+    runs = views.map(lambda of: [label_levels(each.recording, None if whole else each.steady.window) for each in of])
+    return LabelTables(runs, steady, label_noise([with_calls(run) for side in runs for run in side], test_type))
 
 
-def label_levels(recording: Recording, window: tuple[float, float] | None) -> LabelLevels:
+def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
     """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
 
     An average is weighted with the calls of each point, which makes it the average over the window. A percentile
     cannot be put together from percentiles: it comes from the buckets of all points, as the server's own over the whole
     window would, and only where there are none it is the median of the points' percentiles.
+
+    Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number.
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
-        summaries = [(each.group, each.label, each.stat, each.value) for each in recording.label_summaries]
-        return LabelLevels(label_frame(summaries, ["value"]), False)
+        return label_frame([(each.group, each.label, each.stat, each.value) for each in recording.label_summaries])
 
     def inside(each: Series) -> tuple[FloatArray, FloatArray]:
         first, end = np.searchsorted(each.times - recording.window[0], window, side="right")
@@ -97,7 +83,15 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> La
         elif finite.size:
             value = np.median(finite)
         rows.append((group, label, stat, float(value)))
-    return LabelLevels(label_frame(rows, ["value"]), True)
+    return label_frame(rows)
+
+
+def with_calls(rows: pd.DataFrame) -> pd.DataFrame:
+    """The finite values of one run's :func:`label_levels`, with their calls as a column of their own."""
+    counted = rows["stat"].eq(CALLS)
+    calls = rows[counted].rename(columns={"value": CALLS}).drop(columns="stat")
+    values: pd.DataFrame = rows[~counted & np.isfinite(rows["value"])]
+    return values.merge(calls, how="left", on=["group", "label"])
 
 
 def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) -> float:
@@ -211,8 +205,8 @@ def label_table(
 def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
     """Every label of a test, paired by name and judged."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
-    rows = label_table(*(pd.concat([run.rows for run in runs]) for runs in tables.runs), top_buckets=tops)
-    values = tables.runs.map(lambda runs: pd.concat([run.values() for run in runs]).groupby(LABEL_KEY)["value"])
+    rows = label_table(*(pd.concat(runs) for runs in tables.runs), top_buckets=tops)
+    values = tables.runs.map(lambda runs: pd.concat([with_calls(run) for run in runs]).groupby(LABEL_KEY)["value"])
     levels = values.map(lambda of: of.apply(lambda each: [*map(RunLevel, each)]).to_dict())
     effects = []
     for key, delta in zip(rows[LABEL_KEY].itertuples(index=False, name=None), rows["delta_percent"], strict=True):

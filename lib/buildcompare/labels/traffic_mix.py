@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
-from buildcompare.labels.tables import CALLS, LabelLevels, LabelTables
+from buildcompare.labels.tables import CALLS, LabelTables
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import Noise
@@ -162,7 +162,7 @@ def traffic_mix(
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
     """By slug of the average, its label table and the split of its change; only where calls per label are known."""
-    if not tables.steady or not all((run.rows["stat"] == CALLS).any() for side in tables.runs for run in side):
+    if not tables.steady or not all((run["stat"] == CALLS).any() for side in tables.runs for run in side):
         return {}
     root = math.sqrt(min(len(side) for side in tables.runs))
     found = {}
@@ -177,11 +177,11 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
     return found
 
 
-def _traffic(runs: Sequence[LabelLevels], group: str) -> pd.DataFrame:
+def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
     """Calls and seconds per call of each label, all runs of a build taken together."""
     tables = []
     for run in runs:
-        rows = run.rows[run.rows["group"] == group]
+        rows = run[run["group"] == group]
         calls, times = (rows[rows["stat"] == stat] for stat in (CALLS, "avg"))
         tables.append(
             calls.merge(times, how="left", on="label", suffixes=("", "_avg")).rename(columns={"value": CALLS})

@@ -34,13 +34,13 @@ LABEL_KEY = ["group", "label", "stat"]
 """What a row of a label table is of."""
 
 
-def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value", "calls")) -> pd.DataFrame:
+def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value",)) -> pd.DataFrame:
     """A frame of `LABEL_KEY` and numbers, typed also where it is empty."""
     frame = pd.DataFrame(rows, columns=[*LABEL_KEY, *columns])
     return frame.astype({**dict.fromkeys(LABEL_KEY, "str"), **dict.fromkeys(columns, "float")})
 
 
-NO_LABELS = label_frame([])
+NO_LABELS = label_frame([], ["value", "calls"])
 
 
 @dataclass(frozen=True)
