@@ -47,26 +47,27 @@ def _shape(shape: Shape | None) -> dict[str, object]:
     if shape is None:
         return {}
     beginning, line, waves, plateau = shape.beginning, shape.ramp, shape.waves, shape.plateau
-    found: dict[str, object] = {"onset_s": beginning.onset_s}
-    if beginning.onset_s is not None:  # else the recording does not show how the run began
-        found |= {"early_bumps": len(beginning.bumps), "early_bump_seconds": beginning.bump_seconds}
-    if line is not None:
-        found |= {"kink_s": line.kink_s}
-    if waves.test is not None:
-        found |= {"waves_p_value": waves.test.p_value}
+    seen = beginning.onset_s is not None  # else the recording does not show how the run began
+    found: dict[str, object] = {
+        "onset_s": beginning.onset_s,
+        "early_bumps": len(beginning.bumps) if seen else None,
+        "early_bump_seconds": beginning.bump_seconds if seen else None,
+        "kink_s": line and line.kink_s,
+        "waves_p_value": waves.test and waves.test.p_value,
+        "equilibrium": plateau and plateau.settled,
+    }
     if waves.claimed:
         found |= {"wave_onset_s": waves.onset_s, "wave_period_s": waves.period_s, "wave_regularity": waves.regularity}
-    if plateau is not None:
-        found |= {"equilibrium": plateau.settled}
-    if shape.proxy:
-        return found
-    found |= {"bumps": list(beginning.bumps), "lost_user_seconds": shape.lost}
-    if line is not None:
-        found |= {"slope_users_per_s": line.slope}
-    if waves.claimed:
-        found |= {"wave_onset_users": waves.onset_users, "wave_amplitude_users": waves.amplitude}
-    if plateau is not None:
-        found |= {"plateau_drift_users_per_s": plateau.drift, "stopped_earlier_users": plateau.earliest_level}
+    if not shape.proxy:
+        found |= {
+            "bumps": list(beginning.bumps),
+            "slope_users_per_s": line and line.slope,
+            "lost_user_seconds": shape.lost,
+            "plateau_drift_users_per_s": plateau and plateau.drift,
+            "stopped_earlier_users": plateau and plateau.earliest_level,
+        }
+        if waves.claimed:
+            found |= {"wave_onset_users": waves.onset_users, "wave_amplitude_users": waves.amplitude}
     return found
 
 

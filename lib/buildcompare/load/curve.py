@@ -21,10 +21,6 @@ ROUNDING = 1.5
 """Factor on the coordinator's own pace, for sampling and rounding of a curve."""
 GAUSSIAN_MAD = 1.4826
 """Standard deviation over median absolute deviation of a normal distribution."""
-AT_ONCE_S = 30.0
-"""How fast users are lost: connections of a lost agent time out within half a minute."""
-HARDLY_ANY = 0.5
-"""A restart leaves less than this part of the users."""
 HOLE_S = 90.0
 """A longer silence may hide an early bump: no alert is heard in the first minute, and what came up has to go down."""
 
@@ -142,7 +138,7 @@ def prepare_load(
         step = PROXY_STEP * level if per_user is None else step * per_user
     if not level > SMALLEST * step:
         return None
-    resets = _resets(elapsed, values, level, step)
+    resets = _resets(elapsed, values, step)
     for start, end in resets:
         inside = (elapsed > start) & (elapsed < end)
         elapsed, values = elapsed[~inside], values[~inside]
@@ -151,6 +147,27 @@ def prepare_load(
     # The second difference of white noise has root 6 times its standard deviation.
     noise = GAUSSIAN_MAD * float(np.median(np.abs(second))) / math.sqrt(6.0) if second.size else 0.0
     return LoadCurve(elapsed, values, sample_s, step, noise, level, resets) if level > SIGNAL * noise else None
+
+
+RECOVERED = 0.9
+"""A reset is over when this part of the users before it is back ..."""
+RECOVERY_S = 300.0
+"""... within this time; else the run went on from where it had fallen to."""
+
+
+def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
+    """Restarts that are soon made good. The coordinator looks at its alerts once a second: one step is its fastest."""
+    found = []
+    for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, back=RECOVERED, smooth=False):
+        low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
+        again = np.flatnonzero((values >= RECOVERED * fall.before) & (elapsed <= fall.at_s + RECOVERY_S))
+        if fall.kind == "restart" and again.size and again[-1] > low:
+            end = int(again[np.searchsorted(again, low)])
+            # Until nobody reconnects any more: what is left is what the coordinator adds.
+            while end + 1 < values.size and np.diff(values)[end] > ROUNDING * step * np.diff(elapsed)[end]:
+                end += 1
+            found.append((fall.at_s, float(elapsed[end])))
+    return tuple(found)
 
 
 # ---- Turns ----------------------------------------------------------------------------------------------------------
@@ -198,45 +215,6 @@ def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Tu
 
 
 # ---- Users who disappear --------------------------------------------------------------------------------------------
-# Resets (taken out of a curve before its shape is measured) and falls (reasons of validity) ask for different things:
-# a reset is nearly complete and soon made good, a fall may be a twentieth and last.
-
-
-def _soon(elapsed: FloatArray) -> npt.NDArray[np.intp]:
-    """For each sample the last one within `AT_ONCE_S` after it, at least the next one."""
-    later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, side="right") - 1
-    return np.minimum(np.maximum(later, np.arange(elapsed.size) + 1), elapsed.size - 1)
-
-
-COLLAPSE_LEVEL = 0.1
-"""A reset takes away at least this part of the level: among fewer users a single step is a large part."""
-RECOVERED = 0.9
-"""A reset is over when this part of the users before it is back ..."""
-RECOVERY_S = 300.0
-"""... within this time; else the run went on from where it had fallen to."""
-
-
-def _resets(elapsed: FloatArray, values: FloatArray, level: float, step: float) -> tuple[tuple[float, float], ...]:
-    """Collapses at once, somewhere faster than the coordinator, which looks at its alerts once a second."""
-    found: list[tuple[float, float]] = []
-    later = _soon(elapsed)
-    own = ROUNDING * step * np.diff(elapsed)
-    sudden = np.concatenate(([0], np.cumsum(np.diff(values) < -own)))
-    high = (values >= COLLAPSE_LEVEL * level) & (sudden[later] > sudden)
-    for i in np.flatnonzero(high & (values[later] < HARDLY_ANY * values)):
-        if found and elapsed[i] < found[-1][1]:
-            continue
-        # The collapse starts at the last sample that still holds what was there before.
-        start = i + int(np.flatnonzero(values[i : later[i] + 1] >= RECOVERED * values[i])[-1])
-        window = (elapsed > elapsed[start]) & (elapsed <= elapsed[start] + RECOVERY_S)
-        back = np.flatnonzero(window & (values >= RECOVERED * values[start]))
-        if back.size:
-            end = int(back[0])
-            # Until nobody reconnects any more: what is left is what the coordinator adds.
-            while end + 1 < values.size and values[end + 1] - values[end] > own[end]:
-                end += 1
-            found.append((float(elapsed[start]), float(elapsed[end])))
-    return tuple(found)
 
 
 class Fall(NamedTuple):
@@ -261,6 +239,10 @@ class Fall(NamedTuple):
     back_s: float | None
 
 
+AT_ONCE_S = 30.0
+"""How fast users are lost: connections of a lost agent time out within half a minute."""
+HARDLY_ANY = 0.5
+"""A restart leaves less than this part of the users."""
 FALL_PART = 0.03
 """The smallest fall beside what the coordinator may do, as a part of the users: one agent of twenty is 5 %, and a curve
 read off a plot is known to 0.4 %."""
@@ -275,7 +257,13 @@ BACK = 0.8
 
 
 def find_falls(
-    load: pd.Series, stop_s: float = math.inf, *, fastest_fall: float = FASTEST_FALL, hardly_any: float = HARDLY_ANY
+    load: pd.Series,
+    stop_s: float = math.inf,
+    *,
+    fastest_fall: float = FASTEST_FALL,
+    hardly_any: float = HARDLY_ANY,
+    back: float = BACK,
+    smooth: bool = True,
 ) -> tuple[Fall, ...]:
     """The falls of `load` (users, or a proxy, over elapsed seconds) before `stop_s`, in their order.
 
@@ -283,46 +271,42 @@ def find_falls(
     ----------
     fastest_fall
         Users per second that the coordinator itself may take away: none in a bounded test.
-    hardly_any
-        With less than this part left it is a restart.
+    hardly_any, back
+        With less than this part left, and that part back later, it is a restart.
+    smooth
+        Whether a single sample, such as a missed scrape, is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
         return ()
-    users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)  # one missed scrape is no fall
-    later = _soon(elapsed)
+    if smooth:
+        users[1:-1] = np.median(np.stack([users[:-2], users[1:-1], users[2:]]), axis=0)
+    later = np.searchsorted(elapsed, elapsed + AT_ONCE_S, "right") - 1
+    later = np.minimum(np.maximum(later, np.arange(users.size) + 1), users.size - 1)
     may = ROUNDING * fastest_fall * (elapsed[later] - elapsed) + FALL_PART * users
+    own = ROUNDING * fastest_fall * np.diff(elapsed)
     high = (users > 0.0) & (users >= BUSY * float(np.quantile(users, 0.95)))
     found: list[Fall] = []
     past = -1.0
-    for i in np.flatnonzero((users - users[later] > may) & high):
-        if elapsed[i] < past:
+    for first in np.flatnonzero((users - users[later] > may) & high):
+        if elapsed[first] < past:
             continue
-        fall = _fall(elapsed, users, int(i), float(may[i]), fastest_fall, hardly_any)
-        if fall is not None:
-            found.append(fall)
-            back = fall.back_s if fall.kind == "restart" and fall.back_s is not None else 0.0
-            past = max(fall.at_s + LOW_S, back)
+        end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
+        start = steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
+        # And what leads up to it, faster than the coordinator.
+        while start > 0 and users[start - 1] - users[start] > max(0.02 * may[first], own[start - 1]):
+            start -= 1
+        before, since = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
+        soon = users[(elapsed > since) & (elapsed <= since + LASTING_S)]
+        left = float(np.median(soon)) if soon.size else float(users[-1])
+        last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
+        lowest = float(users[start + 1 : max(last, start + 2)].min())
+        emptied = lowest < hardly_any * before
+        if before - left <= 0.5 * may[first] and not emptied:
+            continue
+        again = np.flatnonzero((elapsed > since) & (users >= (back if emptied else 1.0 - FALL_PART) * before))
+        back_s = float(elapsed[again[0]]) if again.size else None
+        restart = emptied and back_s is not None
+        found.append(Fall("restart" if restart else "lost", float(elapsed[start]), before, lowest, back_s))
+        past = max(found[-1].at_s + (LOW_S if smooth else 0.0), (back_s or 0.0) if restart else 0.0)
     return tuple(found)
-
-
-def _fall(
-    elapsed: FloatArray, users: FloatArray, first: int, may: float, fastest_fall: float, hardly_any: float
-) -> Fall | None:
-    """The fall that begins at or just before a sample; None where it does not last."""
-    end = int(np.searchsorted(elapsed, elapsed[first] + AT_ONCE_S, "right"))
-    start = steepest = first + int(np.argmax(-np.diff(users[first : end + 1])))
-    own = ROUNDING * fastest_fall * np.diff(elapsed)  # and what leads up to it, faster than the coordinator
-    while start > 0 and users[start - 1] - users[start] > max(0.02 * may, own[start - 1]):
-        start -= 1
-    before, past = float(users[start]), max(elapsed[start] + AT_ONCE_S, elapsed[steepest])
-    soon = users[(elapsed > past) & (elapsed <= past + LASTING_S)]
-    left = float(np.median(soon)) if soon.size else float(users[-1])
-    last = int(np.searchsorted(elapsed, elapsed[start] + LOW_S, "right"))
-    lowest = float(users[start + 1 : max(last, start + 2)].min())
-    restart = lowest < hardly_any * before
-    if before - left <= 0.5 * may and not restart:
-        return None
-    again = np.flatnonzero((elapsed > past) & (users >= (BACK if restart else 1.0 - FALL_PART) * before))
-    back = float(elapsed[again[0]]) if again.size else None
-    return Fall("restart" if restart and back is not None else "lost", float(elapsed[start]), before, lowest, back)
