@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import tomllib
@@ -95,11 +96,11 @@ def test_no_tracked_file_names_a_registry_or_this_machine(project: Path) -> None
 # ---- Rooms of the library -------------------------------------------------------------------------------------------
 
 FLOORS = (
-    "results", "config", "recordings", "text", "stats", "load", "labels metrics", "validity",
-    "calibration", "comparison", "history", "findings", "figures", "api", "report", "__init__", "__main__",
+    "results", "config", "recordings", "text", "stats", "load", "labels", "metrics", "validity", "calibration",
+    "findings", "history", "comparison", "figures", "report", "api", "__init__", "__main__",
 )  # fmt: skip
 """Rooms from the ground up; a room imports only from its own floor and the floors below (CONTRIBUTING.md)."""
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
+FLOOR = {room: floor for floor, room in enumerate(FLOORS)}
 
 
 def room_of(module: str) -> str:
@@ -133,7 +134,6 @@ def imports(project: Path) -> list[tuple[str, str, bool]]:
     return between
 
 
-@pytest.mark.xfail(reason="rooms are being condensed", strict=False)
 def test_a_room_imports_only_from_floors_below(project: Path) -> None:
     between = [pair for pair in imports(project) if all(name.startswith("buildcompare") for name in pair[:2])]
     upwards = [
@@ -164,7 +164,6 @@ def test_modules_do_not_import_each_other_in_a_circle(project: Path) -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
-@pytest.mark.xfail(reason="rooms are being condensed", strict=False)
 def test_rooms_stay_small(project: Path) -> None:
     library = project / "lib/buildcompare"
     loose = {file.name for file in library.glob("*.py")} - {"__init__.py", "__main__.py"}
@@ -211,6 +210,7 @@ def test_passes():
 def suite(pytester: pytest.Pytester, project: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A small suite under this project's conftest."""
     monkeypatch.delenv("BUILDCOMPARE_REQUIRE_ALL", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(project / "tests"), prepend=os.pathsep)
     pytester.makeconftest((project / "tests" / "conftest.py").read_text(encoding="utf-8"))
     pytester.makepyfile(test_skips=SKIPS, test_module="import pytest\npytest.importorskip('no_such_module')\n")
     return pytester
