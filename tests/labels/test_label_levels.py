@@ -164,3 +164,8 @@ def test_repeated_runs_are_averaged_and_calls_are_columns() -> None:
     assert (row.base, row.new, row.delta_percent) == (2.0, 4.0, pytest.approx(100.0))
     assert row.base_calls == 20.0
     assert math.isnan(row.new_calls)
+
+
+def test_a_table_without_its_columns_is_refused() -> None:
+    with pytest.raises(ValueError, match="base: expected the columns group, label, stat, value, found no stat"):
+        label_table(labels_of(a__avg=1.0).drop(columns="stat"), labels_of(a__avg=1.0))

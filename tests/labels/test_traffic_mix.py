@@ -88,6 +88,14 @@ def test_calls_without_a_duration_leave_no_answer() -> None:
     assert maybe_split(BASE, {}) is None
 
 
+def test_frames_are_checked() -> None:
+    frame = pd.DataFrame({"label": ["a", "a"], "calls": [1.0, 2.0], "seconds": [0.1, 0.2]})
+    with pytest.raises(ValueError, match="new: expected the columns label, calls, seconds, found no calls"):
+        traffic_mix(frame, frame.drop(columns="calls"))
+    with pytest.raises(ValueError, match="duplicate"):
+        traffic_mix(frame, frame)
+
+
 def test_intervals_hold_what_repeated_draws_show() -> None:
     """Durations are redrawn with the stated noise: the parts of identical speed fall into their intervals."""
     rng, inside = np.random.default_rng(5), [0, 0]

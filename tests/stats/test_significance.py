@@ -230,7 +230,7 @@ def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[Rep
 
 def test_the_noise_of_a_label_follows_its_level() -> None:
     noise = LabelNoise(label_groups(np.random.default_rng(10), 6, 80))
-    found = noise([labelled({"quiet": 0.5, "loud": 0.002}).labels], "bounded")
+    found = noise.predict([labelled({"quiet": 0.5, "loud": 0.002}).labels], "bounded")
     quiet, loud = (found["api", label, "avg"] for label in ("quiet", "loud"))
     assert quiet.sd == pytest.approx(0.04 * 0.5 ** (-1 / 3), rel=0.4)
     assert loud.sd == pytest.approx(0.04 * 0.002 ** (-1 / 3), rel=0.4)
@@ -243,7 +243,7 @@ def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
     marked = judged = 0
     for first, second in itertools.combinations(groups[7].runs, 2):
         rows = []
-        known = noise([first.labels, second.labels], "bounded")
+        known = noise.predict([first.labels, second.labels], "bounded")
         assert len(known) == 80
         for a, b in zip(first.labels.itertuples(), second.labels.itertuples(), strict=True):
             effect = measure_effect([RunLevel(a.value)], [RunLevel(b.value)], known["api", a.label, "avg"])
@@ -257,12 +257,12 @@ def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
 def test_too_little_says_nothing_of_a_label() -> None:
     few = label_groups(np.random.default_rng(13), 2, 80)
     known = labelled({"l1": 0.1}).labels
-    assert LabelNoise(few)([known], "bounded") == {}
-    assert LabelNoise()([known], "bounded") == {}
+    assert LabelNoise(few).predict([known], "bounded") == {}
+    assert LabelNoise().predict([known], "bounded") == {}
     enough = label_groups(np.random.default_rng(13), 4, 80)
-    assert [*LabelNoise(enough)([known], "bounded")] == [("api", "l1", "avg")]
-    assert LabelNoise(enough)([known.assign(group="store")], "bounded") == {}
-    assert LabelNoise(enough)([known.assign(value=0.0)], "bounded") == {}
+    assert [*LabelNoise(enough).predict([known], "bounded")] == [("api", "l1", "avg")]
+    assert LabelNoise(enough).predict([known.assign(group="store")], "bounded") == {}
+    assert LabelNoise(enough).predict([known.assign(value=0.0)], "bounded") == {}
 
 
 # ---- Real runs ------------------------------------------------------------------------------------------------------

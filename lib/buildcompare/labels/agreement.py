@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy import stats
-
 ALPHA = 0.01
 """Part of the unchanged rows that are marked in one direction: half of the label tables' error rate."""
 LEANING = 0.1
@@ -73,5 +71,7 @@ def agreeing_labels(labels: Mapping[Hashable, Sequence[LabelInTest]]) -> list[Ag
 
 def _chance(marked: int, slower: int, tests: int) -> float:
     """Probability that as many of `tests` independent rows are marked and slower where nothing changed."""
+    from scipy import stats
+
     both = range(slower, tests + 1)
     return float(sum(stats.binom.pmf(n, tests, LEANING) * stats.binom.sf(marked - 1, n, ALPHA / LEANING) for n in both))

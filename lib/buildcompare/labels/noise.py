@@ -45,7 +45,7 @@ class LabelNoise:
 
     groups: Sequence[RepeatedRuns] = ()
 
-    def __call__(self, runs: Sequence[pd.DataFrame], test_type: TestType) -> dict[tuple[str, str, str], Noise]:
+    def predict(self, runs: Sequence[pd.DataFrame], test_type: TestType) -> dict[tuple[str, str, str], Noise]:
         """The noise by group, label and statistic of the label tables of all runs at hand; without what is unknown."""
         rows = pd.concat([run[run["value"] > 0] for run in runs])
         if rows.empty or self.tails is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ def label_tables(views: Views, label_noise: LabelNoise, test_type: TestType) -> 
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
     runs = views.map(lambda of: [label_levels(each.recording, None if whole else each.steady.window) for each in of])
-    return LabelTables(runs, steady, label_noise([with_calls(run) for side in runs for run in side], test_type))
+    return LabelTables(runs, steady, label_noise.predict([with_calls(run) for side in runs for run in side], test_type))
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
@@ -159,6 +159,11 @@ def label_table(
         :class:`~buildcompare.results.codes.ReasonCode` where there is no delta_percent), reason_build (the build
         that it is about; missing: both), base_calls and new_calls.
 
+    Raises
+    ------
+    ValueError
+        If a frame lacks a column.
+
     Examples
     --------
     >>> base = pd.DataFrame({"group": "api", "label": ["getPost", "login"], "stat": "avg", "value": [0.010, 0.2]})
@@ -170,6 +175,7 @@ def label_table(
     """
     sides = []
     for side, runs in (("base", base), ("new", new)):
+        expect_columns(side, runs, (*LABEL_KEY, "value"))
         value = runs["value"].astype(float)
         top = runs["group"].map(top_buckets or {}).astype(float).where(runs["stat"].str.startswith("p"))
         rows = runs[LABEL_KEY].assign(value=value.where(np.isfinite(value)), at_least=value >= top).groupby(LABEL_KEY)
@@ -233,6 +239,12 @@ def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, tables: La
         at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
         reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
     )
+
+
+def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raise a ValueError if `frame`, which is called `name`, lacks one of `columns`."""
+    if missing := [column for column in columns if column not in frame]:
+        raise ValueError(f"{name}: expected the columns {', '.join(columns)}, found no {', '.join(missing)}")
 
 
 def _finite(values: FloatArray) -> FloatArray:

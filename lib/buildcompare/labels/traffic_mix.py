@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
-from buildcompare.labels.tables import CALLS, LabelTables
+from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import Noise
@@ -106,6 +106,11 @@ def traffic_mix(
     TrafficMix or None
         None where calls or durations are not known well enough.
 
+    Raises
+    ------
+    ValueError
+        If a frame lacks a column, or has several rows for a label.
+
     Examples
     --------
     >>> base = pd.DataFrame({"label": ["fast", "slow"], "calls": [300.0, 100.0], "seconds": [0.001, 0.009]})
@@ -114,7 +119,10 @@ def traffic_mix(
     >>> f"{mix.delta_percent:.1f} % = {mix.mix_percent:.1f} % mix + {mix.speed_percent:.1f} % speed"
     '81.7 % = 70.4 % mix + 11.3 % speed'
     """
-    both = pd.concat([side.set_index("label") for side in (base, new)], axis=1, keys=["base", "new"]).sort_index()
+    for name, side in (("base", base), ("new", new)):
+        expect_columns(name, side, ("label", CALLS, "seconds"))
+    sides = [side.set_index("label", verify_integrity=True) for side in (base, new)]
+    both = pd.concat(sides, axis=1, keys=["base", "new"]).sort_index()
     calls, seconds = (both.xs(name, axis=1, level=1).to_numpy(dtype=np.float64).T for name in (CALLS, "seconds"))
     usable = np.isfinite(seconds) & (seconds >= 0) & np.isfinite(calls) & (calls > 0)
     calls = np.where(np.isfinite(calls), calls, 0.0)

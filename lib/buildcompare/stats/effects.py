@@ -17,15 +17,13 @@ from scipy import special
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.results.codes import Better, NoiseSource, Status
-from buildcompare.stats.noise import Noise, RunLevel
+from buildcompare.stats.noise import CATALOGUE_DF_BESIDE_OWN, Noise, RunLevel
 
 ALPHA = 0.05
 LABEL_ALPHA = 0.02
 LABEL_MARGIN_PERCENT = 10.0
 POWER = 0.8
 """The usual power at which a detectable effect is stated (Cohen 1988)."""
-BORROWED_DF = 8.0
-"""What the catalogue's noise counts for beside the repeated runs of a comparison, which know their own noise."""
 MOST_RUNS = 99
 """More runs per build than this are no advice."""
 
@@ -178,7 +176,7 @@ def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noi
     logs = [np.log([run.level for run in runs if run.level > 0]) for runs in (base, new)]
     own_df = float(sum(max(log.size - 1, 0) for log in logs))
     if own_df:
-        known_df = df if math.isfinite(df) else BORROWED_DF
+        known_df = df if math.isfinite(df) else CATALOGUE_DF_BESIDE_OWN
         squares = math.fsum(float(((log - log.mean()) ** 2).sum()) for log in logs if log.size > 1)
         variance, df = (known_df * variance + squares) / (known_df + own_df), known_df + own_df
     per_side = [variance * _excess(runs, noise) / len(runs) for runs in (base, new)]

@@ -23,7 +23,9 @@ ENOUGH_DF = 8.0
 OTHER_TYPE_DF = 4.0
 """What the other test type's variance counts for, at most: two setups of three runs."""
 CATALOGUE_DF = 4.0
-"""What the catalogue's noise counts for beside too few repeated runs."""
+"""What the catalogue's noise counts for beside too few repeated runs of a calibration."""
+CATALOGUE_DF_BESIDE_OWN = 8.0
+"""What it counts for beside the repeated runs of a comparison, which know their own noise. Alone it is taken as exact."""
 LEAST_DF = 3.0
 """Bound on the loss of degrees of freedom to setups that differ."""
 LEAST_SD = 1e-4
