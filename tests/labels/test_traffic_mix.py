@@ -92,7 +92,7 @@ def test_frames_are_checked() -> None:
     frame = pd.DataFrame({"label": ["a", "a"], "calls": [1.0, 2.0], "seconds": [0.1, 0.2]})
     with pytest.raises(ValueError, match="new: expected the columns label, calls, seconds, found no calls"):
         traffic_mix(frame, frame.drop(columns="calls"))
-    with pytest.raises(ValueError, match="duplicate"):
+    with pytest.raises(ValueError, match="base: expected one row per label"):
         traffic_mix(frame, frame)
 
 

@@ -121,8 +121,9 @@ def traffic_mix(
     """
     for name, side in (("base", base), ("new", new)):
         expect_columns(name, side, ("label", CALLS, "seconds"))
-    sides = [side.set_index("label", verify_integrity=True) for side in (base, new)]
-    both = pd.concat(sides, axis=1, keys=["base", "new"]).sort_index()
+        if side["label"].duplicated().any():
+            raise ValueError(f"{name}: expected one row per label, found several")
+    both = pd.concat([side.set_index("label") for side in (base, new)], axis=1, keys=["base", "new"]).sort_index()
     calls, seconds = (both.xs(name, axis=1, level=1).to_numpy(dtype=np.float64).T for name in (CALLS, "seconds"))
     usable = np.isfinite(seconds) & (seconds >= 0) & np.isfinite(calls) & (calls > 0)
     calls = np.where(np.isfinite(calls), calls, 0.0)

@@ -25,7 +25,7 @@ OTHER_TYPE_DF = 4.0
 CATALOGUE_DF = 4.0
 """What the catalogue's noise counts for beside too few repeated runs of a calibration."""
 CATALOGUE_DF_BESIDE_OWN = 8.0
-"""What it counts for beside the repeated runs of a comparison, which know their own noise. Alone it is taken as exact."""
+"""What it counts for beside the repeated runs of a comparison, which know their own noise. Alone it counts as exact."""
 LEAST_DF = 3.0
 """Bound on the loss of degrees of freedom to setups that differ."""
 LEAST_SD = 1e-4
