@@ -89,11 +89,11 @@ def test_calls_without_a_duration_leave_no_answer() -> None:
 
 
 def test_frames_are_checked() -> None:
-    frame = pd.DataFrame({"label": ["a", "a"], "calls": [1.0, 2.0], "seconds": [0.1, 0.2]})
+    frame = pd.DataFrame({"label": ["a"], "calls": [1.0], "seconds": [0.1]})
     with pytest.raises(ValueError, match="new: expected the columns label, calls, seconds, found no calls"):
         traffic_mix(frame, frame.drop(columns="calls"))
     with pytest.raises(ValueError, match="base: expected one row per label"):
-        traffic_mix(frame, frame)
+        traffic_mix(pd.concat([frame, frame]), frame)
 
 
 def test_intervals_hold_what_repeated_draws_show() -> None:
