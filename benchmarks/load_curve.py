@@ -30,10 +30,19 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
-from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
-from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
-from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
-from buildcompare.metrics.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
+from buildcompare.metrics.equal_load import (
+    LoadedRun,
+    MetricAtLoad,
+    equal_load,
+    loaded_by_proxy,
+    loaded_run,
+)
+from buildcompare.metrics.judge_equal_load import (
+    LoadAdjusted,
+    judge_at_load,
+    measure_noise_at_load,
+    noise_at_load,
+)
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.stats.noise import RepeatedRuns
@@ -119,12 +128,12 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
         for pair in range(pairs):
             sides = _sides(name, runs, noise, first_seed + 100 * pair)
             start = time.process_time()
-            curves = CompareAtLoad()(*sides)
+            curves = equal_load(*sides)
             took = time.process_time() - start
             calibrated = noises[noise][pair % CALIBRATIONS]
             for how, known in (("catalogue", []), ("calibration", calibrated)):
                 tally = tallies[name, how]
-                tally.add(JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known))(curves, (runs, runs)))
+                tally.add(judge(curves, (runs, runs), known))
                 tally.seconds += took
             cpu.setdefault(name, []).append((curves["cpu-utilization"].log_ratio, curves["cpu-utilization"].se_log))
     for how in ("catalogue", "calibration"):
@@ -138,13 +147,20 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
         print(f"{name:46s}{100 * np.mean([ratio > reach for ratio, _ in cpu[name]]):11.1f}")
 
 
+def judge(
+    curves: Mapping[str, MetricAtLoad], runs: tuple[int, int], known: Sequence[RepeatedRuns]
+) -> dict[str, LoadAdjusted]:
+    """Judge `curves` by what was learned from repeated runs, or else by the catalogue."""
+    return judge_at_load(curves, runs, CATALOGUE.find, lambda metric: noise_at_load(metric, known))
+
+
 def calibration(first_seed: int, noise: NoiseModel) -> list[RepeatedRuns]:
     """What repeated runs of other servers teach."""
     groups = []
     for i, runs in enumerate(GROUPS):
         settings = replace(_server(np.random.default_rng(first_seed + 50 * i)), noise=noise)
         views = [_loaded(simulate_run(settings, first_seed + 50 * i + 10 + run).recording) for run in range(runs)]
-        groups.append(RepeatedRuns(str(i), "unbounded", [], MeasureNoiseAtLoad()(views)))
+        groups.append(RepeatedRuns(str(i), "unbounded", [], measure_noise_at_load(views)))
     return groups
 
 
@@ -159,7 +175,7 @@ def real() -> None:
         return
     print(f"Published runs\n{LEGEND}\n{HEAD}")
     runs = dict(_ceiling(folder))
-    groups = [RepeatedRuns(name, "unbounded", [], MeasureNoiseAtLoad()(each)) for name, each in runs.items()]
+    groups = [RepeatedRuns(name, "unbounded", [], measure_noise_at_load(each)) for name, each in runs.items()]
     useful = [group for group in groups if group.name not in SMALL]
     for name, kept in (("identical pairs", useful), ("identical pairs, with the smallest machines", groups)):
         for how in ("catalogue", "calibration"):
@@ -188,7 +204,7 @@ def real() -> None:
 
 def _spread(name: str, setups: Sequence[Sequence[LoadedRun]]) -> str:
     """Pooled over setups; the users are those of the last 30 minutes."""
-    cpu = [MeasureNoiseAtLoad()(runs)["cpu-utilization"] for runs in setups]
+    cpu = [measure_noise_at_load(runs)["cpu-utilization"] for runs in setups]
     users = [[float(run.users[run.users.index > run.stop_s - 1800].mean()) for run in runs] for runs in setups]
     spreads = [float(np.mean([np.var(np.log(each), ddof=1) for each in users]))]
     spreads += [float(np.mean([each.variance for each in cpu])), float(np.mean([each.within for each in cpu]))]
@@ -198,8 +214,8 @@ def _spread(name: str, setups: Sequence[Sequence[LoadedRun]]) -> str:
 def _judged(
     base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns]
 ) -> dict[str, LoadAdjusted]:
-    curves = {slug: each for slug, each in CompareAtLoad()(base, new).items() if CATALOGUE.find(slug).known}
-    return JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known))(curves, (len(base), len(new)))
+    curves = {slug: each for slug, each in equal_load(base, new).items() if CATALOGUE.find(slug).known}
+    return judge(curves, (len(base), len(new)), known)
 
 
 def _ceiling(folder: Path) -> Iterator[tuple[str, list[LoadedRun]]]:

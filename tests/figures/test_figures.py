@@ -15,7 +15,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.figures import base as figures
 from buildcompare.figures.equal_load import metric_at_load
 from buildcompare.figures.users import DARK, SHADES
-from buildcompare.metrics.load_curve import MetricAtLoad
+from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult
 from buildcompare.results.codes import Pair

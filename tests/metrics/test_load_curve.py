@@ -13,8 +13,15 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
 from buildcompare.load.view import view_run
-from buildcompare.metrics.load_adjusted import JudgeAtLoad
-from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun, MetricAtLoad
+from buildcompare.metrics.equal_load import (
+    LoadedRun,
+    MetricAtLoad,
+    equal_load,
+)
+from buildcompare.metrics.judge_equal_load import (
+    effect_at_load,
+    judge_at_load,
+)
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.stats.noise import Noise, metric_noise
@@ -48,7 +55,7 @@ def made(
 
 
 def compared(base: LoadedRun, new: LoadedRun) -> MetricAtLoad:
-    return CompareAtLoad()([base], [new])["m"]
+    return equal_load([base], [new])["m"]
 
 
 def loaded(recording: Recording) -> LoadedRun:
@@ -69,7 +76,7 @@ def test_a_build_that_carries_more_users_is_no_costlier_at_equal_load() -> None:
 def test_a_dearer_user_is_found_at_its_size() -> None:
     found = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
     assert math.expm1(found.log_ratio) == pytest.approx(4450 / 4050 - 1, abs=3 * found.se_log)
-    low, high = found.effect(NOISE, (1, 1)).interval()
+    low, high = effect_at_load(found, NOISE, (1, 1)).interval()
     assert 5 < low < 100 * (4450 / 4050 - 1) < high < 15
 
 
@@ -140,14 +147,14 @@ def test_gaps_zeros_and_infinities_are_left_out() -> None:
     ],
 )
 def test_without_a_common_load_or_metric_nothing_is_claimed(runs: tuple[list[LoadedRun], list[LoadedRun]]) -> None:
-    assert CompareAtLoad()(*runs) == {}
+    assert equal_load(*runs) == {}
 
 
 def test_repeated_runs_make_it_surer() -> None:
-    one = CompareAtLoad()([made(4000, seed=1)], [made(4000, seed=2)])["m"]
-    runs = CompareAtLoad()([made(4000, seed=s) for s in (1, 3, 5)], [made(4000, seed=s) for s in (2, 4, 6)])["m"]
+    one = equal_load([made(4000, seed=1)], [made(4000, seed=2)])["m"]
+    runs = equal_load([made(4000, seed=s) for s in (1, 3, 5)], [made(4000, seed=s) for s in (2, 4, 6)])["m"]
     assert runs.se_log < one.se_log
-    assert runs.effect(NOISE, (3, 3)).sd < 0.75 * one.effect(NOISE, (1, 1)).sd
+    assert effect_at_load(runs, NOISE, (3, 3)).sd < 0.75 * effect_at_load(one, NOISE, (1, 1)).sd
 
 
 @pytest.mark.slow
@@ -170,16 +177,16 @@ def test_intervals_on_red_noise_hold_what_they_promise() -> None:
 
 
 def test_a_family_is_judged_against_margin_and_noise() -> None:
-    judge = JudgeAtLoad(CATALOGUE.find, lambda metric: NOISE if metric.known else None)
     curve = compared(made(4000, seed=1), made(6000, per_user=1.1, seed=2))
     same = compared(made(4000, seed=1), made(6000, seed=2))
-    judged = judge({"cpu-utilization": curve, "stack-in-use": same, "unheard-of": curve}, (1, 1))
+    curves = {"cpu-utilization": curve, "stack-in-use": same, "unheard-of": curve}
+    judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: NOISE if metric.known else None)
     assert [row.status for row in judged.values()] == ["regression", "equivalent", "inconclusive"]
     row = judged["cpu-utilization"].row()
-    assert row["users"] == 4000
-    assert row["at_users_range"] == [pytest.approx(curve.users[0]), 4000.0]
-    assert row["ci_low"] < row["delta_percent"] < row["ci_high"]  # type: ignore[operator]
-    assert judged["unheard-of"].row()["p_value"] is None
+    assert row.users == 4000
+    assert row.at_users_range == (pytest.approx(curve.users[0]), 4000.0)
+    assert (row.ci_low or 0.0) < (row.delta_percent or 0.0) < (row.ci_high or 0.0)
+    assert judged["unheard-of"].row().p_value is None
 
 
 @pytest.mark.parametrize(
@@ -194,8 +201,8 @@ def test_a_family_is_judged_against_margin_and_noise() -> None:
 def test_simulated_builds_that_differ_in_their_limit_do_not_differ_at_equal_load(rule: Coordinator) -> None:
     base = loaded(simulate_run(RunSettings(noise=STILL), 31).recording)
     new = loaded(simulate_run(RunSettings(noise=STILL, coordinator=rule, time_limit_s=9000.0), 32).recording)
-    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))(
-        CompareAtLoad()([base], [new]), (1, 1)
+    judged = judge_at_load(
+        equal_load([base], [new]), (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded")
     )
     assert len(judged) == 9
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
@@ -210,8 +217,8 @@ def test_a_simulated_build_of_costlier_requests_is_found_although_it_carries_few
     server = ServerModel()
     slow = ServerModel(cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11)
     runs = [loaded(simulate_run(RunSettings(server=s, noise=STILL), 40).recording) for s in (server, slow)]
-    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))(
-        CompareAtLoad()(runs[:1], runs[1:]), (1, 1)
+    judged = judge_at_load(
+        equal_load(runs[:1], runs[1:]), (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded")
     )
     assert judged["cpu-utilization"].status == "regression"
     assert math.expm1(judged["cpu-utilization"].at_load.log_ratio) == pytest.approx(0.1, abs=0.025)
@@ -225,11 +232,11 @@ def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
         loaded(record(Run(recording=str(folder / f"{side}.csv.gz")), Source(kind="recorded"), CATALOGUE))
         for side in ("base", "new")
     ]
-    found = CompareAtLoad()(runs[:1], runs[1:])
+    found = equal_load(runs[:1], runs[1:])
     assert found["cpu-utilization"].at_users == pytest.approx(users, rel=0.01)
     assert 0.0 < math.expm1(found["cpu-utilization"].log_ratio) < 0.05
     assert abs(found["goroutines-in-use"].log_ratio) < 0.005
-    judged = JudgeAtLoad(CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))(found, (1, 1))
+    judged = judge_at_load(found, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
     assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +19,27 @@ from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.load.view import view_run
-from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
-from buildcompare.metrics.load_adjusted import JudgeAtLoad, LoadAdjusted
-from buildcompare.metrics.load_curve import CompareAtLoad, LoadedRun
-from buildcompare.metrics.load_errors import ResidualErrors, Residuals
-from buildcompare.metrics.load_family import AdjustByNoise
-from buildcompare.metrics.load_noise import MeasureNoiseAtLoad, NoiseAtLoad
-from buildcompare.metrics.load_ratio import PoolRatio
+from buildcompare.metrics.equal_load import (
+    LoadedRun,
+    MetricAtLoad,
+    Residuals,
+    equal_load,
+    loaded_by_proxy,
+    loaded_run,
+    pooled_ratio,
+    residual_errors,
+)
+from buildcompare.metrics.judge_equal_load import (
+    LoadAdjusted,
+    effect_at_load,
+    judge_at_load,
+    measure_noise_at_load,
+    noise_at_load,
+)
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.stats.effects import Effect
+from buildcompare.stats.effects import holm
 from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, metric_noise
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
 from support import write_params
@@ -58,7 +68,7 @@ def known(variance: float, df: float, within: float = 0.0, *, times: int = 1) ->
 def test_runs_differ_by_the_variance_of_their_levels_whatever_load_they_reached() -> None:
     levels = [1.0, 1.08, 0.97, 1.02]
     runs = [straight(level, seed, 4000.0 + 800.0 * seed) for seed, level in enumerate(levels)]
-    found = MeasureNoiseAtLoad()(runs)["cpu-utilization"]
+    found = measure_noise_at_load(runs)["cpu-utilization"]
     assert found.df == 3.0
     assert found.variance == pytest.approx(float(np.var(np.log(levels), ddof=1)), rel=0.1)
     assert 0 < found.within < 0.05 * found.variance
@@ -66,8 +76,8 @@ def test_runs_differ_by_the_variance_of_their_levels_whatever_load_they_reached(
 
 def test_one_run_or_a_metric_of_one_run_teaches_nothing() -> None:
     run = straight(1.0, 1)
-    assert MeasureNoiseAtLoad()([run]) == {}
-    assert MeasureNoiseAtLoad()([run, replace(run, metrics={"rps": run.metrics["cpu-utilization"]})]) == {}
+    assert measure_noise_at_load([run]) == {}
+    assert measure_noise_at_load([run, replace(run, metrics={"rps": run.metrics["cpu-utilization"]})]) == {}
 
 
 def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
@@ -89,35 +99,34 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
 
 
 def test_without_a_calibration_the_prior_counts() -> None:
-    noise = NoiseAtLoad()
-    assert noise(CPU) == metric_noise(CPU, "unbounded")
-    heap = noise(CATALOGUE.find("heap-in-use"))
+    assert noise_at_load(CPU) == metric_noise(CPU, "unbounded")
+    heap = noise_at_load(CATALOGUE.find("heap-in-use"))
     assert heap is not None
     assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.015)))
-    assert noise(CATALOGUE.find("unheard-of")) is None
+    assert noise_at_load(CATALOGUE.find("unheard-of")) is None
 
 
 def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> None:
-    noise = NoiseAtLoad(known(5e-5, 2.0, 1e-5, times=100))(CPU)
+    noise = noise_at_load(CPU, known(5e-5, 2.0, 1e-5, times=100))
     assert noise is not None
     assert noise.sd == pytest.approx(math.sqrt(4e-5), rel=0.1)
     assert noise.df == 204.0
     assert (noise.noise_source, noise.at_load) == ("calibration", True)
-    few = NoiseAtLoad(known(5e-5, 2.0))(CPU)
+    few = noise_at_load(CPU, known(5e-5, 2.0))
     assert few is not None
     assert noise.sd < few.sd < math.log1p(0.019)
     assert few.df == 6.0
 
 
 def test_errors_within_runs_never_explain_all() -> None:
-    noise = NoiseAtLoad(known(4e-4, 2.0, 9e-4, times=1000))(CPU)
+    noise = noise_at_load(CPU, known(4e-4, 2.0, 9e-4, times=1000))
     assert noise is not None
     assert noise.sd == pytest.approx(0.01, rel=0.02)
 
 
 def test_setups_that_really_differ_are_worth_less() -> None:
     one, other = known(1e-6, 2.0, times=9), known(1e-2, 2.0)
-    noise = NoiseAtLoad([*one, *other])(CPU)
+    noise = noise_at_load(CPU, [*one, *other])
     assert noise is not None
     assert noise.df < 10.0
 
@@ -125,7 +134,7 @@ def test_setups_that_really_differ_are_worth_less() -> None:
 def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
     runs = [RunLevels({"cpu-utilization": RunLevel(level)}) for level in (100.0, 104.0, 97.0)]
     groups = [RepeatedRuns(str(i), "unbounded", runs) for i in range(6)]
-    noise = NoiseAtLoad(groups)(CPU)
+    noise = noise_at_load(CPU, groups)
     assert noise == metric_noise(CPU, "unbounded", groups)
     assert noise is not None
     assert (noise.noise_source, noise.at_load) == ("calibration", False)
@@ -134,69 +143,67 @@ def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
 # ---- The family -----------------------------------------------------------------------------------------------------
 
 
-def effect(z: float, sd: float) -> Effect:
-    return Effect(z * sd, sd, math.inf, sd / math.sqrt(2.0), "calibration")
+def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjusted]:
+    return judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: noise_at_load(metric, groups))
 
 
-def test_one_metric_keeps_its_p_value() -> None:
-    alone = effect(2.1, 0.03)
-    assert AdjustByNoise()([alone], [5.0]) == [pytest.approx(alone.p_value)]
-    assert AdjustByNoise()([], []) == []
-
-
-def test_what_cannot_be_called_by_chance_costs_nothing() -> None:
-    cpu = effect(2.3, 0.03)
-    quiet = [effect(0.5, 0.001)] * 20
-    assert AdjustByNoise()([cpu, *quiet], [5.0] * 21)[0] == pytest.approx(cpu.p_value)
-    assert AdjustByNoise()([cpu, *[effect(0.5, 0.03)] * 20], [5.0] * 21)[0] > 10 * cpu.p_value
-
-
-def test_no_call_at_all_is_likely_where_nothing_changed() -> None:
-    """At most 5 % of families, of metrics as they are: one of 3 %, four of 10 %, the others quiet."""
-    rng = np.random.default_rng(4)
-    sds = [0.03, 0.09, 0.1, 0.11, 0.12, 0.025, 0.007, 0.001]
-    wrong = 0
-    for _ in range(1000):
-        adjusted = AdjustByNoise()([effect(rng.normal(), sd) for sd in sds], [5.0, 10, 10, 10, 10, 10, 10, 5])
-        wrong += min(adjusted) < 0.05
-    assert wrong <= 66  # 50 and 2.3 standard deviations
+def test_each_family_is_adjusted_by_holm() -> None:
+    curve = equal_load([straight(1.0, 1)], [straight(1.04, 2)])["cpu-utilization"]
+    slugs = ("cpu-utilization", "p99-api-times", "avg-api-times", "rps")
+    rows = judged(dict.fromkeys(slugs, curve), known(4e-4, 30.0))
+    effects = {slug: effect_at_load(curve, noise, (1, 1)) for slug in slugs if (noise := rows[slug].noise)}
+    alike = sorted(effects[slug].p_value for slug in slugs[:3])
+    assert sorted(rows[slug].p_adjusted or 0.0 for slug in slugs[:3]) == pytest.approx(holm(alike))
+    assert rows["rps"].p_adjusted == effects["rps"].p_value  # alone in its family
+    assert len({rows[slug].family for slug in slugs[:3]} | {3}) == 1
 
 
 def test_intervals_hold_for_the_family() -> None:
-    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(known(4e-4, 30.0)))
-    curve = CompareAtLoad()([straight(1.0, 1)], [straight(1.1, 2)])["cpu-utilization"]
-    alone = judge({"cpu-utilization": curve}, (1, 1))["cpu-utilization"]
-    beside = judge({"cpu-utilization": curve, "p99-api-times": curve, "rps": curve}, (1, 1))["cpu-utilization"]
+    groups = known(4e-4, 30.0)
+    curve = equal_load([straight(1.0, 1)], [straight(1.1, 2)])["cpu-utilization"]
+    alone = judged({"cpu-utilization": curve}, groups)["cpu-utilization"]
+    beside = judged({"cpu-utilization": curve, "p99-api-times": curve, "rps": curve}, groups)["cpu-utilization"]
     narrow, wide = alone.interval(), beside.interval()
     assert alone.effect is not None
     assert narrow == pytest.approx(alone.effect.interval())
     assert narrow is not None
     assert wide is not None
     assert (beside.family, wide[0] < narrow[0], wide[1] > narrow[1]) == (2, True, True)
-    row = LoadAdjustedResult.model_validate(beside.row())
+    row = beside.row()
     assert (row.noise_source, row.noise_of, row.constant) == ("calibration", "equal_load", True)
 
 
 # ---- The ratio and its error ----------------------------------------------------------------------------------------
 
 
-def independent(rows: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt((rows**2).sum(axis=1)), dtype=np.float64)
+def unrelated(minutes: int = 400) -> Residuals:
+    """Residuals of unit variance without memory, as a fit of nothing but the mean leaves them."""
+    noise = np.random.default_rng(5).normal(size=minutes)
+    noise -= noise.mean()
+    return Residuals(noise / noise.std(), np.ones(minutes), np.zeros(minutes), np.ones((minutes, 1)))
+
+
+def in_minutes(errors: Sequence[float]) -> FloatArray:
+    """Weights whose sums have about these standard errors, each from minutes of its own; they add up to zero."""
+    weights = np.zeros((len(errors), 400))
+    for i, error in enumerate(errors):
+        weights[i, 100 * i : 100 * (i + 1)] = error / 10.0 * np.where(np.arange(100) % 2, 1.0, -1.0)
+    return weights
 
 
 def test_a_difference_that_is_one_is_taken_from_all_loads() -> None:
-    ratios, weights = np.array([0.11, 0.09, 0.10, 0.14]), np.diag([0.02, 0.02, 0.02, 0.08])
-    found = PoolRatio()(ratios, weights, np.zeros(4), independent)
-    assert found.constant
-    assert found.log_ratio == pytest.approx(0.1, abs=0.002)
-    assert found.se_log < 0.02
-    doubted = PoolRatio()(ratios, weights, np.full(4, 0.05), independent)
-    assert doubted.se_log > 0.05
+    ratios, weights = np.array([0.11, 0.09, 0.10, 0.14]), in_minutes([0.02, 0.02, 0.02, 0.08])
+    log_ratio, se_log, constant = pooled_ratio(ratios, weights, np.zeros(4), unrelated())
+    assert constant
+    assert log_ratio == pytest.approx(0.1, abs=0.003)
+    assert se_log < 0.02
+    assert pooled_ratio(ratios, weights, np.full(4, 0.05), unrelated())[1] > 0.05
 
 
 def test_a_difference_of_the_highest_load_alone_is_taken_from_there() -> None:
-    found = PoolRatio()(np.array([0.0, 0.01, 0.0, 0.3]), 0.02 * np.eye(4), np.zeros(4), independent)
-    assert (found.log_ratio, found.se_log, found.constant) == (0.3, pytest.approx(0.02), False)
+    ratios = np.array([0.0, 0.01, 0.0, 0.3])
+    log_ratio, se_log, constant = pooled_ratio(ratios, in_minutes([0.02] * 4), np.zeros(4), unrelated())
+    assert (log_ratio, se_log, constant) == (0.3, pytest.approx(0.02, rel=0.2), False)
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
@@ -214,7 +221,7 @@ def test_errors_of_a_fit_are_those_of_the_noise_before_it(phi: float) -> None:
             noise[i] = phi * noise[i - 1] + math.sqrt(1 - phi**2) * noise[i]
         values.append(float((weights @ noise)[0]))
         left = Residuals(noise - matrix @ (inverse @ noise), np.ones(90), np.zeros(90), matrix)
-        errors.append(float(ResidualErrors()(weights, left)[0]))
+        errors.append(float(residual_errors(weights, left)[0]))
     assert float(np.sqrt(np.mean(np.square(errors)))) == pytest.approx(float(np.std(values)), rel=0.3)
 
 
@@ -265,7 +272,7 @@ def test_a_calibration_keeps_what_runs_differ_by_at_equal_load(
     assert within > 0
     assert df == 2.0
     groups = read_calibration(str(file), "mattermost").repeated_runs()
-    noise = NoiseAtLoad(groups)(CATALOGUE.find("goroutines-in-use"))
+    noise = noise_at_load(CATALOGUE.find("goroutines-in-use"), groups)
     levels = metric_noise(CATALOGUE.find("goroutines-in-use"), "unbounded", groups)
     assert noise is not None
     assert levels is not None
@@ -327,18 +334,17 @@ def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
             str(i),
             "unbounded",
             [],
-            MeasureNoiseAtLoad()([simulated(RunSettings(server=server), 900 + 10 * i + k) for k in range(3)]),
+            measure_noise_at_load([simulated(RunSettings(server=server), 900 + 10 * i + k) for k in range(3)]),
         )
         for i in range(6)
     ]
-    judge = JudgeAtLoad(CATALOGUE.find, NoiseAtLoad(groups))
     found = wrong = worse = 0
     for seed in range(2000, 2120, 10):
         base = simulated(RunSettings(server=server), seed)
-        slower = judge(CompareAtLoad()([base], [simulated(RunSettings(server=slow), seed + 1)]), (1, 1))
+        slower = judged(equal_load([base], [simulated(RunSettings(server=slow), seed + 1)]), groups)
         found += called(slower)
         strict = simulated(RunSettings(server=server, coordinator=other), seed + 2)
-        unchanged = judge(CompareAtLoad()([base], [strict]), (1, 1))
+        unchanged = judged(equal_load([base], [strict]), groups)
         wrong += called(unchanged)
         lows = {slug: row.interval() for slug, row in unchanged.items() if CATALOGUE.find(slug).better == "lower"}
         worse += any(interval is not None and interval[0] > 0 for interval in lows.values())

@@ -19,9 +19,9 @@ from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
-from buildcompare.metrics.compare_at_load import loaded_by_proxy, loaded_run
+from buildcompare.metrics.equal_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.events import no_change, search_window
-from buildcompare.metrics.load_noise import MeasureNoiseAtLoad
+from buildcompare.metrics.judge_equal_load import measure_noise_at_load
 from buildcompare.recordings.cache import Slot, read_run
 from buildcompare.results.codes import TestType
 from buildcompare.stats.noise import RunLevels, series_key
@@ -65,7 +65,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
             over_load = loaded_run(view, catalogue) or loaded_by_proxy(view, catalogue)
             if over_load is not None and group.type == "unbounded":
                 loaded.append(over_load)
-        at_load = {slug: astuple(each) for slug, each in MeasureNoiseAtLoad()(loaded).items()}
+        at_load = {slug: astuple(each) for slug, each in measure_noise_at_load(loaded).items()}
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
     checked = self_check(calibration.repeated_runs(), catalogue.find)

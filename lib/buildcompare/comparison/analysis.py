@@ -27,7 +27,7 @@ from buildcompare.findings.suggestions import suggest
 from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.metrics.load_adjusted import LoadAdjusted
+from buildcompare.metrics.judge_equal_load import LoadAdjusted
 from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import (

@@ -17,11 +17,10 @@ from buildcompare.load.limits import limited_by
 from buildcompare.load.users import compare_supported_users, estimates
 from buildcompare.load.view import Views, view_run
 from buildcompare.metrics.compare import CompareMetrics
-from buildcompare.metrics.compare_at_load import at_equal_load
 from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.counted_errors import compare_counted_errors
 from buildcompare.metrics.error_rates import compare_error_rates
-from buildcompare.metrics.load_adjusted import LoadAdjusted
+from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Pair, Runs, Side, TestResult
 from buildcompare.results.codes import SIDES

@@ -18,7 +18,7 @@ from buildcompare.figures.base import (
     new_figure,
     styled,
 )
-from buildcompare.metrics.load_curve import MetricAtLoad
+from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Status
 from buildcompare.text.figures import at_load_alt, at_load_title

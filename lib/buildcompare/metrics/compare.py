@@ -9,9 +9,9 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import Views, run_level
-from buildcompare.metrics.load_adjusted import LoadAdjusted
+from buildcompare.metrics.judge_equal_load import LoadAdjusted
 from buildcompare.recordings.recording import Series
-from buildcompare.results import LoadAdjustedResult, MetricResult, Pair, Side
+from buildcompare.results import MetricResult, Pair, Side
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, ReasonCode, Status
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics, measure_effect
@@ -119,7 +119,7 @@ def _metric_result(
         else None,
         required_runs=judged.effect.required_runs(metric.margin_percent, judged.size) if judged else None,
         noise_source=judged.effect.noise_source if judged else "none",
-        load_adjusted=LoadAdjustedResult.model_validate(at_load.row()) if at_load else None,
+        load_adjusted=at_load.row() if at_load else None,
         window=Pair(**windows),
         missing_samples=Pair(
             **{s: sum(level.missing for level in levels[s] if level) if any(levels[s]) else None for s in SIDES}

@@ -21,7 +21,7 @@ FEWEST = 10
 """Fewer numbers carry no information on their own correlation."""
 HIGHEST_PHI = 0.97
 """Above it a series of an hour cannot be told from one that wanders without a level."""
-MAD_TO_SD = 1.4826
+MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 _BLOCK = 256
 """Series treated at a time, so that their samples stay in the processor's cache."""

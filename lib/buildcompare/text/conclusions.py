@@ -8,7 +8,7 @@ from typing import Any
 from buildcompare.results import MetricResult, SupportedUsersResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import Better, ReasonCode, Status
-from buildcompare.text.numbers import change, interval, p_words, percent, status_words
+from buildcompare.text.numbers import change, interval, percent, status_words
 from buildcompare.text.reasons import reason_words
 
 Row = MetricResult | SupportedUsersResult
@@ -81,24 +81,12 @@ def _undecided(delta: float, margin: float | None) -> str:
 
 
 def at_load_words(row: Mapping[str, Any], better: Better | str, margin: float) -> str:
-    """The status at equal load; where the interval beside it seems to contradict it, with what decided.
-
-    The interval gives each metric of the family an even share of the error (Bonferroni), the status larger ones to
-    those that can show more (:mod:`buildcompare.metrics.load_family`); equivalence goes by the metric's own 90 %
-    interval.
-    """
-    status, low, high, delta = row["status"], row["ci_low"], row["ci_high"], row["delta_percent"] or 0.0
-    words = status_words(status, better, margin)
-    if low is None or high is None:
-        return words
-    apart = not low <= 0.0 <= high
-    if status == Status.EQUIVALENT:
-        return words if -margin < low <= high < margin else f"{words} (its own 90 % interval lies within)"
-    if status == Status.INCONCLUSIVE and apart and abs(delta) <= margin:
+    """The status at equal load; where the interval beside it seems to contradict it, with what decided."""
+    status, low, high = row["status"], row["ci_low"], row["ci_high"]
+    words = status_words(status, better, margin, low, high)
+    apart = low is not None and high is not None and not low <= 0.0 <= high
+    if status == Status.INCONCLUSIVE and apart and abs(row["delta_percent"] or 0.0) <= margin:
         return f"{words}: differs, but not surely by more than {percent(margin)}"
-    if apart != (status in _FOUND):
-        share = "smaller" if apart else "larger"
-        return f"{words}: adjusted {p_words(row['p_adjusted'])}, by a share {share} than an even one"
     return words
 
 

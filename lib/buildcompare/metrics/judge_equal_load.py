@@ -1,0 +1,188 @@
+"""Judge differences at equal load against margins and the noise between runs of one build.
+
+The metrics of which less is better are one family: they show whether a request costs the same. Those of which neither
+direction is better, such as the requests per second, are another: they show whether the users ask for the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from buildcompare.config.catalogue import Catalogue, Metric
+from buildcompare.config.params import Test
+from buildcompare.load.view import Views
+from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
+from buildcompare.results import LoadAdjustedResult
+from buildcompare.results.codes import SIDES, Better, NoiseSource, Status
+from buildcompare.stats.effects import ALPHA, Effect, holm, status_of
+from buildcompare.stats.noise import (
+    CATALOGUE_DF,
+    LEAST_SD,
+    Noise,
+    NoiseAtEqualLoad,
+    RepeatedRuns,
+    metric_noise,
+    mixed_noise,
+    pool_variances,
+)
+
+LEAST_BETWEEN = 0.25
+"""Of a group's variance at least this part counts as between runs, however large the error within them was estimated to
+be: that is an estimate too, and in some setups many times too large."""
+BY_CHANCE = 0.5
+"""Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
+to 12 groups of 2 to 4 runs with one variance, the scatter leaves less in 3 to 4 %."""
+
+
+@dataclass(frozen=True)
+class LoadAdjusted:
+    """One metric at the highest load that both builds sustained; `None`s where its noise is not known.
+
+    Attributes
+    ----------
+    family
+        How many metrics were judged together.
+    noise
+        What it was judged by.
+    """
+
+    at_load: MetricAtLoad
+    effect: Effect | None = None
+    p_adjusted: float | None = None
+    status: Status = Status.INCONCLUSIVE
+    family: int = 1
+    noise: Noise | None = None
+
+    def interval(self) -> tuple[float, float] | None:
+        """Of the change in percent, at 95 % for all metrics of the family together.
+
+        A reader looks at every row. Of ten intervals that hold at 95 % each, one lies wholly on the bad side in a
+        fifth of the tests in which nothing changed; of these, in a fortieth (Bonferroni).
+        """
+        return self.effect.interval(1.0 - ALPHA / self.family) if self.effect else None
+
+    def row(self) -> LoadAdjustedResult:
+        """The row of results.json."""
+        low, high = self.interval() or (None, None)
+        seen = self.at_load
+        return LoadAdjustedResult(
+            users=seen.at_users,
+            base=seen.base,
+            new=seen.new,
+            delta_percent=(seen.new / seen.base - 1.0) * 100.0,
+            ci_low=low,
+            ci_high=high,
+            p_value=self.effect.p_value if self.effect else None,
+            p_adjusted=self.p_adjusted,
+            status=self.status,
+            at_users_range=(float(seen.users[0]), float(seen.users[-1])),
+            constant=seen.constant,
+            noise_source=self.noise.noise_source if self.noise else NoiseSource.NONE,
+            noise_of="none" if self.noise is None else "equal_load" if self.noise.at_load else "levels",
+        )
+
+
+def at_equal_load(
+    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
+) -> dict[str, LoadAdjusted]:
+    """Each metric of an unbounded test by its slug, at the highest load that both builds sustained.
+
+    A metric that is not judged in a recording that was read off a plot is not judged here either.
+    """
+    if test.type != "unbounded":
+        return {}
+    base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
+    curves = equal_load(base, new)
+    judged = judge_at_load(curves, (len(base), len(new)), catalogue.find, lambda metric: noise_at_load(metric, groups))
+    digitised = any(view.recording.digitised for side in SIDES for view in views[side])
+    return {
+        slug: LoadAdjusted(each.at_load) if digitised and catalogue.find(slug).biased_when_digitised else each
+        for slug, each in judged.items()
+    }
+
+
+def judge_at_load(
+    curves: Mapping[str, MetricAtLoad],
+    runs: tuple[int, int],
+    find: Callable[[str], Metric],
+    noise_of: Callable[[Metric], Noise | None],
+) -> dict[str, LoadAdjusted]:
+    """Judge `curves`, by slug, made from this many runs of each build: Holm in each family.
+
+    Parameters
+    ----------
+    find
+        The catalogue's metric of a slug.
+    noise_of
+        What runs of one build differ by.
+    """
+    metrics = {slug: find(slug) for slug in curves}
+    noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
+    effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
+    judged = {slug: LoadAdjusted(curve) for slug, curve in curves.items()}
+    for neutral in (False, True):
+        family = [slug for slug in effects if (metrics[slug].better == Better.NEUTRAL) == neutral]
+        for slug, p_adjusted in zip(family, holm([effects[slug].p_value for slug in family]), strict=True):
+            metric, effect = metrics[slug], effects[slug]
+            status = status_of(effect, p_adjusted, metric.margin_percent, metric.better)
+            judged[slug] = LoadAdjusted(curves[slug], effect, p_adjusted, status, len(family), noises[slug])
+    return judged
+
+
+def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
+    """The difference at the highest load with what runs of one build differ by, for `runs` runs of each build."""
+    between = noise.sd * math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
+    return Effect(seen.log_ratio, math.hypot(seen.se_log, between), noise.df, noise.sd, noise.noise_source)
+
+
+# ---- Noise between runs ---------------------------------------------------------------------------------------------
+
+
+def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
+    """Compare repeated runs of one build with each other at equal load, every pair of them.
+
+    For runs that lie around their build's level with one variance, half the mean square of all pairs' differences is
+    that variance, with one degree of freedom less than there are runs. By metric; a metric that no pair of `runs`
+    shares at a common load has no entry.
+    """
+    found: dict[str, list[tuple[int, int, float, float]]] = {}
+    for i, j in itertools.combinations(range(len(runs)), 2):
+        for slug, pair in equal_load([runs[i]], [runs[j]]).items():
+            found.setdefault(slug, []).append((i, j, pair.log_ratio, pair.se_log))
+    return {
+        slug: NoiseAtEqualLoad(
+            variance=math.fsum(ratio**2 for *_, ratio, _ in pairs) / (2 * len(pairs)),
+            within=math.fsum(se**2 for *_, se in pairs) / (2 * len(pairs)),
+            df=len({run for i, j, *_ in pairs for run in (i, j)}) - 1.0,
+        )
+        for slug, pairs in found.items()
+    }
+
+
+def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
+    """Noise of `metric` at equal load between runs, without the error within them, which each pair adds itself.
+
+    Pooled over groups of repeated unbounded runs as levels are. The catalogue's value (at equal load, else of levels)
+    counts for a few degrees of freedom beside it. Without a group measured at equal load, the noise of levels is used
+    if that was learned from runs, else that value alone; None where nothing is known.
+    """
+    percent = metric.run_sd_percent.equal_load
+    catalogue = metric_noise(metric, "unbounded")
+    if percent is not None:
+        catalogue = Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, at_load=True)
+    measured = [group.at_load[metric.slug] for group in groups if metric.slug in group.at_load]
+    if not measured:
+        levels = metric_noise(metric, "unbounded", groups)
+        return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else catalogue
+    between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
+    dfs = np.array([each.df for each in measured])
+    variance, df = pool_variances(np.array(between), dfs)
+    if df >= BY_CHANCE * dfs.sum():
+        df = float(dfs.sum())
+    learned = Noise(max(math.sqrt(variance), LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)
+    return mixed_noise(learned, catalogue, CATALOGUE_DF) if catalogue else learned
