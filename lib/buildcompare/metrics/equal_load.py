@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from patsy import cr
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.load.view import RunView
@@ -193,7 +192,8 @@ def _minutes(run: LoadedRun) -> pd.DataFrame:
 
 
 def _until_stop(curve: pd.Series, run: LoadedRun) -> pd.Series:
-    return curve[np.isfinite(curve.to_numpy()) & (curve.index <= run.stop_s)]
+    kept: pd.Series = curve[np.isfinite(curve.to_numpy()) & (curve.index <= run.stop_s)]
+    return kept
 
 
 def _sustained(run: LoadedRun) -> float:
@@ -218,6 +218,8 @@ def _under_load(table: pd.DataFrame, top: float) -> pd.DataFrame:
 
 
 def _metric(slug: str, tables: Sequence[pd.DataFrame], top: float) -> MetricAtLoad | None:
+    from patsy import cr
+
     columns = ["users", "climb", "side", "run", slug]
     rows = pd.concat([each.loc[each[slug] > 0, columns].dropna() for each in tables if slug in each])
     users, climb, side, run, values = (rows[name].to_numpy() for name in columns)
