@@ -61,16 +61,6 @@ class Metric(_Strict):
     """False for a series that the catalogue does not list."""
 
 
-class Alert(_Strict):
-    """A query that the load-test coordinator watches: above the threshold it takes users away."""
-
-    name: str
-    slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    unit: str = ""
-    threshold: float
-    query: str
-
-
 class ErrorRate(_Strict):
     """How often something failed, relative to how often it was tried."""
 
@@ -78,6 +68,13 @@ class ErrorRate(_Strict):
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     unit: str = "percent"
     query: str
+
+
+class Alert(ErrorRate):
+    """A query that the load-test coordinator watches: above the threshold it takes users away."""
+
+    unit: str = ""
+    threshold: float
 
 
 class LabelTable(_Strict):

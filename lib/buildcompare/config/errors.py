@@ -24,16 +24,12 @@ class InputError(BuildcompareError):
 
     def __init__(self, *, file: str | Path | None, key: str | None, expected: str, found: str) -> None:
         self.file = None if file is None else str(file)
-        self.key = key
-        self.expected = expected
-        self.found = found
-        where = ": ".join(part for part in (self.file, key) if part)
-        super().__init__(f"{where or 'input'}: expected {expected}, found {found}")
+        self.key, self.expected, self.found = key, expected, found
+        super().__init__(f"{_joined(self.file, key) or 'input'}: expected {expected}, found {found}")
 
     def within(self, place: str) -> InputError:
         """The same fault, and where in the comparison it was met."""
-        key = ": ".join(part for part in (place, self.key) if part)
-        return InputError(file=self.file, key=key, expected=self.expected, found=self.found)
+        return InputError(file=self.file, key=_joined(place, self.key), expected=self.expected, found=self.found)
 
 
 class SourceError(BuildcompareError):
@@ -50,17 +46,16 @@ class SourceError(BuildcompareError):
     """
 
     def __init__(self, *, url: str, expected: str, found: str, key: str | None = None) -> None:
-        self.url = url
-        self.expected = expected
-        self.found = found
-        self.key = key
-        where = ": ".join(part for part in (key, url) if part)
-        super().__init__(f"{where}: expected {expected}, found {found}")
+        self.url, self.expected, self.found, self.key = url, expected, found, key
+        super().__init__(f"{_joined(key, url)}: expected {expected}, found {found}")
 
     def within(self, place: str) -> SourceError:
         """The same fault, and where in the comparison it was met."""
-        key = ": ".join(part for part in (place, self.key) if part)
-        return SourceError(url=self.url, expected=self.expected, found=self.found, key=key)
+        return SourceError(url=self.url, expected=self.expected, found=self.found, key=_joined(place, self.key))
+
+
+def _joined(*parts: str | None) -> str:
+    return ": ".join(part for part in parts if part)
 
 
 class ExecutionError(BuildcompareError):

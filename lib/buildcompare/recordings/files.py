@@ -46,21 +46,14 @@ class InputFile:
 
 @dataclass(frozen=True)
 class FileSource:
-    """One kind of file that recordings are read from.
-
-    Attributes
-    ----------
-    expected
-        What such a file is, for errors.
-    read
-        From the file's contents to a recording; nothing is lost, neither gaps nor NaN.
-    recognise
-        Whether contents look like such a file.
-    """
+    """One kind of file that recordings are read from."""
 
     expected: str
+    """What such a file is, for errors."""
     read: Callable[[InputFile, Catalogue], Recording]
+    """From contents to a recording; nothing is lost, neither gaps nor NaN."""
     recognise: Callable[[bytes], bool]
+    """Whether contents look like such a file."""
 
 
 def read_input(path: str, *, expected: str) -> InputFile:

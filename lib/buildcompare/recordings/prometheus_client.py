@@ -13,13 +13,13 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
+from urllib3 import BaseHTTPResponse, Timeout
 from urllib3 import exceptions as faults
 from urllib3.util.retry import Retry
 
@@ -273,16 +273,6 @@ class _PoliteRetry(Retry):
         return None if asked is None else min(asked, MAX_WAIT_S)
 
 
-@dataclass(frozen=True)
-class _Way:
-    """How requests to one address are sent."""
-
-    pool: HTTPConnectionPool
-    target: str
-    headers: Mapping[str, str]
-    repeats: Retry
-
-
 class Session(requests.Session):
     """Sends the parameters of a POST in its body, and follows nobody elsewhere.
 
@@ -292,7 +282,7 @@ class Session(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ways: dict[tuple[str, str], _Way] = {}
+        self._ways: dict[tuple[str, str], tuple[Callable[..., BaseHTTPResponse], str]] = {}
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send one request, as the client library does in its own calls."""
@@ -308,23 +298,13 @@ class Session(requests.Session):
         it is the same in every request to `url` and made once, because each time anew it costs more than a small
         answer. The caller closes the answer and releases its connection.
         """
-        way = self._ways.get((method, url)) or self._ways.setdefault((method, url), self._way(method, url))
+        send, target = self._ways.get((method, url)) or self._ways.setdefault((method, url), self._way(method, url))
         encoded = urlencode(parameters)
-        posted = method == "POST"
-        return way.pool.urlopen(
-            method,
-            f"{way.target}?{encoded}" if encoded and not posted else way.target,
-            body=encoded if posted else None,
-            headers=way.headers,
-            retries=way.repeats,
-            timeout=timeout,
-            redirect=False,
-            assert_same_host=False,
-            preload_content=False,
-            decode_content=False,
-        )
+        if method == "POST":
+            return send(method, target, body=encoded, timeout=timeout)
+        return send(method, f"{target}?{encoded}" if encoded else target, timeout=timeout)
 
-    def _way(self, method: str, url: str) -> _Way:
+    def _way(self, method: str, url: str) -> tuple[Callable[..., BaseHTTPResponse], str]:
         prepared = self.prepare_request(requests.Request(method, url))
         headers = {name: str(value) for name, value in prepared.headers.items() if name != "Content-Length"}
         if method == "POST":
@@ -334,7 +314,9 @@ class Session(requests.Session):
         adapter: Any = self.get_adapter(url)
         pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
         adapter.cert_verify(pool, str(prepared.url), verify, cert)
-        return _Way(pool, adapter.request_url(prepared, proxies), headers, adapter.max_retries)
+        late = {"redirect": False, "preload_content": False, "decode_content": False}
+        send = partial(pool.urlopen, headers=headers, retries=adapter.max_retries, assert_same_host=False, **late)
+        return send, adapter.request_url(prepared, proxies)
 
 
 def open_session(source: Source) -> tuple[Session, list[str]]:
