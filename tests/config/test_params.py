@@ -12,7 +12,7 @@ from papermill import inspect_notebook
 import golden
 from buildcompare.comparison.analysis import read_recordings
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import Comparison, Run, Test, read_params
+from buildcompare.config.params import FILE_KEYS, Comparison, Run, Test, read_params
 from support import write_csv
 
 # The example of the design, every key of it.
@@ -199,7 +199,7 @@ def test_the_template_shows_every_key(project: Path, tmp_path: Path) -> None:
     params = read_params(file)
     assert params.model_fields_set == set(Comparison.model_fields)
     assert params.tests[0].model_fields_set == set(Test.model_fields)
-    elsewhere = {"report", "snapshot", "url"}  # instead of `recording`; of a run with a server of its own
+    elsewhere = {*FILE_KEYS.values(), "url"} - {"recording"}  # other kinds of files; a server of its own
     assert params.tests[0].base[0].model_fields_set == set(Run.model_fields) - elsewhere
     assert len(template.splitlines()) < 40
 

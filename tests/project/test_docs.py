@@ -1,7 +1,8 @@
-"""The documentation site builds without a warning and loads nothing from elsewhere."""
+"""The documentation site builds without a warning, loads nothing from elsewhere, and its worked changes apply."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,3 +20,17 @@ def test_the_site_builds_without_a_warning_and_offline(
     assert done.returncode == 0, done.stderr
     for page in ("index", "statistics", "api", "gallery"):
         assert all(address.startswith("file://") for address in requests_of(tmp_path / f"{page}.html")), page
+
+
+def test_worked_changes_apply_and_touch_few_files(project: Path) -> None:
+    """Where code has moved on, the change in docs/extending.md has to follow."""
+    changes = re.findall(r"^```diff\n(.*?)^```$", (project / "docs/extending.md").read_text("utf-8"), re.M | re.S)
+    assert len(changes) == 4
+    for change in changes:
+        files = re.findall(r"^\+\+\+ b/(.+)$", change, re.M)
+        assert len(files) <= 4
+        done = subprocess.run(
+            ["git", "apply", "--check", "--verbose", "-"],
+            cwd=project, input=change, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
