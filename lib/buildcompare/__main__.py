@@ -179,7 +179,7 @@ def history(
     ),
 ) -> None:
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
-    from buildcompare.history.text import ledger_text
+    from buildcompare.history.view import ledger_text
 
     with _said_faults() as outcome:
         print(ledger_text(ledger, metrics), end="")

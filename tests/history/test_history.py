@@ -6,22 +6,17 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.config.catalogue import read_catalogue
 from buildcompare.findings import history as findings_history
-from buildcompare.history.at_hand import SupportedUsersNoise
-from buildcompare.history.ledger import (
-    Ledger,
-    minor,
-    read_ledger,
-)
-from buildcompare.history.look_back import LookBack, Step, look_back
+from buildcompare.history.chain import ChainAnalysis, Step
+from buildcompare.history.ledger import Ledger, minor, read_ledger
 from buildcompare.history.table import import_table
-from buildcompare.history.text import step_lines
+from buildcompare.history.view import HistoryView, view_ledger
 from buildcompare.results import Drift, HistoryResult
 from buildcompare.text.numbers import change
 
@@ -43,14 +38,31 @@ def ledger(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 
 @pytest.fixture(scope="module")
-def looked(ledger: Ledger) -> LookBack:
-    known = SupportedUsersNoise.of(read_catalogue("mattermost"))
-    assert known.noise is not None
-    return look_back(ledger.chain, known.noise, ledger.studies)
+def view(ledger: Ledger) -> HistoryView:
+    return view_ledger(ledger, "mattermost")
 
 
-def step(looked: LookBack, name: str) -> Step:
-    return next(step for step in looked.steps if step.entry.name == name)
+@pytest.fixture(scope="module")
+def looked(view: HistoryView) -> ChainAnalysis:
+    return view.chain
+
+
+@pytest.fixture(scope="module")
+def lines(view: HistoryView) -> dict[str, list[str]]:
+    """The sentences about each comparison."""
+    assert view.margin_percent == MARGIN
+    return {str(name): list(rows["sentence"]) for name, rows in view.statements().groupby("comparison")}
+
+
+def step(looked: ChainAnalysis, name: str) -> Step:
+    return looked.steps[name]
+
+
+def within(looked: ChainAnalysis) -> Any:
+    """The change of v10.10 on MySQL."""
+    rows = looked.changes
+    (row,) = rows[(rows["comparison"] == "v10.10") & (rows["test"] == "mysql_unbounded")].itertuples()
+    return row
 
 
 def users(table: pd.DataFrame, release: str, db: str, side: str) -> float:
@@ -58,7 +70,7 @@ def users(table: pd.DataFrame, release: str, db: str, side: str) -> float:
     return float(value)
 
 
-def rows_of(looked: LookBack, name: str, kind: str) -> dict[str, Drift]:
+def rows_of(looked: ChainAnalysis, name: str, kind: str) -> dict[str, Drift]:
     return {f"{row.db_engine}_{row.side}": row for row in step(looked, name).drift if row.kind == kind}
 
 
@@ -66,7 +78,7 @@ def test_every_published_comparison_is_kept(ledger: Ledger, table: pd.DataFrame)
     monthly = table[table["monthly"] == "yes"]
     assert [entry.name for entry in ledger.chain] == list(dict.fromkeys(monthly.sort_values("order")["release"]))
     kept = {
-        (entry.position, test.db_engine, *(getattr(test.supported_users, side) for side in ("base", "new")))
+        (entry.position, test.db_engine, *(users for users in test.supported_users))
         for entry in ledger.chain
         for test in entry.tests
         if test.supported_users is not None
@@ -74,18 +86,20 @@ def test_every_published_comparison_is_kept(ledger: Ledger, table: pd.DataFrame)
     assert kept == set(monthly[["order", "db", "su_base", "su_new"]].itertuples(index=False, name=None))
 
 
-def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: LookBack, table: pd.DataFrame) -> None:
+def test_studies_stay_out_of_the_chain(ledger: Ledger, looked: ChainAnalysis, table: pd.DataFrame) -> None:
     studies = {
         "-".join(part for part in (row.release, row.run) if isinstance(part, str))
         for row in table[table["monthly"] == "study"].itertuples()
     }
     assert {entry.name for entry in ledger.studies} == studies
-    told = {row.comparison for step in looked.steps for row in step.drift}
-    told |= {row.against for step in looked.steps for row in step.drift}
+    told = {row.comparison for step in looked.steps.values() for row in step.drift}
+    told |= {row.against for step in looked.steps.values() for row in step.drift}
     assert not told & studies
 
 
-def test_postgres_below_mysql_and_not_for_the_first_time(looked: LookBack, table: pd.DataFrame) -> None:
+def test_postgres_below_mysql_and_not_for_the_first_time(
+    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame
+) -> None:
     rows = rows_of(looked, "v10.4", "between_databases")
     said = {}
     for side in ("base", "new"):
@@ -104,7 +118,7 @@ def test_postgres_below_mysql_and_not_for_the_first_time(looked: LookBack, table
     earlier = rows["postgresql_base"].earlier
     assert {each.comparison for each in earlier} == below
     assert below, "the published report says `for the first time`"
-    text = next(text for text in step_lines(step(looked, "v10.4"), looked, MARGIN) if "unlike in" in text)
+    text = next(text for text in lines["v10.4"] if "unlike in" in text)
     assert "Postgres supports fewer users than MySQL" in text
     for value in said.values():
         assert change(value) in text
@@ -113,7 +127,7 @@ def test_postgres_below_mysql_and_not_for_the_first_time(looked: LookBack, table
 
 @pytest.mark.parametrize(("db", "published"), [("mysql", -10.5), ("postgresql", -24.3)])
 def test_the_same_version_in_the_next_comparison(
-    looked: LookBack, table: pd.DataFrame, db: str, published: float
+    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame, db: str, published: float
 ) -> None:
     before = users(table, "v10.3", db, "new")
     level = rows_of(looked, "v10.4", "same_version")[f"{db}_base"]
@@ -122,7 +136,7 @@ def test_the_same_version_in_the_next_comparison(
     assert round(percent, 1) == published
     assert level.ci_high is not None
     assert level.ci_high < 0
-    text = next(text for text in step_lines(step(looked, "v10.4"), looked, MARGIN) if text.startswith("The level"))
+    text = next(text for text in lines["v10.4"] if text.startswith("The level"))
     assert "v10.3.0 against v10.3.0-rc1 in v10.3" in text
     assert change(percent) in text
     assert "the setup changed too (Load-test version)" in text
@@ -133,7 +147,9 @@ def test_the_same_version_in_the_next_comparison(
 
 
 @pytest.mark.parametrize("release", ["v10.3", "v10.7", "v10.9", "v10.11"])
-def test_level_jumps_stand_beside_the_setup(looked: LookBack, real: Path, release: str) -> None:
+def test_level_jumps_stand_beside_the_setup(
+    lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, release: str
+) -> None:
     assert any(row.jump for row in step(looked, release).drift)
     rows = pd.read_csv(real / "comparisons/history.csv", dtype=str)
     chain = list(dict.fromkeys(rows.loc[rows["monthly"] == "yes", "release"]))
@@ -154,35 +170,38 @@ def test_level_jumps_stand_beside_the_setup(looked: LookBack, real: Path, releas
     assert {row.setting for row in found if row.kind == "not_recorded"} == {
         columns[c] for c in columns if c not in known
     }
-    lines = list(step_lines(step(looked, release), looked, MARGIN))
-    setup = next(i for i, text in enumerate(lines) if text.startswith("Setup, compared with"))
-    level = next(i for i, text in enumerate(lines) if text.startswith("The level jumped"))
+    told = lines[release]
+    setup = next(i for i, text in enumerate(told) if text.startswith("Setup, compared with"))
+    level = next(i for i, text in enumerate(told) if text.startswith("The level jumped"))
     assert setup < level, "what may explain a drift stands above it"
-    assert ("none recorded" in lines[setup]) == (not expected)
-    assert ("no setup difference is recorded" in lines[level]) == (not expected)
+    assert ("none recorded" in told[setup]) == (not expected)
+    assert ("no setup difference is recorded" in told[level]) == (not expected)
     assert (release == "v10.7") == (not expected)
 
 
-def test_jumps_are_few(looked: LookBack) -> None:
-    jumped = [each.entry.name for each in looked.steps if any(row.jump for row in each.drift)]
+def test_jumps_are_few(looked: ChainAnalysis) -> None:
+    jumped = [each.entry.name for each in looked.steps.values() if any(row.jump for row in each.drift)]
     assert {"v10.3", "v10.7", "v10.9", "v10.11"} <= set(jumped)
-    assert len(jumped) <= len(looked.steps) / 5, "a jump at every other release would say nothing"
+    chain = [each for each in looked.steps.values() if each.entry.kind == "monthly"]
+    assert len(jumped) <= len(chain) / 5, "a jump at every other release would say nothing"
 
 
-def test_a_loss_that_nobody_wrote_about(looked: LookBack, table: pd.DataFrame) -> None:
+def test_a_loss_that_nobody_wrote_about(
+    lines: dict[str, list[str]], looked: ChainAnalysis, table: pd.DataFrame
+) -> None:
     percent = 100 * (users(table, "v10.10", "mysql", "new") / users(table, "v10.10", "mysql", "base") - 1)
     assert round(percent, 2) == -7.48
-    assert step(looked, "v10.10").within["mysql_unbounded"].percent == pytest.approx(percent)
-    text = next(text for text in step_lines(step(looked, "v10.10"), looked, MARGIN) if text.startswith("Unbounded"))
+    assert within(looked).delta_percent == pytest.approx(percent)
+    text = next(text for text in lines["v10.10"] if text.startswith("Unbounded"))
     assert change(percent) in text
     assert text.endswith("Nobody wrote about it.")
-    told = [
-        text for each in looked.steps for text in step_lines(each, looked, MARGIN) if "Published with other" in text
-    ]
+    told = [text for each in lines.values() for text in each if "Published with other" in text]
     assert any(text.startswith("Unbounded MySQL: v8.0.0-rc1") for text in told)
 
 
-def test_errors_that_changed_as_never_else(looked: LookBack, real: Path, project: Path) -> None:
+def test_errors_that_changed_as_never_else(
+    lines: dict[str, list[str]], looked: ChainAnalysis, real: Path, project: Path
+) -> None:
     rows = pd.read_csv(real / "comparisons/history.csv")
     rows = rows[(rows["monthly"] == "yes") & (rows["errors_base"] > 0) & (rows["errors_new"] > 0)]
     load = (rows["su_new"] / rows["su_base"]).where(rows["test_type"] == "unbounded", 1.0)
@@ -192,15 +211,11 @@ def test_errors_that_changed_as_never_else(looked: LookBack, real: Path, project
         deviation = 1.4826 * test["change"].abs().median()
         far = test[(test["change"].abs() > 3.6 * deviation) & (test["change"].abs() > math.log(1.5))]
         expected |= {(row.release, f"{row.db}_{row.test_type}"): row.change for row in far.itertuples()}
-    found = {
-        (step.entry.name, name): math.log1p(each.percent / 100)
-        for step in looked.steps
-        for name, each in step.errors.items()
-    }
+    errors = looked.errors.set_index(["comparison", "test"])["delta_percent"]
+    found = {place: math.log1p(percent / 100) for place, percent in errors.items()}
     assert found == pytest.approx(expected)
     assert len(expected) == 8
-    (step,) = (step for step in looked.steps if step.entry.name == "v10.1")
-    text = "\n".join(step_lines(step, looked, MARGIN))
+    text = "\n".join(lines["v10.1"])
     (row,) = rows[
         (rows["release"] == "v10.1") & (rows["db"] == "postgresql") & (rows["test_type"] == "bounded")
     ].itertuples()
@@ -211,7 +226,7 @@ def test_errors_that_changed_as_never_else(looked: LookBack, real: Path, project
     assert change(row.errors_delta_pct) in docs
 
 
-def test_what_is_between_comparisons_is_more_than_between_runs(looked: LookBack, table: pd.DataFrame) -> None:
+def test_what_is_between_comparisons_is_more_than_between_runs(looked: ChainAnalysis, table: pd.DataFrame) -> None:
     monthly = table[table["monthly"] == "yes"].sort_values("order")
     for between in looked.between:
         own = monthly[monthly["db"] == between.db_engine]
@@ -225,8 +240,8 @@ def test_what_is_between_comparisons_is_more_than_between_runs(looked: LookBack,
     assert looked.repeats.ci_low < 1.8 < looked.repeats.ci_high, "the borrowed deviation of one run"
 
 
-def test_every_number_of_a_sentence_is_in_its_evidence(looked: LookBack) -> None:
-    for each in looked.steps:
+def test_every_number_of_a_sentence_is_in_its_evidence(looked: ChainAnalysis) -> None:
+    for each in looked.steps.values():
         for finding in findings_history.find(_history(looked, each), each.drift, each.setup_differences):
             evidence = json.dumps(finding.model_dump()["evidence"])
             values = [abs(float(v)) for v in _numbers(evidence)]
@@ -239,14 +254,13 @@ def test_every_number_of_a_sentence_is_in_its_evidence(looked: LookBack) -> None
                 ), (said, finding.text)
 
 
-def _history(looked: LookBack, each: Step) -> HistoryResult:
+def _history(looked: ChainAnalysis, each: Step) -> HistoryResult:
     return HistoryResult(
         ledger="x",
         comparisons=1,
         studies=0,
         entries_sha256="",
-        before=each.before.name if each.before else None,
-        reason="first",
+        before=each.before,
         margin_percent=MARGIN,
         between=list(looked.between),
     )
@@ -263,14 +277,16 @@ def _without_names(text: str, each: Step) -> str:
     return re.sub(r"v\d+(\.\d+)+(-rc\d+)?", "", text)
 
 
-def test_the_docs_say_what_is_computed(looked: LookBack, table: pd.DataFrame, project: Path) -> None:
+def test_the_docs_say_what_is_computed(looked: ChainAnalysis, table: pd.DataFrame, project: Path) -> None:
     """docs/history.md states figures of the published history: each is made again here."""
     docs = " ".join((project / "docs/history.md").read_text("utf-8").split())
     by_db = {row.db_engine: row for row in looked.between}
     postgres, mysql = by_db["postgresql"], by_db["mysql"]
     assert f"{postgres.sd_percent:.1f} % on Postgres ({postgres.links} pairs) and" in docs
     assert f"and {mysql.sd_percent:.0f} % on MySQL ({mysql.links})" in docs
-    pairs = [row for each in looked.steps for row in each.drift if row.kind == "same_version" and row.same_version]
+    pairs = [
+        row for each in looked.steps.values() for row in each.drift if row.kind == "same_version" and row.same_version
+    ]
     beyond = {db: sum(abs(p.delta_percent or 0) > MARGIN for p in pairs if p.db_engine == db) for db in by_db}
     assert f"{beyond['postgresql']} and {beyond['mysql']} differ by more than 5 %" in docs
     for row in (row for row in pairs if row.jump and row.db_engine == "postgresql"):
@@ -279,9 +295,9 @@ def test_the_docs_say_what_is_computed(looked: LookBack, table: pd.DataFrame, pr
     repeats = looked.repeats
     assert repeats is not None
     assert f"{repeats.sd_percent:.1f} % ({repeats.ci_low:.1f} to {repeats.ci_high:.1f} %, four degrees" in docs
-    loss = step(looked, "v10.10").within["mysql_unbounded"]
-    interval = f"{loss.low:.1f} to {loss.high:.1f} %".replace("-", "−")
-    assert f"{-loss.percent:.2f} % fewer users than v10.9.1 on MySQL ({interval})" in docs
+    loss = within(looked)
+    interval = f"{loss.ci_low:.1f} to {loss.ci_high:.1f} %".replace("-", "−")
+    assert f"{-loss.delta_percent:.2f} % fewer users than v10.9.1 on MySQL ({interval})" in docs
     for db, name in (("mysql", "MySQL"), ("postgresql", "Postgres")):
         rc, base, new = (
             users(table, *at) for at in (("v10.3", db, "new"), ("v10.4", db, "base"), ("v10.4", db, "new"))

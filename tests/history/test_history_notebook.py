@@ -15,9 +15,10 @@ import pytest
 from buildcompare.config.errors import InputError
 from buildcompare.figures import history as figures_history
 from buildcompare.figures.base import FIGURE_MIME
-from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, record
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
 from buildcompare.history.view import HistoryView, linked, open_history
 from buildcompare.report.notebook import outputs_of
+from buildcompare.results.codes import Pair, Verdict
 
 
 def chain(levels: list[float], *, name: str = "r") -> list[Entry]:
@@ -32,7 +33,7 @@ def chain(levels: list[float], *, name: str = "r") -> list[Entry]:
                     name="mysql_unbounded",
                     type="unbounded",
                     db_engine="mysql",
-                    supported_users=BothUsers(base=users, new=users * 1.01),
+                    supported_users=Pair(users, users * 1.01),
                 )
             ],
             setup={"Tool": f"v{i // 4}"},
@@ -116,7 +117,7 @@ def test_every_release_is_listed_with_its_report(
     entries = chain([1000.0] * 6 + [2000.0])
     study = entries[0].model_copy(update={"name": "s", "kind": "study", "position": None})
     hostile = entries[1].model_copy(update={"base": LedgerBuild(label="<b>x</b>")})
-    judged = entries[2].model_copy(update={"verdict": "regression"})
+    judged = entries[2].model_copy(update={"verdict": Verdict.REGRESSION})
     record(tmp_path / "data/history/mattermost", [entries[0], hostile, judged, *entries[3:], study])
     (tmp_path / "reports/r3").mkdir(parents=True)
     (tmp_path / "reports/r3/report.html").write_text("")

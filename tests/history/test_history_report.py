@@ -12,13 +12,14 @@ from typer.testing import CliRunner, Result
 from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
-from buildcompare.history.at_hand import place_in_words
-from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
+from buildcompare.history.compare import place_in_words
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.setup import plain_text, setup_differences
 from buildcompare.history.table import import_table
 from buildcompare.report import publish as run_report
 from buildcompare.report import sections
 from buildcompare.results import Results, dumps
+from buildcompare.results.codes import NoHistory, Pair
 from support import real_params, small_params, write_params
 
 
@@ -37,7 +38,7 @@ def earlier(name: str, position: int, versions: tuple[str, str], users: tuple[fl
                 name="postgresql_unbounded",
                 type="unbounded",
                 db_engine="postgresql",
-                supported_users=BothUsers(base=users[0], new=users[1]),
+                supported_users=Pair(*users),
             )
         ],
         **{"source": "report", **more},
@@ -66,7 +67,7 @@ def test_without_a_ledger_nothing_is_said(tmp_path: Path) -> None:
 def test_an_empty_ledger_is_said(small: dict[str, Any]) -> None:
     bench = bench_of(small)
     assert bench.results.history is not None
-    assert bench.results.history.reason == "no earlier comparison of its kind is recorded"
+    assert bench.results.history.reason == NoHistory.NO_EARLIER
     assert "no earlier comparison" in sections.setup(bench).html
 
 
@@ -121,7 +122,7 @@ def test_a_study_is_not_held_against_the_chain(small: dict[str, Any], tmp_path: 
     record(tmp_path / "ledger", [earlier("r1.0", 1, ("0.9.0", "1.0.0-rc1"), (2000, 2000)), study])
     results = bench_of(small).results
     assert results.history is not None
-    assert "study" in str(results.history.reason)
+    assert results.history.reason == NoHistory.STUDY
     assert not results.drift
 
 
@@ -137,7 +138,7 @@ def test_a_name_that_is_taken_is_said_before_anything_is_run(
 ) -> None:
     record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
-    monkeypatch.setattr(workbench, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
+    monkeypatch.setattr(workbench, "read_recordings", lambda *_, **__: pytest.fail("recordings were read"))
     file = write_params(tmp_path / "small.yaml", small)
     refused = run("report", str(file), "-o", str(tmp_path / "out"), "--record")
     assert refused.exit_code == 3

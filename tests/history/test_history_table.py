@@ -10,10 +10,8 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
-from buildcompare.history.ledger import (
-    BothUsers,
-)
 from buildcompare.history.table import import_table, read_table
+from buildcompare.results.codes import Pair
 
 HEADER = (
     "release,run,monthly,order,base_label,new_label,base_version,new_version,db,test_type,su_base,su_new,delta_pct,"
@@ -58,7 +56,7 @@ def test_a_table_becomes_entries(tmp_path: Path) -> None:
     assert (entry.name, entry.position, entry.base.version, entry.new.minor) == ("v1.1", 1, "1.0.0", "1.1")
     assert entry.setup == {"Load-test version": "v2", "Dataset": "d"}
     assert entry.coordinator == {"users_inc": 8.0, "threshold_cpu": 0.85}
-    assert [test.supported_users for test in entry.tests] == [BothUsers(base=1000, new=1100), BothUsers(new=900)]
+    assert [test.supported_users for test in entry.tests] == [Pair(1000, 1100), Pair(None, 900)]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_spellings_that_nobody_misreads_are_read(tmp_path: Path) -> None:
     for delta in ("10.0", "+10.00", "10 %", "10.000%"):
         assert read_table(write_table(tmp_path, {"delta_pct": delta})) == plain
     (less,) = read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "\u22123.6 %"}))
-    assert less.tests[0].supported_users == BothUsers(base=1000, new=964)
+    assert less.tests[0].supported_users == Pair(1000, 964)
     assert read_table(write_table(tmp_path, {"su_new": "964.4", "delta_pct": "-3.5"})), "cut off at its last digit"
     with pytest.raises(InputError, match="delta_pct"):
         read_table(write_table(tmp_path, {"su_new": "964", "delta_pct": "-3.4"}))

@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
-from buildcompare.history.ledger import BothUsers, Entry, LedgerBuild, LedgerTest, read_ledger, record
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.table import import_table
 from buildcompare.report.index import index_rows, write_index
 from buildcompare.results import dumps
+from buildcompare.results.codes import Pair
 from support import small_params
 
 OPENS_WITHIN_S = 1.5
@@ -33,7 +34,7 @@ def entry(number: int, **more: Any) -> Entry:
             name=f"{db}_unbounded",
             type="unbounded",
             db_engine=db,
-            supported_users=BothUsers(base=9000.0 + 10 * number, new=9100.0 + 7 * number),
+            supported_users=Pair(9000.0 + 10 * number, 9100.0 + 7 * number),
         )
         for db in ("mysql", "postgresql")
     ]
@@ -105,7 +106,7 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     assert rows[0].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
     assert (rows[0].verdict, rows[0].before) == (results.verdict, "v1.1")
     users = next(test.supported_users for test in results.tests if test.supported_users)
-    assert (rows[0].users[0].against, rows[0].users[0].value) == (users.base, users.new)
+    assert (rows[0].users[0].before, rows[0].users[0].value) == (users.base, users.new)
 
 
 def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from buildcompare.config.errors import InputError
+from buildcompare.history.chain import analyse_chain
 from buildcompare.history.ledger import (
-    BothUsers,
     Entry,
     LedgerBuild,
     LedgerTest,
-    alone,
+    locked,
     read_ledger,
     record,
     version_in,
 )
-from buildcompare.history.look_back import look_back
-from buildcompare.history.text import ledger_text
+from buildcompare.history.view import ledger_text
+from buildcompare.results.codes import Pair
 from buildcompare.stats.noise import Noise
 
 NOISE = Noise(0.018, math.inf, "catalogue")
@@ -116,7 +116,7 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_records_at_the_same_time_take_a_place_each(tmp_path: Path) -> None:
     def add(number: int) -> None:
-        with alone(tmp_path):
+        with locked(tmp_path):
             last = max((e.position or 0 for e in read_ledger(tmp_path).chain), default=0)
             base, new = (LedgerBuild(label=f"{side}-{number}") for side in ("base", "new"))
             record(tmp_path, [entry(f"r{number}", position=last + 1, base=base, new=new)])
@@ -128,7 +128,7 @@ def test_records_at_the_same_time_take_a_place_each(tmp_path: Path) -> None:
 
 def test_a_ledger_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="can be written") as fault, alone(tmp_path / "file"):
+    with pytest.raises(InputError, match="can be written") as fault, locked(tmp_path / "file"):
         pass
     assert fault.value.key == "history"
 
@@ -159,13 +159,16 @@ def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
 def test_one_database_under_two_names_is_one_chain(tmp_path: Path) -> None:
     def measured(number: int, db: str) -> Entry:
         base, new = (LedgerBuild(label=f"v1.{n}.0", version=f"1.{n}.0") for n in (number, number + 1))
-        users = BothUsers(base=1000.0, new=1000.0)
+        users = Pair(1000.0, 1000.0)
         test = LedgerTest(name=f"{db}_unbounded", type="unbounded", db_engine=db, supported_users=users)
         return entry(f"v1.{number}", position=number, base=base, new=new, tests=[test])
 
     record(tmp_path, [measured(1, "postgres"), measured(2, "postgresql"), measured(3, "PostgreSQL")])
-    steps = look_back(read_ledger(tmp_path).chain, NOISE).steps
-    assert [row.same_version for step in steps for row in step.drift if row.kind == "same_version"] == [True, True]
+    steps = analyse_chain(read_ledger(tmp_path).chain, NOISE).steps
+    assert [row.same_version for step in steps.values() for row in step.drift if row.kind == "same_version"] == [
+        True,
+        True,
+    ]
 
 
 def test_two_entries_at_one_place_are_refused(tmp_path: Path) -> None:

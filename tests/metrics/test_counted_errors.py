@@ -13,7 +13,7 @@ from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
 from buildcompare.findings.metrics import ERRORS_PER_USER_MINUTE
-from buildcompare.history.at_hand import entry_of
+from buildcompare.history.compare import entry_of
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report import junit
 from buildcompare.results import ErrorRateResult, Results
@@ -107,7 +107,7 @@ def test_a_build_server_and_the_ledger_see_them(tmp_path: Path) -> None:
     root = ET.fromstring(junit.render(results))  # our own
     (case,) = [each for each in root.iter("testcase") if each.get("name") == "counted-errors"]
     assert "per user and minute" in str(case.find("skipped").get("message"))  # type: ignore[union-attr]
-    entry = entry_of(check_params(params), results, read_ledger(tmp_path / "ledger"))
+    entry = entry_of(check_params(params), results.tests, position=read_ledger(tmp_path / "ledger").next_position)
     errors = {test.type: test.errors for test in entry.tests}
     assert errors["unbounded"] is None
     assert errors["bounded"] is not None

@@ -24,7 +24,7 @@ from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.findings.recordings import mistaken_inputs
 from buildcompare.findings.suggestions import suggest
-from buildcompare.history.at_hand import HeldAgainst, SupportedUsersNoise, hold_against
+from buildcompare.history.compare import HistoryContext, SupportedUsersNoise, compare_to_ledger
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.metrics.judge_equal_load import LoadAdjusted
@@ -217,11 +217,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
 
 def _held(
     params: Comparison, tests: list[TestResult], noise: SupportedUsersNoise, *, simulated: bool
-) -> HeldAgainst | None:
+) -> HistoryContext | None:
     """The comparison beside the ledger that the params name; None where they name none."""
     if params.history is None:
         return None
-    return hold_against(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
+    return compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
 
 
 def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> tuple[Calibration, list[str]] | None:

@@ -1,7 +1,7 @@
-"""What did earlier comparisons find? The ledger: a folder with one small JSON file for each comparison.
+"""Keep earlier comparisons in the ledger: a folder with one small JSON file for each.
 
-Only ``report --record`` and ``history-import`` write to it. A file says what was measured and on which setup, never
-what was derived from it, so that a better way to look back applies to the whole past.
+Only ``report --record`` and ``history-import`` write to it. A file holds what was measured and on which setup, never
+what was derived from it, so that a better analysis applies to the whole past.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+import pandas as pd
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName
 from buildcompare.config.yaml import checked
-from buildcompare.results.codes import Verdict
+from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
 
 if sys.platform != "win32":
     import fcntl
@@ -32,12 +34,25 @@ MAX_BYTES = 1_000_000
 _VERSION = re.compile(
     r"(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])", re.IGNORECASE
 )
-
-Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Users = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
+
+
+def _filled(default: int | None) -> BeforeValidator:
+    """Make a pair of a JSON object that may leave a build out."""
+
+    def fill(given: Any) -> Any:
+        if isinstance(given, dict) and given.keys() <= {*SIDES}:
+            return Pair.of(lambda side: given.get(side, default))
+        return given
+
+    return BeforeValidator(fill)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], _filled(None)]
+Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], _filled(None)]
+RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], _filled(1)]
 TestKey = tuple[str, str]
 """A test's type and database: what a test of one comparison is found again by in the next."""
 
@@ -52,9 +67,14 @@ class LedgerBuild(_Strict):
     label: Name
     version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\d{1,6})*(-[a-z]+\.?\d+)?$")
 
+    @classmethod
+    def of(cls, label: str) -> LedgerBuild:
+        """The build of this label, with the version in it."""
+        return cls(label=label, version=version_in(label))
+
     @property
     def title(self) -> str:
-        """What a sentence calls it: by its version where there is one, else by its label."""
+        """Its version where it has one, else its label."""
         return f"v{self.version}" if self.version else self.label
 
     @property
@@ -63,40 +83,29 @@ class LedgerBuild(_Strict):
         return None if self.version is None else minor(self.version)
 
 
-class BothUsers(_Strict):
-    """Supported users of each build; null where there is no figure."""
-
-    base: Users | None = None
-    new: Users | None = None
-
-
-class BothCounts(_Strict):
-    """A count for each build; null where it is not known."""
-
-    base: Count | None = None
-    new: Count | None = None
-
-
-class BothRuns(_Strict):
-    """How many runs stand behind each build's figures."""
-
-    base: int = Field(default=1, ge=1)
-    new: int = Field(default=1, ge=1)
-
-
 class LedgerTest(_Strict):
-    """One test of a comparison."""
+    """One test of a comparison.
+
+    Attributes
+    ----------
+    users
+        The target (bounded) or the ceiling (unbounded).
+    supported_users, errors
+        Of each build; null where there is no figure.
+    runs
+        How many runs stand behind each build's figures.
+    written
+        The figures that people wrote about this test, where the ledger's source tells; both null: nobody did.
+    """
 
     name: FileName
-    type: Literal["bounded", "unbounded"]
+    type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
     users: int | None = Field(default=None, gt=0)
-    """The target (bounded) or the ceiling (unbounded)."""
-    supported_users: BothUsers | None = None
-    runs: BothRuns = Field(default_factory=BothRuns)
-    errors: BothCounts | None = None
-    written: BothUsers | None = None
-    """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
+    supported_users: Users | None = None
+    runs: RunCounts = Pair(1, 1)
+    errors: Counts | None = None
+    written: Users | None = None
 
     @field_validator("db_engine")
     @classmethod
@@ -110,27 +119,37 @@ class LedgerTest(_Strict):
 
 
 class Entry(_Strict):
-    """One comparison as the ledger keeps it."""
+    """One comparison as the ledger keeps it.
+
+    Attributes
+    ----------
+    kind
+        Studies answer a question of their own: they are kept, and stay out of the chain of releases.
+    position
+        Place in the chain; null for a study.
+    setup
+        Rows of the setup table: Markdown, at their writer's choice.
+    coordinator
+        Steps, rest time and alert thresholds of the load test, where they are known.
+    servers
+        Which metrics servers (kind and version) it was recorded by.
+    source
+        What wrote this entry: ``report``, or the name of the table that it was imported from.
+    """
 
     schema_version: Literal[1] = 1
     name: FileName
     kind: Literal["monthly", "study"] = "monthly"
-    """Studies answer a question of their own: they are kept, and stay out of the chain of releases."""
     position: int | None = Field(default=None, ge=1)
-    """Place in the chain; null for a study."""
     base: LedgerBuild
     new: LedgerBuild
     verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
     setup: dict[str, str] = Field(default_factory=dict)
-    """Rows of the setup table: Markdown, at their writer's choice."""
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
-    """Steps, rest time and alert thresholds of the load test, where they are known."""
     servers: list[Name] = Field(default_factory=list)
-    """Which metrics servers (kind and version) it was recorded by."""
     source: Name
-    """What wrote this entry: ``report``, or the name of the table that it was imported from."""
 
     @model_validator(mode="after")
     def _placed(self) -> Entry:
@@ -156,7 +175,7 @@ class Entry(_Strict):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Every recorded comparison: the chain in its order, then the studies."""
+    """Every recorded comparison: the chain in its order, and the studies by name."""
 
     folder: Path
     entries: Sequence[Entry] = ()
@@ -176,11 +195,41 @@ class Ledger:
         alike = [entry for entry in self.entries if entry.is_same_comparison(other)]
         return next((entry for entry in alike if entry.name == other.name), alike[0] if alike else None)
 
-    def before(self, entry: Entry | None) -> list[Entry]:
-        """The chain up to `entry`; all of it where there is none."""
-        if entry is None:
-            return self.chain
-        return [e for e in self.chain if entry.position is not None and (e.position or 0) < entry.position]
+    @property
+    def next_position(self) -> int:
+        """The place after the last of the chain."""
+        return 1 + max((entry.position or 0 for entry in self.entries), default=0)
+
+
+def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
+    """The tests of `entries` as one frame.
+
+    Returns
+    -------
+    DataFrame
+        One row for each comparison, test and build: order (place in `entries`), comparison, kind, setup (with
+        coordinator, as JSON; empty where it is not recorded), test, type, db_engine, db (its name for comparing), key
+        (of the same test in other comparisons), told (whether the source says what people wrote), side, title, minor
+        and version (of the build), users (supported), runs, errors, written. Texts are empty and numbers NaN where
+        nothing is known.
+    """
+    columns = (
+        "order comparison kind setup test type db_engine db key told side title minor version users runs errors written"
+    )
+    rows = []
+    for order, entry in enumerate(entries):
+        several = Counter(test.key for test in entry.tests)
+        setup = json.dumps([entry.setup, entry.coordinator], sort_keys=True) if entry.setup else ""
+        for test in entry.tests:
+            key = "/".join((*test.key, test.name if several[test.key] > 1 else ""))
+            engine, told = test.db_engine or "", test.written is not None
+            shared = (order, entry.name, entry.kind, setup, test.name, test.type, engine, test.key[1], key, told)
+            numbers = (test.supported_users, test.runs, test.errors, test.written)
+            for side, build in Pair(entry.base, entry.new).items():
+                values = (each and each[side] for each in numbers)
+                rows.append((*shared, side, build.title, build.minor or "", build.version or "", *values))
+    found = pd.DataFrame(rows, columns=columns.split())
+    return found.astype(dict.fromkeys(("users", "runs", "errors", "written"), "float64"))
 
 
 def read_ledger(folder: Path) -> Ledger:
@@ -193,35 +242,55 @@ def read_ledger(folder: Path) -> Ledger:
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
-    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    entries = [_read(file) for file in files]
-    placed: dict[int, str] = {}
+    entries = [_read(file) for file in sorted(folder.glob("*.json"))]
+    placed: dict[int, Entry] = {}
     for entry in entries:
-        if entry.position is not None:
-            other = placed.setdefault(entry.position, entry.name)
-            if other != entry.name:
-                raise InputError(
-                    file=folder / f"{entry.name}.json",
-                    key="position",
-                    expected=f"a place in the chain that is not {other}'s",
-                    found=str(entry.position),
-                )
+        if entry.position is not None and placed.setdefault(entry.position, entry) is not entry:
+            raise _same_place(folder, entry, placed[entry.position])
     return Ledger(folder, entries)
 
 
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
+def _read(file: Path) -> Entry:
+    expected = "an entry that `report --record` or `history-import` wrote"
     try:
+        if file.stat().st_size > MAX_BYTES:
+            found = f"{file.stat().st_size:,} bytes"
+            raise InputError(file=file, key="history", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
+        data = json.loads(file.read_text(encoding="utf-8"))
+        json.dumps(data, ensure_ascii=False).encode()  # half a character could be read, and never written again
+    except (ValueError, RecursionError, OSError) as error:
+        found = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+        raise InputError(file=file, key="history", expected=expected, found=found) from None
+    entry = checked(Entry, data, file=file)
+    if entry.name != file.stem:
+        raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
+    return entry
+
+
+def _same_place(folder: Path, entry: Entry, other: Entry) -> InputError:
+    expected, found = f"another place than {other.name}'s", f"{entry.position} in both"
+    return InputError(file=folder / f"{entry.name}.json", key="position", expected=expected, found=found)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
+    with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a")
-    except OSError as error:
-        expected = "a folder that can be written"
-        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
     with file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        expected = "a folder that can be written"
+        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
 
 
 def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
@@ -250,26 +319,30 @@ def check_name(ledger: Ledger, entry: Entry) -> None:
     _namesake(ledger.entries, entry, ledger.folder)
 
 
-def _namesake(entries: Iterable[Entry], entry: Entry, folder: Path) -> tuple[Entry | None, list[Entry]]:
-    """The same comparison's entry, if there is one, and all others."""
+def _namesake(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry | None:
+    """The same comparison's entry, if there is one."""
+
+    def refuse(other: Entry, expected: str, found: str) -> InputError:
+        return InputError(file=folder / f"{other.name}.json", key="name", expected=expected, found=found)
+
+    builds = f"{entry.base.label} with {entry.new.label}"
     namesake = next((e for e in entries if e.name.casefold() == entry.name.casefold()), None)
-    others = [e for e in entries if e is not namesake]
-    twin = next((e for e in others if e.kind == entry.kind == "monthly" and e.is_same_comparison(entry)), None)
-    same = namesake is not None and (namesake.name, namesake.kind) == (entry.name, entry.kind)
-    if namesake is not None and not (same and namesake.is_same_comparison(entry)):
-        expected = f"the comparison of {entry.base.label} with {entry.new.label}, or another name"
-        found = f"that of {namesake.base.label} with {namesake.new.label}"
-        raise InputError(file=folder / f"{namesake.name}.json", key="name", expected=expected, found=found)
-    if twin is not None:
-        expected = f"{entry.name!r}, or no record yet of {entry.base.label} with {entry.new.label}"
-        found = f"the same comparison as {twin.name!r}"
-        raise InputError(file=folder / f"{twin.name}.json", key="name", expected=expected, found=found)
-    return namesake, others
+    if namesake is not None:
+        same = (namesake.name, namesake.kind) == (entry.name, entry.kind) and namesake.is_same_comparison(entry)
+        if not same:
+            found = f"that of {namesake.base.label} with {namesake.new.label}"
+            raise refuse(namesake, f"the comparison of {builds}, or another name", found)
+    for other in entries:
+        if other is not namesake and other.kind == entry.kind == "monthly" and other.is_same_comparison(entry):
+            expected = f"{entry.name!r}, or no record yet of {builds}"
+            raise refuse(other, expected, f"the same comparison as {other.name!r}")
+    return namesake
 
 
-def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry:
+def _placed_among(entries: Collection[Entry], entry: Entry, folder: Path) -> Entry:
     """`entry` with the place that it had already, once nothing speaks against it."""
-    namesake, others = _namesake(entries, entry, folder)
+    namesake = _namesake(entries, entry, folder)
+    others = [e for e in entries if e is not namesake]
     if any(e.simulated != entry.simulated for e in others):
         kinds = ("measured", "simulated")
         expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
@@ -278,8 +351,7 @@ def _placed_among(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry
         entry = entry.model_copy(update={"position": namesake.position})
     clash = next((e for e in others if entry.position is not None and e.position == entry.position), None)
     if clash is not None:
-        expected, found = f"another place than {entry.name}'s", f"{clash.position} in both"
-        raise InputError(file=folder / f"{clash.name}.json", key="position", expected=expected, found=found)
+        raise _same_place(folder, clash, entry)
     return entry
 
 
@@ -287,17 +359,15 @@ def _write(folder: Path, entries: Iterable[Entry]) -> list[Path]:
     """All files beside their places first, so that a disk that is full in between leaves the ledger as it was."""
     halves: dict[Path, Path] = {}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for entry in entries:
-            file = folder / f"{entry.name}.json"
-            half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
-            text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
-            half.write_text(text + "\n", encoding="utf-8")
-        for file, half in halves.items():
-            half.replace(file)
-    except OSError as error:
-        expected = "a folder that can be written"
-        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for entry in entries:
+                file = folder / f"{entry.name}.json"
+                half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
+                text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
+                half.write_text(text + "\n", encoding="utf-8")
+            for file, half in halves.items():
+                half.replace(file)
     finally:
         for half in halves.values():
             half.unlink(missing_ok=True)
@@ -313,21 +383,3 @@ def version_in(label: str) -> str | None:
 def minor(version: str) -> str:
     """Major and minor number of a version."""
     return ".".join(version.partition("-")[0].split(".")[:2])
-
-
-def _read(file: Path) -> Entry:
-    expected = "an entry that `report --record` or `history-import` wrote"
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            found = f"{file.stat().st_size:,} bytes"
-            raise InputError(file=file, key="history", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
-        data = json.loads(file.read_text(encoding="utf-8"))
-        json.dumps(data, ensure_ascii=False).encode()  # half a character could be read, and never written again
-    except (ValueError, RecursionError) as error:
-        raise InputError(file=file, key="history", expected=expected, found=str(error)[:200]) from None
-    except OSError as error:
-        raise InputError(file=file, key="history", expected=expected, found=error.strerror or str(error)) from None
-    entry = checked(Entry, data, file=file)
-    if entry.name != file.stem:
-        raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
-    return entry

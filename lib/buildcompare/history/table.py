@@ -10,7 +10,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import SLUG
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import Entry, alone, record, version_in
+from buildcompare.history.ledger import Entry, locked, record, version_in
+from buildcompare.results.codes import SIDES
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
 SETUP_COLUMNS = {
@@ -46,67 +47,55 @@ _NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,9})?")
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the table."""
+    """One line of the table.
+
+    Attributes
+    ----------
+    commas
+        Whether cells are separated by commas: where they are not, a point may be one between thousands.
+    """
 
     file: Path
     line: int
     cells: Mapping[str, str]
-    commas: bool = True
-    """Whether cells are separated by commas: where they are not, a point may be one between thousands."""
+    commas: bool
 
-    def text(self, column: str) -> str:
+    def text(self, column: str, *, needed: bool = False) -> str:
         """A cell without the space around it; empty where the table lacks the column."""
         value = self.cells.get(column, "").strip()
         if _FORMULA.match(value):
-            raise self.fault(
-                column, "text or a plain number", f"what a spreadsheet takes for a formula, {value[:60]!r}"
-            )
+            found = f"what a spreadsheet takes for a formula, {value[:60]!r}"
+            raise self.fault(column, "text or a plain number", found)
         if any(ord(char) < 32 for char in value):
             raise self.fault(column, "text on one line", repr(value[:60]))
-        return value
-
-    def needed(self, column: str) -> str:
-        value = self.text(column)
-        if not value:
+        if needed and not value:
             raise self.fault(column, "a value", "none")
         return value
 
-    def number(self, column: str) -> float | None:
-        value = self.text(column)
-        if not value:
-            return None
-        if not _NUMBER.fullmatch(value):
-            raise self.fault(column, "a plain number such as 6537 or 0.5", repr(value[:60]))
-        return float(value)
-
-    def whole(self, column: str) -> int | None:
-        value = self.number(column)
-        if value is not None and (value != math.floor(value) or value <= 0):
-            raise self.fault(column, "a positive whole number", repr(self.text(column)))
-        return None if value is None else int(value)
-
-    def percent(self, column: str) -> tuple[float, float] | None:
-        """A change in percent with sign or percent sign, and how far it may be rounded or cut off."""
-        value = self.text(column).replace("\u2212", "-").removesuffix("%").strip()
-        if not value:
-            return None
-        plain = value.removeprefix("+")
-        if not _NUMBER.fullmatch(plain):
-            raise self.fault(column, "a change in percent such as -3.64", repr(self.text(column)[:60]))
-        return float(plain), max(DELTA_TOLERANCE, 10.0 ** -len(plain.partition(".")[2]))
-
-    def positive(self, column: str) -> float | None:
-        value = self.number(column)
-        if value is not None and value <= 0:
-            raise self.fault(column, "a positive number", repr(self.text(column)))
-        if not self.commas and _THOUSANDS.fullmatch(self.text(column)):
-            raise self.fault(column, "a number that is not read in two ways", repr(self.text(column)))
+    def one_of(self, column: str, known: Sequence[str]) -> str:
+        value = self.text(column, needed=True).casefold()
+        if value not in known:
+            raise self.fault(column, f"one of {', '.join(known)}", repr(value[:60]))
         return value
 
-    def one_of(self, column: str, known: Sequence[str]) -> str:
-        value = self.needed(column).casefold()
-        if value not in known:
-            raise self.fault(column, f"one of {', '.join(known)}", repr(self.text(column)[:60]))
+    def number(self, column: str, expected: str = "", fits: Callable[[float], bool] = math.isfinite) -> float | None:
+        text = self.text(column)
+        if not text:
+            return None
+        if not _NUMBER.fullmatch(text):
+            raise self.fault(column, "a plain number such as 6537 or 0.5", repr(text[:60]))
+        if not fits(float(text)):
+            raise self.fault(column, expected, repr(text))
+        return float(text)
+
+    def whole(self, column: str) -> int | None:
+        value = self.number(column, "a positive whole number", lambda value: value > 0 and value.is_integer())
+        return None if value is None else int(value)
+
+    def positive(self, column: str) -> float | None:
+        value = self.number(column, "a positive number", lambda value: value > 0)
+        if not self.commas and _THOUSANDS.fullmatch(self.text(column)):
+            raise self.fault(column, "a number that is not read in two ways", repr(self.text(column)))
         return value
 
     def fault(self, column: str, expected: str, found: str) -> InputError:
@@ -122,7 +111,7 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
         With file, line and column; or as :func:`buildcompare.history.ledger.record` does.
     """
     entries = read_table(file)
-    with alone(folder):
+    with locked(folder):
         record(folder, entries)
     return entries
 
@@ -135,70 +124,58 @@ def read_table(file: Path) -> list[Entry]:
     InputError
         With file, line and column.
     """
-    rows = _rows(file)
     groups: dict[str, list[_Row]] = {}
-    for row in rows:
+    for row in _rows(file):
         groups.setdefault(_name(row), []).append(row)
-    entries = [_entry(name, group) for name, group in groups.items()]
-    placed: dict[int, str] = {}
-    for entry in entries:
-        if entry.position is not None and placed.setdefault(entry.position, entry.name) != entry.name:
+    placed: dict[int | None, str] = {}
+    entries = []
+    for name, rows in groups.items():
+        entry = _entry(name, rows)
+        if entry.position is not None and placed.setdefault(entry.position, name) != name:
             found = f"{entry.position}, which is {placed[entry.position]}'s"
-            raise groups[entry.name][0].fault("order", "a place of its own for each release", found)
+            raise rows[0].fault("order", "a place of its own for each release", found)
+        entries.append(entry)
     return sorted(entries, key=lambda entry: (entry.position is None, entry.position or 0))
 
 
-def _rows(file: Path) -> list[_Row]:
+def _rows(file: Path) -> Iterator[_Row]:
     expected = "a table of comparisons (CSV, UTF-8)"
+
+    def fault(found: str, key: str | None = None, expected: str = expected) -> InputError:
+        return InputError(file=file, key=key, expected=expected, found=found)
+
     try:
         if file.stat().st_size > MAX_BYTES:
-            found = f"{file.stat().st_size:,} bytes"
-            raise InputError(file=file, key=None, expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
+            raise fault(f"{file.stat().st_size:,} bytes", expected=f"{expected}, at most {MAX_BYTES:,} bytes")
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(file=file, key=None, expected=expected, found="bytes that are no UTF-8") from None
+        raise fault("bytes that are no UTF-8") from None
     except OSError as error:
-        raise InputError(file=file, key=None, expected=expected, found=error.strerror or str(error)) from None
-    delimiter = _delimiter(text)
+        raise fault(error.strerror or str(error)) from None
+    delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
-        _check_header(file, header)
-        rows = []
-        for cells in reader:
-            line = reader.line_num
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                raise InputError(file=file, key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
-            rows.append(_Row(file, line, dict(zip(header, cells, strict=True)), delimiter == ","))
+        lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise InputError(file=file, key=f"line {reader.line_num}", expected=expected, found=str(error)) from None
-    if not rows:
-        raise InputError(file=file, key=None, expected="a row for each test", found="none")
-    return rows
-
-
-def _delimiter(text: str) -> str:
-    """What separates the names in the first line; cells must still be plain numbers, with a point."""
-    first = text.partition("\n")[0]
-    return max(DELIMITERS, key=first.count)
-
-
-def _check_header(file: Path, header: Sequence[str]) -> None:
+        raise fault(str(error), f"line {reader.line_num}") from None
+    header = [name.strip() for name in lines[0][1]] if lines else []
     missing = [name for name in REQUIRED if name not in header]
     if missing:
-        raise InputError(
-            file=file, key="line 1", expected=f"the columns {', '.join(REQUIRED)}", found=f"no {', '.join(missing)}"
-        )
+        raise fault(f"no {', '.join(missing)}", "line 1", f"the columns {', '.join(REQUIRED)}")
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
-        raise InputError(file=file, key="line 1", expected="each column once", found=f"{twice[0]!r} twice")
+        raise fault(f"{twice[0]!r} twice", "line 1", "each column once")
+    if not lines[1:]:
+        raise fault("none", expected="a row for each test")
+    for line, cells in lines[1:]:
+        if len(cells) != len(header):
+            raise fault(f"{len(cells)}", f"line {line}", f"{len(header)} cells")
+        yield _Row(file, line, dict(zip(header, cells, strict=True)), delimiter == ",")
 
 
 def _name(row: _Row) -> str:
     """What a comparison is called: its release, and the run of a study that was run more than once."""
-    name = "-".join(part for part in (row.needed("release"), row.text("run")) if part)
+    name = "-".join(part for part in (row.text("release", needed=True), row.text("run")) if part)
     if not SLUG.fullmatch(name):
         raise row.fault("release", "letters, digits, '.', '_' and '-', at most 100 of them", repr(name[:60]))
     return name
@@ -206,77 +183,56 @@ def _name(row: _Row) -> str:
 
 def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     first = rows[0]
-    seen: dict[tuple[str, str], _Row] = {}
+    tests: dict[str, tuple[int, dict[str, Any]]] = {}
     for row in rows:
-        key = (row.needed("db").casefold(), row.one_of("test_type", ("bounded", "unbounded")))
-        if key in seen:
-            raise row.fault(
-                "db, test_type", f"each test of {name} once", f"{'_'.join(key)} as on line {seen[key].line}"
-            )
-        seen[key] = row
+        test = _test(row)
+        line, _ = tests.setdefault(test["name"], (row.line, test))
+        if line != row.line:
+            raise row.fault("db, test_type", f"each test of {name} once", f"{test['name']} as on line {line}")
+    for column in ("monthly", "order", *(f"{side}_{each}" for side in SIDES for each in ("label", "version"))):
+        _shared(rows, column, everywhere=True)
     kind = "monthly" if first.one_of("monthly", ("yes", "study")) == "yes" else "study"
-    shared = (
-        "monthly",
-        "order",
-        "base_label",
-        "new_label",
-        "base_version",
-        "new_version",
-        "load_test_version",
-        "dataset",
-    )
-    for row in rows:
-        for column in shared:
-            if row.text(column) != first.text(column):
-                found = f"{row.text(column)[:60]!r}, but {first.text(column)[:60]!r} on line {first.line}"
-                raise row.fault(column, f"the same in every row of {name}", found)
     order = first.whole("order")
     if (kind == "monthly") != (order is not None):
-        raise first.fault(
-            "order", "a place for a monthly comparison, and none for a study", first.text("order") or "none"
-        )
+        expected = "a place for a monthly comparison, and none for a study"
+        raise first.fault("order", expected, first.text("order") or "none")
+    settings = {title: _shared(rows, column) for column, title in SETUP_COLUMNS.items()}
+    columns = [*COORDINATOR_COLUMNS, *(column for column in first.cells if column.startswith(THRESHOLD))]
+    named = [(column, row) for column in columns for row in rows if _shared(rows, column) and row.text(column)]
     data = {
         "name": name,
         "kind": kind,
         "position": order,
         "base": _build(first, "base"),
         "new": _build(first, "new"),
-        "tests": [_test(row) for row in rows],
-        "setup": {title: _words(value) for column, title in SETUP_COLUMNS.items() if (value := _shared(rows, column))},
-        "coordinator": _coordinator(rows),
+        "tests": [test for _, test in tests.values()],
+        "setup": {title: re.sub(r"^(\d+)m$", r"\1 minutes", value) for title, value in settings.items() if value},
+        "coordinator": {column: row.number(column) for column, row in named},
         "source": first.file.name,
     }
     try:
         return checked(Entry, data)
     except InputError as error:
-        raise InputError(
-            file=first.file, key=f"line {first.line}: {error.key}", expected=error.expected, found=error.found
-        ) from None
+        key = f"line {first.line}: {error.key}"
+        raise InputError(file=first.file, key=key, expected=error.expected, found=error.found) from None
 
 
 def _build(row: _Row, side: str) -> dict[str, str | None]:
-    label, version = row.needed(f"{side}_label"), row.text(f"{side}_version")
+    label, version = row.text(f"{side}_label", needed=True), row.text(f"{side}_version")
     if version and version_in(version) != version.removeprefix("v").casefold():
         raise row.fault(f"{side}_version", "a version such as 10.4.0-rc1", repr(version[:60]))
     return {"label": label, "version": version_in(version or label)}
 
 
 def _test(row: _Row) -> dict[str, Any]:
-    db, kind = row.needed("db").casefold(), row.needed("test_type").casefold()
-    users = {side: row.positive(f"su_{side}") for side in ("base", "new")}
-    stated = row.percent("delta_pct")
-    if stated is not None and users["base"] and users["new"]:
-        computed = 100.0 * (users["new"] / users["base"] - 1.0)
-        if abs(computed - stated[0]) > stated[1]:
-            raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{stated[0]}")
-    errors = {side: row.number(f"errors_{side}") for side in ("base", "new")}
-    for side, count in errors.items():
-        if count is not None and count < 0:
-            raise row.fault(f"errors_{side}", "no negative count", f"{count:g}")
-    written = {side: row.positive(f"readme_su_{side}") for side in ("base", "new")}
+    db, kind = row.text("db", needed=True).casefold(), row.one_of("test_type", ("bounded", "unbounded"))
     if not SLUG.fullmatch(f"{db}_{kind}"):
         raise row.fault("db", "the name of a database", repr(db[:60]))
-    told = "readme_su_base" in row.cells and kind == "unbounded"
+    users = {side: row.positive(f"su_{side}") for side in SIDES}
+    if users["base"] and users["new"]:
+        _check_delta(row, 100.0 * (users["new"] / users["base"] - 1.0))
+    errors = {side: row.number(f"errors_{side}", "no negative count", lambda count: count >= 0) for side in SIDES}
+    written = {side: row.positive(f"readme_su_{side}") for side in SIDES}
     return {
         "name": f"{db}_{kind}",
         "type": kind,
@@ -284,34 +240,25 @@ def _test(row: _Row) -> dict[str, Any]:
         "users": row.whole("users"),
         "supported_users": users if any(users.values()) else None,
         "errors": errors if any(count is not None for count in errors.values()) else None,
-        "written": written if told else None,
+        "written": written if "readme_su_base" in row.cells and kind == "unbounded" else None,
     }
 
 
-def _shared(rows: Sequence[_Row], column: str) -> str:
-    """A setting of the whole comparison, which some rows may leave out."""
-    values = [row.text(column) for row in rows]
-    named = [(row, value) for row, value in zip(rows, values, strict=True) if value]
-    for row, value in named:
-        if value != named[0][1]:
-            found = f"{value[:60]!r}, but {named[0][1][:60]!r} on line {named[0][0].line}"
+def _check_delta(row: _Row, computed: float) -> None:
+    """Refuse a stated change, with or without sign and percent sign, that the figures do not round or cut off to."""
+    stated = row.text("delta_pct").replace("\u2212", "-").removesuffix("%").strip().removeprefix("+")
+    if stated and not _NUMBER.fullmatch(stated):
+        raise row.fault("delta_pct", "a change in percent such as -3.64", repr(row.text("delta_pct")[:60]))
+    tolerance = max(DELTA_TOLERANCE, 10.0 ** -len(stated.partition(".")[2]))
+    if stated and abs(computed - float(stated)) > tolerance:
+        raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{float(stated)}")
+
+
+def _shared(rows: Sequence[_Row], column: str, *, everywhere: bool = False) -> str:
+    """What a whole comparison says in a column, which some rows may leave out, unless it stands `everywhere`."""
+    said = [(row, value) for row in rows if (value := row.text(column)) or everywhere]
+    for row, value in said:
+        if value != said[0][1]:
+            found = f"{value[:60]!r}, but {said[0][1][:60]!r} on line {said[0][0].line}"
             raise row.fault(column, "the same in every row of a comparison", found)
-    return named[0][1] if named else ""
-
-
-def _words(setting: str) -> str:
-    """A setting as reports write it: ``90 minutes`` of ``90m``."""
-    minutes = re.fullmatch(r"(\d+)m", setting)
-    return f"{minutes[1]} minutes" if minutes else setting
-
-
-def _coordinator(rows: Sequence[_Row]) -> dict[str, float]:
-    columns = [*COORDINATOR_COLUMNS, *(name for name in rows[0].cells if name.startswith(THRESHOLD))]
-    settings: dict[str, float] = {}
-    for column in columns:
-        if _shared(rows, column):
-            row = next(row for row in rows if row.text(column))
-            value = row.number(column)
-            if value is not None:
-                settings[column] = value
-    return settings
+    return said[0][1] if said else ""

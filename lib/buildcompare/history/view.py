@@ -1,10 +1,11 @@
-"""What the notebook of all releases calls: a ledger in, its look back and plain tables out."""
+"""Show a ledger: the tables of the notebook of all releases, and the text of ``buildcompare history``."""
 
 from __future__ import annotations
 
 import html
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,56 +13,38 @@ from urllib.parse import quote
 
 import pandas as pd
 from pandas.io.formats.style import Styler
-from pandas.io.formats.style_render import CSSDict
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve, root
-from buildcompare.history.at_hand import SupportedUsersNoise
-from buildcompare.history.drift import Change, MeasureChange
-from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
-from buildcompare.history.look_back import SIDES, LookBack, changes_within, look_back
-from buildcompare.history.text import step_lines, study_lines, variance_lines
-from buildcompare.results import Drift, Side
-from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval
+from buildcompare.findings import history as findings
+from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain
+from buildcompare.history.compare import SupportedUsersNoise
+from buildcompare.history.drift import level_interval
+from buildcompare.history.ledger import Entry, Ledger, read_ledger
+from buildcompare.results import Drift, HistoryResult
+from buildcompare.results.codes import DriftKind
+from buildcompare.text import history as text
+from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval, percent
 
 USUAL = "data/history/mattermost"
 """What the notebook opens when nobody said which ledger."""
-COLUMNS = (
-    "comparison",
-    "side",
-    "build",
-    "users",
-    "low",
-    "high",
-    "drift_percent",
-    "against",
-    "judged",
-    "jump",
-    "setup_changed",
-)
 
 
 @dataclass(frozen=True)
 class HistoryView:
-    """A ledger that was read and looked at."""
+    """A ledger that was read and analysed."""
 
     ledger: Ledger
-    looked: LookBack
-    known: SupportedUsersNoise
-
-    @property
-    def measure(self) -> MeasureChange:
-        """Intervals of levels, by the noise of single runs."""
-        if self.known.noise is None:
-            raise ValueError("open_history refuses a catalogue that knows no noise")
-        return MeasureChange(self.known.noise)
+    chain: ChainAnalysis
+    margin_percent: float
 
     @property
     def databases(self) -> list[str]:
         """Databases of the unbounded tests, in the order of their appearance."""
-        tests = (test for entry in self.ledger.chain for test in entry.tests)
-        return list(dict.fromkeys(test.key[1] for test in tests if test.supported_users is not None))
+        tests = self.chain.tests
+        measured = tests["users"].notna() & tests["kind"].eq("monthly")
+        return list(tests.loc[measured, "db"].unique())
 
     def levels(self, db_engine: str) -> pd.DataFrame:
         """Supported users of each build of each comparison, in the chain's order.
@@ -73,27 +56,19 @@ class HistoryView:
             (a base against the same version in an earlier comparison; NaN otherwise); against (that comparison);
             judged (whether enough is known to call it a jump); jump; setup_changed (settings).
         """
-        rows = []
-        for step in self.looked.steps:
-            test = _unbounded(step.entry, db_engine)
-            if test is None or test.supported_users is None:
-                continue
-            drift = next((row for row in step.drift if row.test == test.name and row.kind == "same_version"), None)
-            moved = drift is not None and drift.same_version
-            changed = [each.setting for each in step.setup_differences if each.kind == "changed"]
-            for side in SIDES:
-                users = getattr(test.supported_users, side)
-                if users is None:
-                    continue
-                low, high = self.measure.interval(users, getattr(test.runs, side))
-                is_base = side == "base" and drift is not None and moved
-                percent = drift.delta_percent if is_base and drift else float("nan")
-                build = _title(step.entry, side)
-                against = drift.against if is_base and drift else ""
-                judged = bool(is_base and drift and drift.z is not None)
-                jump = bool(is_base and drift and drift.jump)
-                rows.append((step.entry.name, side, build, users, low, high, percent, against, judged, jump, changed))
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        tests, drift = self.chain.tests, self.chain.drift
+        rows = tests[tests["kind"].eq("monthly") & tests["type"].eq("unbounded") & tests["db"].eq(db_engine)]
+        rows = rows[rows["users"].notna()].rename(columns={"title": "build"})
+        rows = rows[rows["test"] == rows.groupby("order")["test"].transform("first")]
+        same = drift[drift["kind"].eq(DriftKind.SAME_VERSION) & drift["same_version"]]
+        same = same[["order", "test", "side", "delta_percent", "against", "z", "jump"]]
+        rows = rows.merge(same.rename(columns={"delta_percent": "drift_percent"}), "left", ["order", "test", "side"])
+        low, high = level_interval(rows["users"], rows["runs"], self.chain.noise)
+        changed = rows["comparison"].map(lambda name: self.chain.steps[name].setup_changed)
+        rows = rows.assign(low=low, high=high, judged=rows["z"].notna(), jump=rows["jump"].eq(True))
+        rows = rows.assign(against=rows["against"].fillna(""), setup_changed=changed)
+        columns = "comparison side build users low high drift_percent against judged jump setup_changed"
+        return rows[columns.split()]
 
     def releases(self) -> pd.DataFrame:
         """Every release and study, the newest first, with what a reader wants to know of it and where its report is.
@@ -104,43 +79,67 @@ class HistoryView:
             Columns: comparison; builds; verdict; supported users (each test with its change and 95 % interval); drift
             (likewise, of the same version against an earlier comparison); setup (what changed); report (a link).
         """
-        known = self.known.noise
-        steps = {step.entry.name: step for step in self.looked.steps}
-        rows = []
-        for entry in [*reversed(self.ledger.chain), *self.ledger.studies]:
-            step = steps.get(entry.name)
-            within = changes_within(entry, known) if known else {}
-            drift = [row for row in step.drift if row.kind == "same_version" and row.same_version] if step else []
-            changed = [each.setting for each in step.setup_differences if each.kind == "changed"] if step else []
-            rows.append(
-                (
-                    entry.name if entry.kind == "monthly" else f"{entry.name} (study)",
-                    f"{entry.base.title} → {entry.new.title}",
-                    VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
-                    "; ".join(sorted(_measured(test, within) for test in entry.tests if test.supported_users)),
-                    "; ".join(sorted(_drifted(row) for row in drift)) or MISSING,
-                    (", ".join(changed) or "none recorded") if step and step.before else MISSING,
-                    _report(entry.name),
-                )
-            )
-        columns = ["comparison", "builds", "verdict", "supported users", "drift", "setup changed", "report"]
-        return pd.DataFrame(rows, columns=columns)
+        steps = self.chain.steps
+        rows = [
+            {
+                "comparison": _name(entry),
+                "builds": f"{entry.base.title} → {entry.new.title}",
+                "verdict": VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
+                "supported users": "; ".join(sorted(_measured(row) for row in steps[entry.name].changes.values())),
+                "drift": "; ".join(sorted(_drifted(row) for row in steps[entry.name].same_version)) or MISSING,
+                "setup changed": ", ".join(steps[entry.name].setup_changed) or "none recorded"
+                if steps[entry.name].before
+                else MISSING,
+                "report": _report(entry.name),
+            }
+            for entry in (*reversed(self.ledger.chain), *self.ledger.studies)
+        ]
+        return pd.DataFrame(rows)
 
     def statements(self) -> pd.DataFrame:
         """Every sentence about each comparison, then about each study: columns comparison, sentence."""
-        rows = [
-            (step.entry.name, line)
-            for step in self.looked.steps
-            for line in step_lines(step, self.looked, self.known.margin_percent)
-        ]
-        rows += [
-            (f"{entry.name} (study)", line) for entry in self.ledger.studies for line in study_lines(entry, self.known)
-        ]
+        rows = [(_name(step.entry), line) for step in self.chain.steps.values() for line in self._sentences(step)]
         return pd.DataFrame(rows, columns=["comparison", "sentence"])
 
     def variance(self) -> list[str]:
         """What was learned of variance so far, in sentences."""
-        return variance_lines(self.looked)
+        return text.variance(self.chain.between, self.chain.repeats)
+
+    def text(self) -> str:
+        """All of it as plain text, comparison by comparison."""
+        studies = ", ".join(entry.name for entry in self.ledger.studies)
+        noise = self.chain.noise
+        run_sd = 100 * math.expm1(noise.sd)
+        lines = [
+            f"{plural(len(self.ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
+            f"Intervals: 95 %; one run has a standard deviation of {percent(run_sd)} ({noise.noise_source}).",
+            *self.variance(),
+        ]
+        for step in self.chain.steps.values():
+            lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
+            lines += [f"- {sentence}" for sentence in self._sentences(step)]
+        return "\n".join(lines) + "\n"
+
+    def _sentences(self, step: Step) -> Iterator[str]:
+        """The changes within a comparison first, then its past."""
+        for row in step.changes.values():
+            if abs(row.delta_percent) > self.margin_percent and (row.ci_low > 0 or row.ci_high < 0):
+                yield text.users_changed(row)
+        yield from (text.errors_changed(row) for row in step.errors)
+        if step.entry.kind == "study":
+            return
+        history = HistoryResult(
+            ledger="",
+            comparisons=0,
+            studies=0,
+            entries_sha256="",
+            before=step.before,
+            margin_percent=self.margin_percent,
+            between=list(self.chain.between),
+        )
+        if step.before is not None and not step.setup_changed:
+            yield text.setup_compared(step.setup_differences, step.before)
+        yield from (each.text for each in findings.find(history, step.drift, step.setup_differences))
 
 
 def open_history(variables: Mapping[str, Any]) -> HistoryView:
@@ -152,50 +151,64 @@ def open_history(variables: Mapping[str, Any]) -> HistoryView:
         Where the ledger is damaged, or the catalogue does not say how far runs scatter.
     """
     folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
-    catalogue = str(variables.get("metrics") or "mattermost")
-    known = SupportedUsersNoise.of(read_catalogue(catalogue))
+    return view_ledger(read_ledger(resolve(folder)), str(variables.get("metrics") or "mattermost"))
+
+
+def view_ledger(ledger: Ledger, metrics: str) -> HistoryView:
+    """Analyse a ledger by the catalogue `metrics`.
+
+    Raises
+    ------
+    InputError
+        Where the catalogue does not say how far runs scatter.
+    """
+    known = SupportedUsersNoise.of(read_catalogue(metrics))
     if known.noise is None:
         expected = "a catalogue that says how far runs scatter"
-        raise InputError(file=catalogue, key="run_sd_percent", expected=expected, found="none")
-    ledger = read_ledger(resolve(folder))
-    looked = look_back(ledger.chain, known.noise, ledger.studies)
-    return HistoryView(ledger, looked, known)
+        raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")
+    return HistoryView(ledger, analyse_chain(ledger.chain, known.noise, ledger.studies), known.margin_percent)
 
 
-def _measured(test: LedgerTest, within: Mapping[str, Change]) -> str:
-    users = test.supported_users
-    told = [f"{each:,.0f}" if each else "unknown" for each in (users.base, users.new)] if users else []
-    found = within.get(test.name)
-    size = f", {change(found.percent)} ({interval(found.low, found.high)})" if found else ""
-    return f"{db_name(test.db_engine) or test.name} {' → '.join(told)}{size}"
+def ledger_text(folder: Path, metrics: str) -> str:
+    """The text of a ledger, comparison by comparison; what is usual is learned from all of it.
+
+    Raises
+    ------
+    InputError
+        Where the ledger is empty or damaged, or the catalogue does not say how far runs scatter.
+    """
+    ledger = read_ledger(folder)
+    if not ledger.entries:
+        raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
+    return view_ledger(ledger, metrics).text()
+
+
+def linked(releases: pd.DataFrame) -> Styler:
+    """`releases` as a table for people: every text is text, reports are links."""
+    shown = releases.style.hide(axis="index").format(escape="html")
+    shown = shown.set_table_styles([{"selector": "th, td", "props": "text-align: left; vertical-align: top"}])
+    return shown.format(
+        lambda href: f'<a href="{html.escape(str(href))}">report</a>' if href else MISSING, subset=["report"]
+    )
+
+
+def _name(entry: Entry) -> str:
+    return entry.name if entry.kind == "monthly" else f"{entry.name} (study)"
+
+
+def _measured(row: Any) -> str:
+    users = [f"{each:,.0f}" if each > 0 else "unknown" for each in (row.users_base, row.users_new)]
+    known = not math.isnan(row.delta_percent)
+    size = f", {change(row.delta_percent)} ({interval(row.ci_low, row.ci_high)})" if known else ""
+    return f"{db_name(row.db_engine) or row.test} {' → '.join(users)}{size}"
 
 
 def _drifted(row: Drift) -> str:
-    jump = ", jump" if row.jump else ""
     size = f"{change(row.delta_percent)} ({interval(row.ci_low, row.ci_high)})"
-    return f"{db_name(row.db_engine) or row.test} {size} since {row.against}{jump}"
+    return f"{db_name(row.db_engine) or row.test} {size} since {row.against}{', jump' if row.jump else ''}"
 
 
 def _report(name: str) -> str:
     """Where the published report is, seen from a notebook; nothing where there is none."""
     file = Path("reports") / name / "report.html"
     return f"../{quote(file.as_posix())}" if (root() / file).is_file() else ""
-
-
-def linked(releases: pd.DataFrame) -> Styler:
-    """`releases` as a table for people: every text is text, reports are links."""
-    left: list[CSSDict] = [{"selector": "th, td", "props": [("text-align", "left"), ("vertical-align", "top")]}]
-    shown = releases.style.hide(axis="index").format(escape="html").set_table_styles(left)
-    return shown.format(_link, subset=["report"])
-
-
-def _link(href: object) -> str:
-    return f'<a href="{html.escape(str(href))}">report</a>' if href else MISSING
-
-
-def _unbounded(entry: Entry, db_engine: str) -> LedgerTest | None:
-    return next((test for test in entry.tests if test.key == ("unbounded", db_engine) and test.supported_users), None)
-
-
-def _title(entry: Entry, side: Side) -> str:
-    return entry.base.title if side == "base" else entry.new.title

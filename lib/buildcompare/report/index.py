@@ -1,31 +1,107 @@
-"""Which comparisons are there? Published reports and ledgers become the rows of one page."""
+"""Write the page of every release: reports and ledgers in one HTML file that loads nothing, searches and sorts."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import resolve, root
-from buildcompare.history.at_hand import SupportedUsersNoise
+from buildcompare.history.chain import Step, analyse_chain
+from buildcompare.history.compare import SupportedUsersNoise
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger, version_in
-from buildcompare.history.look_back import Step, changes_within, look_back
 from buildcompare.report import publication
-from buildcompare.report.index_page import IndexRow, UsersLine, render
-from buildcompare.results import Drift, Results, SetupDifference, dumps
+from buildcompare.results import Results, dumps
+from buildcompare.results.codes import Verdict
 from buildcompare.stats.noise import Noise
-from buildcompare.text.numbers import db_name
+from buildcompare.text import numbers as wording
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
 LEDGERS = "data/history"
 """Where ledgers are kept, one folder each."""
+_GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
+
+
+@dataclass(frozen=True)
+class UsersLine:
+    """Supported users of both builds in one test, or of one version in two comparisons; None without a figure.
+
+    Attributes
+    ----------
+    test
+        As people call it: the database, or the test's name.
+    """
+
+    test: str
+    before: float | None
+    value: float | None
+    percent: float | None = None
+    low: float | None = None
+    high: float | None = None
+    jump: bool = False
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """One comparison.
+
+    Attributes
+    ----------
+    verdict
+        None where the ledger does not say: it was never a report of ours.
+    before
+        The comparison that `drift` and `setup` look back to; None where nothing is said of them.
+    fault
+        Why its results cannot be shown.
+    """
+
+    name: str
+    base: str = ""
+    new: str = ""
+    verdict: Verdict | None = None
+    simulated: bool = False
+    study: bool = False
+    users: Sequence[UsersLine] = ()
+    drift: Sequence[UsersLine] = ()
+    before: str | None = None
+    setup: Sequence[str] = ()
+    links: Sequence[tuple[str, str]] = ()
+    fault: str | None = None
+    position: int = field(default=0, compare=False)
+
+    @property
+    def words(self) -> str:
+        """What a search looks through beside the shown text."""
+        return " ".join(word for word, shown in (("simulated", self.simulated), ("study", self.study)) if shown)
+
+    @property
+    def largest_change(self) -> float:
+        """For sorting: the change of the supported users that is furthest down."""
+        return min((line.percent for line in self.users if line.percent is not None), default=1e9)
+
+    @property
+    def largest_drift(self) -> float:
+        """For sorting: the largest drift, whichever way."""
+        return -max((abs(line.percent) for line in self.drift if line.percent is not None), default=-1.0)
+
+    @property
+    def verdict_rank(self) -> int:
+        """For sorting: the gravest first."""
+        return _GRAVEST_FIRST.index(self.verdict) if self.verdict else len(_GRAVEST_FIRST)
 
 
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
@@ -33,8 +109,10 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 
     Parameters
     ----------
+    folder
+        The folder of the reports' folders.
     ledgers
-        Folders of ledgers; by default those that the reports were held against, and all in ``data/history``.
+        Folders of ledgers; by default those that the reports were compared with, and all in ``data/history``.
     metrics
         The catalogue that says how far runs scatter, for comparisons that only a ledger holds.
 
@@ -51,37 +129,69 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[IndexRow]:
     """The newest of the chain first; before it what no ledger holds, after it the studies, then what is broken."""
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
-    reports = {each.name: _read(each / publication.RESULTS) for each in folders}
-    known = [results for results in reports.values() if isinstance(results, Results)]
-    named = [resolve(results.history.ledger) for results in known if results.history]
+    reports = {each: _read(each / publication.RESULTS) for each in folders}
+    named = [
+        resolve(found.history.ledger) for found in reports.values() if isinstance(found, Results) and found.history
+    ]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
     noise = SupportedUsersNoise.of(read_catalogue(metrics)).noise
-    steps = {(ledger.folder, step.entry.name): step for ledger in opened for step in _steps(ledger, noise)}
-    alone, recorded, broken = [], [], []
-    taken: set[tuple[Path, str]] = set()
-    for name, results in reports.items():
+    steps = {(ledger.folder, name): step for ledger in opened for name, step in _steps(ledger, noise).items()}
+    unrecorded, recorded, broken = [], [], []
+    reported: set[tuple[Path, str]] = set()
+    for path, results in reports.items():
+        links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
         if not isinstance(results, Results):
-            broken.append(IndexRow(name=name, fault=results, links=_links(folder / name)))
+            broken.append(IndexRow(name=path.name, fault=results, links=links))
             continue
-        row = _of_report(results, _links(folder / name))
-        held = resolve(results.history.ledger) if results.history else None
-        nearest = sorted(opened, key=lambda ledger: ledger.folder != held)
-        found = next(((each, entry) for each in nearest if (entry := each.find(_probe(results)))), None)
-        if found is None or found[1].simulated != results.simulated:
-            alone.append(row)
+        row = _of_report(results, links)
+        own = resolve(results.history.ledger) if results.history else None
+        nearest = sorted(opened, key=lambda ledger: ledger.folder != own)
+        held = next(((each.folder, entry) for each in nearest if (entry := each.find(_probe(results)))), None)
+        if held is None or held[1].simulated != results.simulated:
+            unrecorded.append(row)
             continue
-        ledger, entry = found
-        taken.add((ledger.folder, entry.name))
-        step = steps.get((ledger.folder, entry.name))
-        if step is not None and row.before is None and row.users:
-            row = _with_past(row, step.before.name if step.before else None, step.drift, step.setup_differences)
+        folder, entry = held
+        step = steps[folder, entry.name]
+        reported.add((folder, entry.name))
+        if row.before is None and row.users:
+            row = _with_past(row, step)
         recorded.append(replace(row, position=entry.position or 0, study=entry.kind == "study"))
-    for ledger in opened:
-        rest = [entry for entry in ledger.entries if (ledger.folder, entry.name) not in taken]
-        recorded += [_of_entry(entry, steps.get((ledger.folder, entry.name)), noise) for entry in rest]
-    alone.sort(key=lambda row: _newness(row.new), reverse=True)
+    recorded += [_of_step(step) for place, step in steps.items() if place not in reported]
+    unrecorded.sort(key=lambda row: _newness(row.new), reverse=True)
     chain = sorted((row for row in recorded if not row.study), key=lambda row: -row.position)
-    return [*alone, *chain, *(row for row in recorded if row.study), *broken]
+    return [*unrecorded, *chain, *(row for row in recorded if row.study), *broken]
+
+
+def render(rows: Sequence[IndexRow]) -> str:
+    """The page, rows in the given order."""
+    templates = files("buildcompare.report") / "templates"
+    script = (templates / "index/index.js").read_text("utf-8")
+    css = [(templates / name).read_text("utf-8") for name in ("buildcompare/report.css", "index/index.css")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    environment = Environment(
+        loader=PackageLoader("buildcompare.report", "templates/index"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["change"] = wording.change
+    return environment.get_template("index.html.j2").render(
+        rows=rows,
+        css=Markup("\n".join(css)),  # noqa: S704  # our own file
+        script=Markup(script),  # noqa: S704  # our own file, the one that the page's policy lets run
+        script_hash=f"'sha256-{digest}'",
+        interval=wording.interval,
+        VERDICT_WORDS=wording.VERDICT_WORDS,
+        VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
+    )
+
+
+def _steps(ledger: Ledger, noise: Noise | None) -> Mapping[str, Step]:
+    """What is known of each entry, by its name; without noise, only what it holds."""
+    if noise is None:
+        return {entry.name: Step(entry) for entry in ledger.entries}
+    return analyse_chain(ledger.chain, noise, ledger.studies).steps
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -94,11 +204,8 @@ def _folders(folder: Path) -> list[Path]:
 def _newness(label: str) -> tuple[list[int], bool, list[int]]:
     """Later versions are larger, a release larger than its candidates, a label without a version the least."""
     number, _, candidate = (version_in(label) or "").partition("-")
-    return (
-        [int(part) for part in re.findall(r"\d+", number)],
-        not candidate,
-        [int(x) for x in re.findall(r"\d+", candidate)],
-    )
+    numbers, candidates = ([int(part) for part in re.findall(r"\d+", text)] for text in (number, candidate))
+    return numbers, not candidate, candidates
 
 
 def _read(file: Path) -> Results | str:
@@ -113,46 +220,28 @@ def _read(file: Path) -> Results | str:
     return results
 
 
-def _steps(ledger: Ledger, noise: Noise | None) -> Sequence[Step]:
-    return look_back(ledger.chain, noise, ledger.studies).steps if noise else ()
-
-
 def _of_report(results: Results, links: Sequence[tuple[str, str]]) -> IndexRow:
-    lines = [
-        UsersLine(
-            test=db_name(test.db_engine) or test.name,
-            against=users.base,
-            value=users.new,
-            percent=users.delta_percent,
-            low=users.ci_low,
-            high=users.ci_high,
-        )
-        for test in results.tests
-        if (users := test.supported_users) is not None
-    ]
+    measured = [(test, test.supported_users) for test in results.tests]
     row = IndexRow(
         name=results.comparison,
         base=results.base.label,
         new=results.new.label,
         verdict=results.verdict,
         simulated=results.simulated,
-        users=sorted(lines, key=_by_test),
+        users=_sorted(
+            _line(test.name, test.db_engine, users.base, users.new, users) for test, users in measured if users
+        ),
         links=links,
     )
-    if results.history is None or results.history.before is None:
+    history = results.history
+    if history is None or history.before is None:
         return row
-    return _with_past(row, results.history.before, results.drift, results.setup_differences)
+    return _with_past(row, Step(_probe(results), history.before, results.setup_differences, results.drift))
 
 
-def _of_entry(entry: Entry, step: Step | None, noise: Noise | None) -> IndexRow:
-    lines = []
-    within = changes_within(entry, noise) if noise else {}
-    for test in entry.tests:
-        users = test.supported_users
-        if users is not None:
-            change = within.get(test.name)
-            figures = (change.percent, change.low, change.high) if change else (None, None, None)
-            lines.append(UsersLine(db_name(test.db_engine) or test.name, users.base, users.new, *figures))
+def _of_step(step: Step) -> IndexRow:
+    entry = step.entry
+    measured = [(test, test.supported_users, step.changes.get(test.name)) for test in entry.tests]
     row = IndexRow(
         name=entry.name,
         base=entry.base.title,
@@ -160,45 +249,40 @@ def _of_entry(entry: Entry, step: Step | None, noise: Noise | None) -> IndexRow:
         verdict=entry.verdict,
         simulated=entry.simulated,
         study=entry.kind == "study",
-        users=sorted(lines, key=_by_test),
+        users=_sorted(
+            _line(test.name, test.db_engine, users.base, users.new, change) for test, users, change in measured if users
+        ),
         position=entry.position or 0,
     )
-    if step is None:
-        return row
-    return _with_past(row, step.before.name if step.before else None, step.drift, step.setup_differences)
+    return _with_past(row, step)
 
 
-def _with_past(
-    row: IndexRow, before: str | None, drift: Iterable[Drift], differences: Iterable[SetupDifference]
-) -> IndexRow:
-    lines = [
-        UsersLine(
-            test=db_name(each.db_engine) or each.test,
-            against=each.before,
-            value=each.value,
-            percent=each.delta_percent,
-            low=each.ci_low,
-            high=each.ci_high,
-            jump=each.jump,
-        )
-        for each in drift
-        if each.kind == "same_version" and each.same_version
-    ]
-    changed = [each.setting for each in differences if each.kind == "changed"]
-    return replace(row, before=before, drift=sorted(lines, key=_by_test), setup=changed)
+def _with_past(row: IndexRow, step: Step) -> IndexRow:
+    lines = (_line(each.test, each.db_engine, each.before, each.value, each, each.jump) for each in step.same_version)
+    return replace(row, before=step.before, drift=_sorted(lines), setup=step.setup_changed)
 
 
-def _by_test(line: UsersLine) -> str:
+def _line(
+    test: str, db: str | None, before: float | None, value: float | None, change: Any, jump: bool = False
+) -> UsersLine:
+    name = wording.db_name(db) or test
+    if change is None or change.delta_percent is None or math.isnan(change.delta_percent):
+        return UsersLine(name, before, value)
+    return UsersLine(name, before, value, change.delta_percent, change.ci_low, change.ci_high, jump)
+
+
+def _sorted(lines: Iterable[UsersLine]) -> list[UsersLine]:
     """One order in all columns and rows, whatever order the tests were written down in."""
-    return line.test.casefold()
-
-
-def _links(folder: Path) -> list[tuple[str, str]]:
-    return [(text, f"{quote(folder.name)}/{name}") for name, text in FILES.items() if (folder / name).is_file()]
+    return sorted(lines, key=lambda line: line.test.casefold())
 
 
 def _probe(results: Results) -> Entry:
     """What a ledger knows a report's comparison by."""
-    builds = [LedgerBuild(label=side.label, version=version_in(side.label)) for side in (results.base, results.new)]
-    test = LedgerTest(name="any", type="bounded")
-    return Entry(name=results.comparison, position=1, base=builds[0], new=builds[1], tests=[test], source="report")
+    return Entry(
+        name=results.comparison,
+        position=1,
+        base=LedgerBuild.of(results.base.label),
+        new=LedgerBuild.of(results.new.label),
+        tests=[LedgerTest(name="any", type="bounded")],
+        source="report",
+    )

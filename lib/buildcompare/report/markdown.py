@@ -10,13 +10,13 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.findings import above_the_fold, headlines
-from buildcompare.findings.history import setup_words
 from buildcompare.findings.opening import opening
 from buildcompare.report import hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.report.notebook import EmbeddedFigure, figures_of, results_of
 from buildcompare.results import Results, SupportedUsersResult, TestResult
 from buildcompare.text.findings import title
+from buildcompare.text.history import setup_words
 from buildcompare.text.numbers import db_name
 
 GRAPHS = PurePosixPath("graphs")

@@ -12,8 +12,8 @@ from buildcompare.comparison import analysis
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import resolve, root
-from buildcompare.history.at_hand import entry_of, place_in_words, to_be
-from buildcompare.history.ledger import alone, check_name, read_ledger, record
+from buildcompare.history.compare import entry_of, place_in_words
+from buildcompare.history.ledger import check_name, locked, read_ledger, record
 from buildcompare.report import hand_written, publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
@@ -60,7 +60,7 @@ def publish(
     if params.history is not None:
         ledger = read_ledger(resolve(params.history))
         if ledger_as is not None:
-            check_name(ledger, to_be(params, study=ledger_as == "study"))
+            check_name(ledger, entry_of(params, position=None if ledger_as == "study" else 1))
     analysis.catalogue_of(params)
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
@@ -88,9 +88,12 @@ def publish(
         junit, _ = _exporter(JUnitExporter).from_notebook_node(notebook)
         publication.write_text(staging / publication.JUNIT, junit)
         if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
-            with alone(resolve(params.history)):
+            with locked(resolve(params.history)):
                 ledger = read_ledger(resolve(params.history))
-                (file,) = record(ledger.folder, [entry_of(params, results, ledger, study=ledger_as == "study")])
+                position = None if ledger_as == "study" else ledger.next_position
+                known = {"simulated": results.simulated, "verdict": results.verdict}
+                entry = entry_of(params, results.tests, position=position, **known)
+                (file,) = record(ledger.folder, [entry])
                 recorded = place_in_words(read_ledger(ledger.folder), file.stem)
     return Published(folder, results, recorded)
 

@@ -29,6 +29,7 @@ from buildcompare.stats.effects import MOST_RUNS
 from buildcompare.text import conclusions
 from buildcompare.text import numbers as wording
 from buildcompare.text.findings import title as title_of
+from buildcompare.text.history import DRIFT_WORDS, no_history
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
@@ -240,7 +241,8 @@ def _templates() -> Environment:
     environment.globals.update(
         STATUS_WORDS=wording.STATUS_WORDS,
         STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
-        DRIFT_WORDS=wording.DRIFT_WORDS,
+        DRIFT_WORDS=DRIFT_WORDS,
+        no_history=no_history,
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
         NO_ESTIMATE_WORDS=NO_ESTIMATE_WORDS,

@@ -173,6 +173,33 @@ class NoEstimate(StrEnum):
     CEILING_REACHED = "ceiling_reached"
 
 
+class NoHistory(StrEnum):
+    """Why a comparison was not compared with earlier ones; in words: :mod:`buildcompare.text.reasons`."""
+
+    STUDY = "study"
+    NO_NOISE = "no_noise"
+    NO_EARLIER = "no_earlier"
+    FIRST = "first"
+
+
+class DriftKind(StrEnum):
+    """Which two levels a row of drift compares.
+
+    This base with the previous new of the same version; this new with the previous new; two databases in one build.
+    """
+
+    SAME_VERSION = "same_version"
+    PREVIOUS_NEW = "previous_new"
+    BETWEEN_DATABASES = "between_databases"
+
+
+class SetupChange(StrEnum):
+    """How a setting differs from an earlier comparison; not recorded: one of the two does not state it."""
+
+    CHANGED = "changed"
+    NOT_RECORDED = "not_recorded"
+
+
 class Severity(StrEnum):
     """How urgent a finding is."""
 

@@ -36,11 +36,6 @@ VERDICT_WORDS = {
     Verdict.INCONCLUSIVE: "Cannot tell",
     Verdict.INVALID: "Invalid test",
 }
-DRIFT_WORDS = {
-    "same_version": "same version, measured again",
-    "previous_new": "new against the previous new",
-    "between_databases": "between databases",
-}
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "⊘"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from buildcompare.results import ValidityReason
 from buildcompare.results.base import Reason
-from buildcompare.results.codes import NoEstimate, ReasonCode
+from buildcompare.results.codes import NoEstimate, NoHistory, ReasonCode
 
 _WORDS = {
     ReasonCode.NO_NOISE: "run-to-run noise is not known",
@@ -33,6 +33,13 @@ _OF_A_BUILD = {
     ReasonCode.BEYOND_LAST_BUCKET: "beyond the histogram's last bucket in {}",
     ReasonCode.TOO_SHORT_TO_MEASURE: "too short to be measured in {}",
 }
+NO_HISTORY_WORDS = {
+    NoHistory.STUDY: "it is recorded as a study, which stays out of the chain",
+    NoHistory.NO_NOISE: _WORDS[ReasonCode.NO_NOISE],
+    NoHistory.NO_EARLIER: "no earlier comparison of its kind is recorded",
+    NoHistory.FIRST: "it is the first of the chain",
+}
+"""Why a comparison was not compared with earlier ones."""
 _NEITHER = (ReasonCode.NOT_RECORDED, ReasonCode.NO_NUMBER, ReasonCode.NEVER_CALLED)
 
 NO_ESTIMATE_WORDS = {

@@ -1,0 +1,171 @@
+"""Analyse a chain of comparisons: drift, databases, setup and error counts of each, and what is usual in all."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from buildcompare.history import drift as measure
+from buildcompare.history.ledger import Entry, tidy
+from buildcompare.history.setup import setup_differences
+from buildcompare.results import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
+from buildcompare.results.codes import DriftKind, SetupChange
+from buildcompare.stats.noise import Noise
+
+
+@dataclass(frozen=True)
+class Step:
+    """One comparison of a ledger, compared with the one before it and with those that measured its versions.
+
+    Attributes
+    ----------
+    before
+        Name of the comparison before it; None for the first, and for a study.
+    changes
+        By test, its row of :attr:`ChainAnalysis.changes`.
+    errors
+        Its rows of :attr:`ChainAnalysis.errors`.
+    """
+
+    entry: Entry
+    before: str | None = None
+    setup_differences: Sequence[SetupDifference] = ()
+    drift: Sequence[Drift] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    errors: Sequence[Any] = ()
+
+    @property
+    def same_version(self) -> list[Drift]:
+        """The drift of one version since an earlier comparison, without what is compared beside it."""
+        return [row for row in self.drift if row.kind == DriftKind.SAME_VERSION and row.same_version]
+
+    @property
+    def setup_changed(self) -> list[str]:
+        """Settings that changed since the comparison before."""
+        return [each.setting for each in self.setup_differences if each.kind == SetupChange.CHANGED]
+
+
+@dataclass(frozen=True)
+class ChainAnalysis:
+    """A whole chain, analysed.
+
+    Attributes
+    ----------
+    entries
+        The comparisons in their order, and then the studies.
+    tests
+        Their frame, as :func:`buildcompare.history.ledger.tidy` makes it.
+    changes
+        One row for each test with supported users: the columns of :func:`buildcompare.history.drift.beside`, and those
+        of `measure_change` (new build against base).
+    drift, errors
+        As :func:`buildcompare.history.drift.measure_drift`, `compare_databases` and `find_error_changes` make them.
+    """
+
+    entries: Sequence[Entry]
+    noise: Noise
+    tests: pd.DataFrame
+    changes: pd.DataFrame
+    drift: pd.DataFrame
+    errors: pd.DataFrame
+    between: Sequence[BetweenComparisons]
+    repeats: RepeatedMeasurements | None
+
+    @functools.cached_property
+    def steps(self) -> dict[str, Step]:
+        """What is known of each comparison and study, by its name."""
+        rows: list[list[Mapping[Any, Any]]] = [[] for _ in self.entries]
+        for row in self.drift.to_dict("records"):
+            rows[row["order"]].append(row)
+        steps = [self._step(order, own) for order, own in enumerate(rows)]
+        changes, errors = _by_comparison(self.changes), _by_comparison(self.errors)
+        return {
+            (name := step.entry.name): replace(
+                step, changes={row.test: row for row in changes.get(name, ())}, errors=errors.get(name, ())
+            )
+            for step in steps
+        }
+
+    def only(self, order: int) -> Step:
+        """The drift and setup of one comparison, without making the rows of all others."""
+        return self._step(order, self.drift[self.drift["order"] == order].to_dict("records"))
+
+    def _step(self, order: int, rows: Sequence[Mapping[Any, Any]]) -> Step:
+        now = self.entries[order]
+        before = self.entries[order - 1].name if order and now.kind == "monthly" else None
+        names = {before, *(row["against"] for row in rows if row["kind"] != DriftKind.BETWEEN_DATABASES)} - {None}
+        since = {name: setup_differences(self._by_name[name], now) for name in names}
+        drift = [self._row(row, since.get(row["against"], [])) for row in rows]
+        return Step(now, before, since[before] if before is not None else [], drift)
+
+    def _row(self, row: Mapping[Any, Any], differences: Sequence[SetupDifference]) -> Drift:
+        given = {name: row[name] for name in Drift.model_fields.keys() & row.keys()}
+        changed = [each.setting for each in differences if each.kind == SetupChange.CHANGED]
+        earlier: Sequence[DatabaseOrder] = ()
+        if row["flipped"]:
+            orders, comparisons = self._orders[row["pair"], row["delta_percent"] < 0]
+            earlier = comparisons[: bisect.bisect_left(orders, row["order"])]
+        more = {"noise_source": self.noise.noise_source, "setup_changed": changed, "earlier": earlier}
+        return Drift.model_validate({**given, "db_engine": row["db_engine"] or None, **more})
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Entry]:
+        return {entry.name: entry for entry in self.entries}
+
+    @functools.cached_property
+    def _orders(self) -> dict[tuple[str, bool], tuple[list[int], list[DatabaseOrder]]]:
+        """By pair of databases and whether the later is below: the comparisons in which they stood so."""
+        found: dict[tuple[str, bool], tuple[list[int], list[DatabaseOrder]]] = {}
+        rows = self.drift[self.drift["kind"].eq(DriftKind.BETWEEN_DATABASES) & self.drift["delta_percent"].ne(0)]
+        rows = rows.assign(below=rows["delta_percent"] < 0)
+        wide = rows.pivot_table("delta_percent", ["pair", "below", "order", "comparison"], "side")
+        for (pair, below, order, comparison), percents in zip(wide.index, wide.to_dict("records"), strict=True):
+            orders, seen = found.setdefault((pair, below), ([], []))
+            orders.append(order)
+            seen.append(DatabaseOrder.model_validate({"comparison": comparison, **percents}))
+        return found
+
+
+def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry] = ()) -> ChainAnalysis:
+    """Analyse each comparison of `chain`; what is usual is learned from all of it.
+
+    Parameters
+    ----------
+    chain
+        Monthly entries in their order.
+    noise
+        Of the supported users of one run.
+    studies
+        Only for their own changes and repeated measurements.
+    """
+    entries = [*chain, *studies]
+    tests = tidy(entries)
+    both = measure.beside(tests)
+    in_chain = both[both["kind"] == "monthly"]
+    drift, between = measure.measure_drift(in_chain, noise)
+    databases = measure.compare_databases(tests[tests["kind"] == "monthly"], noise)
+    known = both[both["users_base"].notna() | both["users_new"].notna()]
+    runs = (known["runs_base"], known["runs_new"])
+    single = tests[tests["version"].ne("") & tests["setup"].ne("") & tests["users"].notna() & tests["runs"].eq(1)]
+    return ChainAnalysis(
+        entries,
+        noise,
+        tests,
+        known.join(measure.measure_change(known["users_base"], known["users_new"], noise, runs)),
+        pd.concat([drift.assign(flipped=False), databases], ignore_index=True),
+        measure.find_error_changes(in_chain),
+        between,
+        measure.measure_repeats(single["users"], single["key"] + "\n" + single["version"] + "\n" + single["setup"]),
+    )
+
+
+def _by_comparison(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in rows.itertuples():
+        found.setdefault(str(row.comparison), []).append(row)
+    return found
