@@ -138,7 +138,7 @@ def test_a_name_that_is_taken_is_said_before_anything_is_run(
 ) -> None:
     record(tmp_path / "ledger", [earlier("imported", 1, ("1.0.0", "1.1.0"), (1000.0, 1000.0))])
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
-    monkeypatch.setattr(workbench, "read_recordings", lambda *_, **__: pytest.fail("recordings were read"))
+    monkeypatch.setattr(workbench, "pull_recordings", lambda *_, **__: pytest.fail("recordings were pulled"))
     file = write_params(tmp_path / "small.yaml", small)
     refused = run("report", str(file), "-o", str(tmp_path / "out"), "--record")
     assert refused.exit_code == 3
