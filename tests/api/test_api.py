@@ -148,12 +148,14 @@ def test_a_metric_is_drawn_by_its_slug() -> None:
         bundled().plot("p99-api-time")
 
 
+@pytest.mark.slow
 def test_the_page_is_written_whole(tmp_path: Path) -> None:
     page = bundled().to_html(tmp_path / "report.html").read_text("utf-8")
     for heading in ("Verdict", "Ramp-up", "Metrics", "Labels", "Provenance"):
         assert f">{heading}</h2>" in page
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_no_heavy_module() -> None:
     code = (
         "import sys, buildcompare as bc; bc.compare; "
