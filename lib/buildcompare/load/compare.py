@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from buildcompare.load.ramp import round_marks, time_to_users
 from buildcompare.load.shape import Shape
-from buildcompare.load.shift import Shift, shift
+from buildcompare.load.shift import shift
 from buildcompare.load.view import RunView, Views
 from buildcompare.load.waves import compare_waves
 from buildcompare.results.codes import Pair, Status
@@ -16,7 +16,12 @@ from buildcompare.stats.levels import mean_of_runs, measure_level
 
 def ramp_ups(views: Views) -> Pair[list[RampUp]]:
     """The shape of each run's beginning."""
-    plateaus = views.map(lambda runs: [_plateau(view) for view in runs])
+    plateaus = views.map(
+        lambda runs: [
+            None if v.users is None or v.steady.window is None else measure_level(v.users, v.steady.window).value
+            for v in runs
+        ]
+    )
     marks = round_marks([users for runs in plateaus for users in runs if users is not None])
     return Pair.of(
         lambda side: [
@@ -24,12 +29,6 @@ def ramp_ups(views: Views) -> Pair[list[RampUp]]:
             for view, users in zip(views[side], plateaus[side], strict=True)
         ]
     )
-
-
-def _plateau(view: RunView) -> float | None:
-    if view.users is None or view.steady.window is None:
-        return None
-    return measure_level(view.users, view.steady.window).value
 
 
 def _time_to(view: RunView, marks: list[int]) -> dict[str, float | None]:
@@ -83,6 +82,7 @@ def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
     }
     if shifts:
         middle = sorted(shifts, key=lambda each: each.users)[(len(shifts) - 1) // 2]
+        status = Status.REGRESSION if middle.users < 0 else Status.IMPROVEMENT
         found |= {
             "shift_users": middle.users,
             "shift_seconds": middle.seconds,
@@ -91,7 +91,7 @@ def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
             "shift_p_value": middle.p_value,
             "shift_window": middle.window,
             "shift_noise_source": middle.noise_source,
-            "shift_status": _status(middle),
+            "shift_status": status if middle.significant else Status.INCONCLUSIVE,
         }
     return RampUps(base=_mean_ramp(ramps.base), new=_mean_ramp(ramps.new), **found)
 
@@ -99,12 +99,6 @@ def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
 def _middle(differences: Sequence[WithinRuns | None]) -> WithinRuns | None:
     known = sorted((each for each in differences if each is not None), key=lambda each: each.value)
     return known[(len(known) - 1) // 2] if known else None
-
-
-def _status(found: Shift) -> Status:
-    if not found.significant:
-        return Status.INCONCLUSIVE
-    return Status.REGRESSION if found.users < 0 else Status.IMPROVEMENT
 
 
 def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:

@@ -13,16 +13,11 @@ from scipy.special import stdtrit
 
 from buildcompare.recordings.recording import FloatArray
 
-USERS_INC = 8.0
-"""Users that mattermost-load-test-ng's coordinator adds or takes in one action."""
-FASTEST_FALL = 4.0
-"""Users per second that it takes away by itself: 8 every 2 s."""
-ROUNDING = 1.5
-"""Factor on the coordinator's own pace, for sampling and rounding of a curve."""
-GAUSSIAN_MAD = 1.4826
-"""Standard deviation over median absolute deviation of a normal distribution."""
-HOLE_S = 90.0
-"""A longer silence may hide an early bump: no alert is heard in the first minute, and what came up has to go down."""
+USERS_INC = 8.0  # Users that mattermost-load-test-ng's coordinator adds or takes in one action
+FASTEST_FALL = 4.0  # Users per second that it takes away by itself: 8 every 2 s
+ROUNDING = 1.5  # Factor on the coordinator's own pace, for sampling and rounding of a curve
+GAUSSIAN_MAD = 1.4826  # Standard deviation over median absolute deviation of a normal distribution
+HOLE_S = 90.0  # A longer silence may hide an early bump: none is shorter, as no alert is heard in the first minute
 
 
 def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, FloatArray]:
@@ -61,14 +56,10 @@ def slope_interval(elapsed: FloatArray, values: FloatArray, block_s: float) -> t
 
 # ---- The prepared curve ---------------------------------------------------------------------------------------------
 
-PROXY_STEP = 1.2e-3
-"""One action of the coordinator as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users."""
-SMALLEST = 10.0
-"""A curve that never exceeds this many actions shows no load."""
-NOISE_UP_TO_S = 20.0
-"""With samples further apart, differences are the waves' and not noise; the curve counts as exact then."""
-SIGNAL = 30.0
-"""A curve below this many deviations of its noise is a constant load."""
+PROXY_STEP = 1.2e-3  # One action as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users
+SMALLEST = 10.0  # A curve that never exceeds this many actions shows no load
+NOISE_UP_TO_S = 20.0  # With samples further apart, differences are the waves', and the curve counts as exact
+SIGNAL = 30.0  # A curve below this many deviations of its noise is a constant load
 
 
 @dataclass(frozen=True)
@@ -149,10 +140,8 @@ def prepare_load(
     return LoadCurve(elapsed, values, sample_s, step, noise, level, resets) if level > SIGNAL * noise else None
 
 
-RECOVERED = 0.9
-"""A reset is over when this part of the users before it is back ..."""
-RECOVERY_S = 300.0
-"""... within this time; else the run went on from where it had fallen to."""
+RECOVERED, RECOVERY_S = 0.9, 300.0
+"""A reset is over when this part of the users is back, within this time; else the run went on from where it fell to."""
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
@@ -239,21 +228,15 @@ class Fall(NamedTuple):
     back_s: float | None
 
 
-AT_ONCE_S = 30.0
-"""How fast users are lost: connections of a lost agent time out within half a minute."""
-HARDLY_ANY = 0.5
-"""A restart leaves less than this part of the users."""
+AT_ONCE_S = 30.0  # How fast users are lost: connections of a lost agent time out within half a minute
+HARDLY_ANY = 0.5  # A restart leaves less than this part of the users
 FALL_PART = 0.03
 """The smallest fall beside what the coordinator may do, as a part of the users: one agent of twenty is 5 %, and a curve
 read off a plot is known to 0.4 %."""
-BUSY = 0.1
-"""Falls from less than this part of the highest load are a cold start's."""
-LASTING_S = 60.0
-"""What is back sooner than this after `AT_ONCE_S` was no loss, unless hardly anyone was left."""
-LOW_S = 300.0
-"""Within this long the users reach what is left of them, and no second fall is looked for."""
-BACK = 0.8
-"""After a restart that many of the users are back: not all of them need to return."""
+BUSY = 0.1  # Falls from less than this part of the highest load are a cold start's
+LASTING_S = 60.0  # What is back sooner than this after `AT_ONCE_S` was no loss, unless hardly anyone was left
+LOW_S = 300.0  # Within this long the users reach what is left of them, and no second fall is looked for
+BACK = 0.8  # After a restart that many of the users are back: not all of them need to return
 
 
 def find_falls(

@@ -20,10 +20,8 @@ from buildcompare.results.codes import SIDES, Side
 from buildcompare.results.load import AlertResult, LimitedBy
 from buildcompare.text.limits import limited_words
 
-QUIET_S = 60.0
-"""The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)."""
-PERCENTILE = 95.0
-"""What counts as having been near: above it are single samples."""
+QUIET_S = 60.0  # The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)
+PERCENTILE = 95.0  # What counts as having been near: above it are single samples
 
 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:

@@ -9,26 +9,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from buildcompare.load.curve import LoadCurve, Turn, find_turns, holes, samples, slope_interval
+from buildcompare.load.curve import LoadCurve, find_turns, holes, samples, slope_interval
 from buildcompare.load.windows import load_curve
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import Bump
 
 # ---- Early bumps ----------------------------------------------------------------------------------------------------
 
-TURN_STEPS = 8.0
-"""A turn counts from 8 actions, 64 users: the first whole number of actions beyond the coarsest pixel (56 users) of the
-published plots. A fall of 5 actions, as for waves, counts more pixels as bumps."""
-EARLY_PART = 0.15
-DEEP_PART = 0.5
-"""A peak is early below `EARLY_PART` of the curve's level, or where the curve then falls by `DEEP_PART` of it ..."""
-HALF = 0.5
-"""... before it first reaches this part of the level: the ramp had to start again."""
-MIDRAMP_STEPS = 10.0
-"""A curve that climbs from its first sample on, and from more than this many steps, was not seen from its start: its
-onset is unknown, and a fall is no early bump unless it ends below the first sample."""
-FOOT = 2.0
-"""A climb began before the recording if it leaves its foot within this many times what a straight one takes."""
+TURN_STEPS = (
+    8.0  # Actions of a turn that counts: the first number beyond the coarsest pixel of published plots, 56 users
+)
+EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
+"""A peak is early below `EARLY_PART` of the curve's level, or where the curve then falls by `DEEP_PART` of the peak
+before it first reaches `HALF` of the level: the ramp had to start again."""
+MIDRAMP_STEPS = 10.0  # A curve that climbs at once, and from more than this many steps, was not seen from its start
+FOOT = 2.0  # A climb began before the recording if it leaves its foot within this many times what a straight one takes
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,8 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     least = curve.least_fall(TURN_STEPS)
     turns = find_turns(curve.elapsed[: half + 1], curve.values[: half + 1], least)
     turns = [turn for turn in turns if turn.peak - turn.rise_from >= least]
-    early = [i for i, turn in enumerate(turns, start=1) if _early(turn, curve.level)]
+    low = EARLY_PART * curve.level
+    early = [i for i, turn in enumerate(turns, start=1) if turn.peak < low or turn.depth >= DEEP_PART * turn.peak]
     turns = turns[: early[-1] if early else 0]
     if _midramp(curve, half) and all(turn.trough >= curve.values[0] for turn in turns):
         return Beginning((), None)
@@ -95,10 +91,6 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
         Bump(start_s=t.rise_s, peak_s=t.peak_s, end_s=t.trough_s, peak_users=t.peak, depth_users=t.depth) for t in turns
     )
     return Beginning(found, _onset(curve, half, found[-1].end_s if found else -math.inf))
-
-
-def _early(turn: Turn, level: float) -> bool:
-    return turn.peak < EARLY_PART * level or turn.depth >= DEEP_PART * turn.peak
 
 
 def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | None:
@@ -137,26 +129,17 @@ def _near(curve: LoadCurve) -> float:
 
 # ---- The lasting ramp -----------------------------------------------------------------------------------------------
 
-LAG_S = 45.0
-"""Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s, three of which
-leave 2 to 5 %."""
-STRAIGHT_STEPS = 3.0
-"""A stretch is grown while no sample is further than this many actions, or than noise, from its least-squares line."""
-PIXEL = 0.003
-"""Nor is a curve bent by this part of its level: a pixel of a published plot is about 0.3 % of it."""
-TRUSTED_PART = 0.7
-END_STEPS = 2.0
+LAG_S = 45.0  # Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s
+STRAIGHT_STEPS = 3.0  # A stretch grows while no sample is further than this, or than noise, from its least-squares line
+PIXEL = 0.003  # Nor is a curve bent by this part of its level: a pixel of a published plot is about 0.3 % of it
+TRUSTED_PART, END_STEPS = 0.7, 2.0
 """The line through the first `TRUSTED_PART` of a stretch says where it ends: at the last sample this near to it."""
-SHORTEST_STRETCH_S = 45.0
-MAIN_PART = 0.35
+SHORTEST_STRETCH_S, MAIN_PART = 45.0, 0.35
 """The ramp is the first stretch that climbs at least this part of what the longest climbs: an alert soon after the
 onset makes a short stretch, and is not the ramp."""
-BLOCK_S = 30.0
-"""The slope's interval is from means over blocks: residuals of a ramp are correlated."""
-AFTER_S = 240.0
-"""A second straight stretch is one that lasts this long: twice the alert queries' minute, up and down."""
-SLOWER = (0.2, 0.8)
-"""A kink leaves between these parts of the slope: half, or a third, where the coordinator begins to rest."""
+BLOCK_S = 30.0  # The slope's interval is from means over blocks: residuals of a ramp are correlated
+AFTER_S = 240.0  # A second straight stretch is one that lasts this long: twice the alert queries' minute, up and down
+SLOWER = (0.2, 0.8)  # A kink leaves between these parts of the slope: half, or a third, where the coordinator rests
 
 
 class _Stretch(NamedTuple):
@@ -231,16 +214,12 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     found = next(stretch for stretch in stretches if stretch.rise >= MAIN_PART * most)
     # Strictly straight: with a pixel's room, the creep towards the equilibrium would look like a kink.
     after = _stretch(curve, found.end_s + LAG_S, pixel=0.0)
+    kink: tuple[float | None, float | None] = (None, None)
     long = after is not None and after.end_s - after.start_s >= AFTER_S
-    kinked = after is not None and long and SLOWER[0] * found.slope <= after.slope <= SLOWER[1] * found.slope
+    if after is not None and long and SLOWER[0] * found.slope <= after.slope <= SLOWER[1] * found.slope:
+        kink = found.end_s, after.slope
     _, interval = slope_interval(*curve.between(found.start_s, found.end_s), BLOCK_S)
-    return Ramp(
-        *found,
-        slope_ci=interval,
-        kink_s=found.end_s if kinked else None,
-        slope_after=after.slope if after is not None and kinked else None,
-        complete=bool(found.end_s < curve.elapsed[-1]),
-    )
+    return Ramp(*found, interval, *kink, complete=bool(found.end_s < curve.elapsed[-1]))
 
 
 def _stretches(curve: LoadCurve, start_s: float) -> list[_Stretch]:

@@ -24,8 +24,7 @@ TOLERANCE = 2.0
 SHORTEST_S = 600.0
 LEAST_PART = 0.5
 """No stop is looked for before the curve has reached this part of its level: an early stretch of bumps is flat."""
-BLOCK_S = 300.0
-"""Blocks for the drift's interval: longer than the longest usual wave (250 s)."""
+BLOCK_S = 300.0  # Blocks for the drift's interval: longer than the longest usual wave (250 s)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from buildcompare.load.curve import LoadCurve
 from buildcompare.load.shape import Shape, measure_shape
 from buildcompare.recordings.recording import FloatArray
 
-FEWEST = 12
-"""Times at which a gap is looked at, where samples are so far apart that there would be fewer."""
+FEWEST = 12  # Times at which a gap is looked at, where samples are so far apart that there would be fewer
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
 """Standard deviation of one run's delay without repeated runs: these seconds, and this part of the mean onset, as the
 root of the sum of squares. About 1.5 times what 200 simulated pairs vary (seeds 0 to 199 of `benchmarks/shapes.py`: 10
@@ -96,8 +95,7 @@ def shift(
     window = None if one is None or other is None else _window(one, other)
     if one is None or other is None or window is None:
         return None
-    times = _grid(window, one.curve)
-    gap = _at(other.curve, times) - _at(one.curve, times)
+    times, gap = _gap(one, other, window)
     slope = _slope(one, other, window)
     users, seconds, delays_sd = _shifts(one, other, window)
     first = _shifts(one, other, (window[0], min(window[0] + FIRST_S, window[1])))
@@ -134,8 +132,7 @@ def _window(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 def _shifts(base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float, float, float]:
     """Median gap in the curve's unit, median delay in seconds, and the delays' spread (infinite without any)."""
-    times = _grid(window, base.curve)
-    users = float(np.median(_at(new.curve, times) - _at(base.curve, times)))
+    users = float(np.median(_gap(base, new, window)[1]))
     low, high = (np.array([_at(curve, np.array(window)) for curve in (base.curve, new.curve)])).T
     if not high.min() > low.max():
         return users, -users / _slope(base, new, window), math.inf
@@ -144,9 +141,10 @@ def _shifts(base: Shape, new: Shape, window: tuple[float, float]) -> tuple[float
     return users, float(np.median(delays)), float(delays.std())
 
 
-def _grid(window: tuple[float, float], curve: LoadCurve) -> FloatArray:
-    """Times over a window, about a sample apart."""
-    return np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / curve.sample_s) + 1))
+def _gap(base: Shape, new: Shape, window: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+    """Times over a window, about a sample apart, and the vertical gap there."""
+    times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.curve.sample_s) + 1))
+    return times, _at(new.curve, times) - _at(base.curve, times)
 
 
 def _at(curve: LoadCurve, times: FloatArray) -> FloatArray:

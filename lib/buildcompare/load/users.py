@@ -11,7 +11,7 @@ import pandas as pd
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Test
 from buildcompare.load.curve import samples
-from buildcompare.load.view import RunView, Views
+from buildcompare.load.view import Views
 from buildcompare.load.windows import Stop, find_stop
 from buildcompare.results import Estimate, SupportedUsersResult
 from buildcompare.results.codes import Better, NoEstimate, NoiseSource, Pair, Status
@@ -82,13 +82,13 @@ def supported_users(
     """
     stop = find_stop(users) if stop is None and users is not None else stop
     if users is None or stop is None:
-        return _without(NoEstimate.NO_USERS_CURVE)
+        return Estimate(estimated=None, at_least=None, reason=NoEstimate.NO_USERS_CURVE)
     start = stop.at_s - WINDOW_S
     index = users.index.to_numpy(dtype=np.float64)
     step = float(np.median(np.diff(index))) if index.size > 1 else 0.0
     elapsed, values = samples(users[index > start], stop.at_s)
     if index[0] > start + step or values.size < 2:
-        return _without(NoEstimate.TOO_SHORT)
+        return Estimate(estimated=None, at_least=None, reason=NoEstimate.TOO_SHORT)
     slope = float(np.polyfit(elapsed - elapsed[0], values, 1)[0])
     mean = float(values.mean())
     silence = 0.0 if known_end_s is None else known_end_s - stop.end_s
@@ -106,17 +106,8 @@ def supported_users(
         reason = NoEstimate.MAY_BE_CUT
     elif slope < -limit:
         reason = NoEstimate.STILL_FALLING
-    return Estimate(
-        estimated=mean if reason is None else None,
-        at_least=at_least,
-        reason=reason,
-        slope_users_per_s=slope,
-        window=(start, stop.at_s),
-    )
-
-
-def _without(reason: NoEstimate) -> Estimate:
-    return Estimate(estimated=None, at_least=None, reason=reason)
+    estimated, window = None if reason else mean, (start, stop.at_s)
+    return Estimate(estimated=estimated, at_least=at_least, reason=reason, slope_users_per_s=slope, window=window)
 
 
 def estimates(test: Test, views: Views) -> Estimates:
@@ -129,7 +120,7 @@ def estimates(test: Test, views: Views) -> Estimates:
             supported_users(
                 view.users,
                 stop=view.stop,
-                may_be_cut=side == "new" and _may_be_cut(view, base_ends),
+                may_be_cut=side == "new" and not view.recording.stop_known and _ends_with(view.stop, base_ends),
                 known_end_s=view.recording.duration_s if view.recording.stop_known else None,
                 ceiling=test.users,
             )
@@ -138,10 +129,10 @@ def estimates(test: Test, views: Views) -> Estimates:
     )
 
 
-def _may_be_cut(view: RunView, base_ends: list[float]) -> bool:
-    if view.recording.stop_known or view.stop is None or view.stop.shutdown:
-        return False
-    return any(abs(view.stop.end_s - end) <= CUT_TOLERANCE_S for end in base_ends)
+def _ends_with(stop: Stop | None, ends: list[float]) -> bool:
+    """Whether a curve shows no shutdown, and ends where another ends."""
+    seen = stop is None or stop.shutdown
+    return not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in ends)
 
 
 def compare_supported_users(

@@ -18,8 +18,7 @@ from buildcompare.results.codes import Pair, ReasonCode, TestType
 from buildcompare.stats.levels import Level, measure_level
 from buildcompare.stats.noise import RunLevel
 
-TIMES = "seconds"
-"""Unit of metrics that are compared by their geometric mean."""
+TIMES = "seconds"  # Unit of metrics that are compared by their geometric mean
 
 
 @dataclass(frozen=True)

@@ -20,29 +20,21 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import WithinRuns
 
 SIGNIFICANT = 0.05
-FALL_STEPS = 5.0
-"""A wave falls by this many actions of the coordinator or more."""
-ROW = 3
-ROW_S = 600.0
+FALL_STEPS = 5.0  # A wave falls by this many actions of the coordinator or more
+ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, none of which starts later than this after the one before: published waves
 have periods of 145 to 250 s, and a missed one doubles the distance."""
 PAUSE_S = 1200.0
 """A row that is followed by a longer pause than itself, and than this, is what an oscillating beginning left on the
 ramp: waves that go on may miss one, and not many."""
-CYCLE_STEPS = 2.0
-"""Shorter falls than a wave's count for the period, or a missed one would double it."""
-FEWEST_CYCLES = 4
-"""A period needs this many cycles (three distances)."""
-RESOLVED = 8.0
-"""Samples per cycle; with fewer, the fall is not known: peaks and troughs lie between samples, which takes an eighth
-off a saw-tooth of 8 samples on average, and a quarter off one of 4."""
-ALIASED = 3.0
-"""Samples per cycle; with fewer, the period may be that of faster waves: samples a minute apart show waves of 100 s as
-waves of 150."""
-SWING = 0.5
-"""A spectral peak that swings by less than this part of the falls is an overtone of theirs, or a ripple on them."""
-NEAR = 0.25
-"""Periods or frequencies this part apart are of one oscillation, whose cycles are not all alike."""
+CYCLE_STEPS = 2.0  # Shorter falls than a wave's count for the period, or a missed one would double it
+FEWEST_CYCLES = 4  # A period needs this many cycles (three distances)
+RESOLVED, ALIASED = 8.0, 3.0
+"""Samples per cycle. With fewer than `RESOLVED` the fall is not known: peaks and troughs lie between samples, which
+takes an eighth off a saw-tooth of 8 samples on average, and a quarter off one of 4. With fewer than `ALIASED` the
+period may be that of faster waves: samples a minute apart show waves of 100 s as waves of 150."""
+SWING = 0.5  # A spectral peak that swings by less than this part of the falls is an overtone of theirs, or a ripple
+NEAR = 0.25  # Periods or frequencies this part apart are of one oscillation, whose cycles are not all alike
 
 
 @dataclass(frozen=True)
@@ -149,10 +141,16 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     cycles = find_turns(*curve.between(found[0].peak_s, np.inf), curve.least_fall(CYCLE_STEPS)) if found else []
     distances = np.diff(np.array([turn.peak_s for turn in cycles]))
     enough = len(cycles) >= FEWEST_CYCLES
-    period = _of_cycles(distances, curve.sample_s) if enough else None
+    period = None
+    if enough:  # the median; where it is only a few samples, the mean of the distances that are like it, to be exact
+        period = float(np.median(distances))
+        like = distances[np.abs(distances - period) <= 0.5 * period]
+        period = float(like.mean()) if like.size and period < 10.0 * curve.sample_s else period
     amplitude = float(np.median([turn.depth for turn in found])) if found else None
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # turns of noise would count as cycles
-        peak = None if test is None or amplitude is None else _of_peak(test, amplitude)
+        peak = None  # the spectral peak, where that is what the waves are made of
+        if test is not None and amplitude is not None and test.p_value <= SIGNIFICANT:
+            peak = test.period_s if test.swing >= SWING * amplitude else None
         agree = period is not None and peak is not None and abs(period - peak) <= NEAR * peak
         period = period if agree else peak
     resolved = period is None or period >= RESOLVED * curve.sample_s
@@ -171,46 +169,26 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     )
 
 
-def _of_cycles(distances: FloatArray, sample_s: float) -> float:
-    """The median distance; where it is only a few samples, the mean of those that are like it, to be exact."""
-    median = float(np.median(distances))
-    like = distances[np.abs(distances - median) <= 0.5 * median]
-    return float(like.mean()) if like.size and median < 10.0 * sample_s else median
-
-
-def _of_peak(test: WaveTest, amplitude: float) -> float | None:
-    """The period of the spectral peak, where that is what the waves are made of."""
-    return test.period_s if test.p_value <= SIGNIFICANT and test.swing >= SWING * amplitude else None
-
-
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
     """The falls from the first row on that the waves go on from."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > ROW_S]
     for first, end in pairwise([0, *ends, len(turns)]):
-        if end - first >= ROW and (end == len(turns) or not _ended(turns[first:end], turns[end])):
+        last_s = turns[end - 1].trough_s if end else 0.0
+        pause_s = turns[end].peak_s - last_s if end < len(turns) else 0.0
+        if end - first >= ROW and pause_s <= max(last_s - turns[first].peak_s, PAUSE_S):
             return turns[first:]
     return []
 
 
-def _ended(row: list[Turn], later: Turn) -> bool:
-    return later.peak_s - row[-1].trough_s > max(row[-1].trough_s - row[0].peak_s, PAUSE_S)
-
-
 # ---- The test against red noise -------------------------------------------------------------------------------------
 
-LONGEST_S, SHORTEST_S = 600.0, 60.0
-"""Periods searched; alert queries look back one minute, so that the loop cannot hunt faster."""
-CYCLES = 5.0
-"""The longest period searched fits this often into the stretch."""
-KNOT_S = 1800.0
-"""One piece of the trend (quadratic spline) per this long: three times the longest period searched."""
-BLOCK = 6
-"""Samples per mean that the trend is fitted to: half a minute, for speed."""
+LONGEST_S, SHORTEST_S = 600.0, 60.0  # Periods searched: the loop cannot hunt faster than alert queries look back
+CYCLES = 5.0  # The longest period searched fits this often into the stretch
+KNOT_S = 1800.0  # One piece of the trend (quadratic spline) per this long: three times the longest period searched
+BLOCK = 6  # Samples per mean that the trend is fitted to: half a minute, for speed
 TAPERS = 3
-FEWEST_SAMPLES = 40
-"""On 40 to 90 of them (15 to 60 s apart, phi 0 to .95, 300 runs each) at most 5 % of red noise passed."""
-FLAT = 1e-9
-"""A curve that varies by less than this part of itself is constant: what is left of it is rounding."""
+FEWEST_SAMPLES = 40  # On 40 to 90 (15 to 60 s apart, phi 0 to .95, 300 runs each) at most 5 % of red noise passed
+FLAT = 1e-9  # A curve that varies by less than this part of itself is constant: what is left of it is rounding
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
@@ -280,12 +258,9 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
 
 # ---- The waves of two runs ------------------------------------------------------------------------------------------
 
-TRIMMED = 0.2
-"""Part of the cycles left out at each end: a missed one is twice as long."""
-FEWEST_COMPARED = 8
-"""Cycles per run; with fewer, none to four would be left to tell a spread by."""
-LEAST_REACH = 2.5
-"""Half a sample of 5 s: cycles that are all alike would claim to know the difference exactly."""
+TRIMMED = 0.2  # Part of the cycles left out at each end: a missed one is twice as long
+FEWEST_COMPARED = 8  # Cycles per run; with fewer, none to four would be left to tell a spread by
+LEAST_REACH = 2.5  # Half a sample of 5 s: cycles that are all alike would claim to know the difference exactly
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[WithinRuns | None, WithinRuns | None]:

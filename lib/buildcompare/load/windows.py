@@ -16,20 +16,13 @@ from buildcompare.results.codes import ReasonCode, TestType
 
 # ---- The stop -------------------------------------------------------------------------------------------------------
 
-LARGEST = 1e300
-"""Larger numbers are scaled down: their sums are no longer finite."""
-REFERENCE_S = 1800.0
-"""The level before the stop is the median over this long: the coordinator's own window."""
-STILL_UP = 0.95
-"""A curve above this part of its level is still under load."""
-LITTLE_LEFT = 0.5
-"""A tail that falls below this part of the level is a shutdown however long it lasts."""
-LONGEST_TAIL_S = 180.0
-"""A tail that stays above `LITTLE_LEFT` is a shutdown only if it is this short."""
-STEP_NOISE = 0.01
-"""Steps below this part of the level are never the start of a shutdown."""
-DECLINE_S = 60.0
-"""Window for telling a shutdown from a slow decline: the queries are rates over one minute."""
+LARGEST = 1e300  # Larger numbers are scaled down: their sums are no longer finite
+REFERENCE_S = 1800.0  # The level before the stop is the median over this long: the coordinator's own window
+STILL_UP = 0.95  # A curve above this part of its level is still under load
+LITTLE_LEFT = 0.5  # A tail that falls below this part of the level is a shutdown however long it lasts
+LONGEST_TAIL_S = 180.0  # A tail that stays above `LITTLE_LEFT` is a shutdown only if it is this short
+STEP_NOISE = 0.01  # Steps below this part of the level are never the start of a shutdown
+DECLINE_S = 60.0  # Window for telling a shutdown from a slow decline: the queries are rates over one minute
 
 
 @dataclass(frozen=True)
@@ -109,16 +102,12 @@ def _end_of_decline(
 
 # ---- The steady window ----------------------------------------------------------------------------------------------
 
-PLATEAU = 0.98
-"""The plateau is reached at this part of its level."""
+PLATEAU = 0.98  # The plateau is reached at this part of its level
 SETTLE_S = 60.0
 """Added after it: metrics are rates over one minute, so their first minute there still holds samples of the ramp."""
-UNBOUNDED_S = 1800.0
-"""The load-test tool counts the supported users over the last 30 minutes."""
-SHORTEST_S = 300.0
-"""A shorter window is none: it would hold five independent samples of a one-minute rate."""
-ARRIVAL_S = 60.0
-"""What a load must have lasted, to be told from a spike."""
+UNBOUNDED_S = 1800.0  # The load-test tool counts the supported users over the last 30 minutes
+SHORTEST_S = 300.0  # A shorter window is none: it would hold five independent samples of a one-minute rate
+ARRIVAL_S = 60.0  # What a load must have lasted, to be told from a spike
 
 
 @dataclass(frozen=True)
