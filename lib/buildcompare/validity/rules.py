@@ -1,4 +1,4 @@
-"""Rules that limit or invalidate a test: each is a function, its codes and their sentences in one place.
+"""Rules that limit or invalidate a test: each is a function with its codes and their sentences.
 
 A fault of the measurement is no regression of the build.
 """
@@ -6,9 +6,9 @@ A fault of the measurement is no regression of the build.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -45,16 +45,7 @@ SILENT_S = 120.0
 SHORTER = 0.5
 """Bounded runs with less than this part of the other build's steady window were cut."""
 
-Say = str | Callable[[ValidityReason], str]
 Reasons = Iterator[ValidityReason]
-Rule = TypeVar("Rule", bound=Callable[..., Reasons])
-_SENTENCES: dict[ValidityCode, Say] = {}
-
-
-def says(sentences: Mapping[ValidityCode, Say]) -> Callable[[Rule], Rule]:
-    """Register the sentences of the codes that a rule yields: templates, or functions of the reason."""
-    _SENTENCES.update(sentences)
-    return lambda rule: rule
 
 
 @dataclass(frozen=True)
@@ -76,8 +67,7 @@ def judge_facts(facts: Pair[list[RunFacts]]) -> TestValidity:
         for rule in _OF_ONE_RUN
         for reason in rule(run)
     ]
-    reasons = [_with_text(reason) for reason in reasons]
-    between = [_with_text(reason) for rule in _BETWEEN_RUNS for reason in rule(facts)]
+    between = [reason for rule in _BETWEEN_RUNS for reason in rule(facts)]
     return TestValidity(
         _validity([*reasons, *between]),
         Pair.of(
@@ -93,77 +83,47 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     invalid = any(reason.status == ValidityStatus.INVALID for reason in reasons)
     status = ValidityStatus.INVALID if invalid else ValidityStatus.LIMITED if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
-    return Validity(
-        status=status,
-        valid_until_s=min(until) if until and status == ValidityStatus.LIMITED else None,
-        reasons=list(reasons),
-    )
+    limit = min(until) if until and status == ValidityStatus.LIMITED else None
+    return Validity(status=status, valid_until_s=limit, reasons=list(reasons))
 
 
-def _with_text(reason: ValidityReason) -> ValidityReason:
-    say = _SENTENCES[reason.code]
-    text = say(reason) if callable(say) else fill(say, {**reason.numbers, "metric": reason.metric})
-    return reason.model_copy(update={"text": text})
+def _limited(code: ValidityCode, says: str, numbers: dict[str, float] | None = None, **more: Any) -> ValidityReason:
+    """A reason that limits; `says` is filled with `numbers` and the further fields of the reason."""
+    text = fill(says, {**more, **(numbers or {})})
+    return ValidityReason(code=code, status=ValidityStatus.LIMITED, text=text, numbers=dict(numbers or {}), **more)
 
 
-def _limited(code: ValidityCode, **numbers: float) -> ValidityReason:
-    return ValidityReason(code=code, status=ValidityStatus.LIMITED, numbers=dict(numbers))
-
-
-def _invalid(code: ValidityCode, **numbers: float) -> ValidityReason:
-    return ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=dict(numbers))
+def _invalid(code: ValidityCode, says: str, numbers: dict[str, float]) -> ValidityReason:
+    return _limited(code, says, numbers).model_copy(update={"status": ValidityStatus.INVALID})
 
 
 # ---- One run --------------------------------------------------------------------------------------------------------
 
 
-def _why_no_window(reason: ValidityReason) -> str:
-    return "no steady window" + (f": {reason_words(reason.because)}" if reason.because else "")
-
-
-@says({ValidityCode.NO_STEADY_WINDOW: _why_no_window})
 def _no_steady_window(facts: RunFacts) -> Reasons:
     if facts.steady is None and facts.no_steady:
-        yield _limited(ValidityCode.NO_STEADY_WINDOW).model_copy(update={"because": facts.no_steady})
+        says = f"no steady window: {reason_words(facts.no_steady)}"
+        yield _limited(ValidityCode.NO_STEADY_WINDOW, says, because=facts.no_steady)
 
 
-@says({ValidityCode.NO_USERS: "its connected users are zero from beginning to end"})
 def _no_users(facts: RunFacts) -> Reasons:
     if facts.no_users:
-        yield _limited(ValidityCode.NO_USERS)
+        yield _limited(ValidityCode.NO_USERS, "its connected users are zero from beginning to end")
 
 
-@says({ValidityCode.SILENT_END: "its load has no samples in the last {seconds:min} before its stop"})
 def _silent_end(facts: RunFacts) -> Reasons:
     gaps_say_it = facts.users and facts.kind == "unbounded"
     if facts.silent_s > SILENT_S and not gaps_say_it:
-        yield _limited(ValidityCode.SILENT_END, seconds=facts.silent_s)
+        says = "its load has no samples in the last {seconds:min} before its stop"
+        yield _limited(ValidityCode.SILENT_END, says, {"seconds": facts.silent_s})
 
 
-@says({
-    ValidityCode.SILENT_START:
-        "its window starts {seconds:min} before its first sample; elapsed time counts from the start of the window",
-})  # fmt: skip
 def _silent_start(facts: RunFacts) -> Reasons:
     if facts.late_s > SILENT_S:
-        yield _limited(ValidityCode.SILENT_START, seconds=facts.late_s)
+        says = "its window starts {seconds:min} before its first sample; elapsed time counts from the window's start"
+        yield _limited(ValidityCode.SILENT_START, says, {"seconds": facts.late_s})
 
 
-def _fall_words(reason: ValidityReason) -> str:
-    n = reason.numbers
-    what = "users were lost suddenly" if reason.code == ValidityCode.USERS_LOST else "nearly all users disconnected"
-    unit = "on the proxy curve" if "stand_in" in n else "users"
-    text = fill(f"{what} at {{at_s:min}}: {{before:,.0f}} {unit} before, {{after:,.0f}} after", n)
-    if "one_in" in n:
-        text += fill(" ({lost_percent:.1f} % lost, one user in {one_in:.0f})", n)
-    if "back_s" in n:
-        text += fill(", back at {back_s:min}", n)
-    if (n["times"] or 0) > 1:
-        text += fill(" ({times:.0f} times in all)", n)
-    return f"{text}; judged up to there" if reason.until_s is not None and reason.status == "limited" else text
-
-
-@says({ValidityCode.USERS_LOST: _fall_words, ValidityCode.RESTARTED: _fall_words})
 def _falls(facts: RunFacts) -> Reasons:
     if facts.load is None or facts.stop is None:
         return
@@ -176,7 +136,21 @@ def _falls(facts: RunFacts) -> Reasons:
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
-        yield worst.model_copy(update={"numbers": {**worst.numbers, "times": len(same)}})
+        numbers = {**worst.numbers, "times": float(len(same))}
+        counted = worst.model_copy(update={"numbers": numbers})
+        yield counted.model_copy(update={"text": _fall_words(counted)})
+
+
+def _fall_words(reason: ValidityReason) -> str:
+    n = reason.numbers
+    what = "users were lost suddenly" if reason.code == ValidityCode.USERS_LOST else "nearly all users disconnected"
+    unit = "on the proxy curve" if "stand_in" in n else "users"
+    text = f"{what} at {{at_s:min}}: {{before:,.0f}} {unit} before, {{after:,.0f}} after"
+    text += " ({lost_percent:.1f} % lost, one user in {one_in:.0f})" if "one_in" in n else ""
+    text += ", back at {back_s:min}" if "back_s" in n else ""
+    text += " ({times:.0f} times in all)" if (n["times"] or 0) > 1 else ""
+    text += "; judged up to there" if reason.until_s is not None and reason.status == ValidityStatus.LIMITED else ""
+    return fill(text, n)
 
 
 def voids(reason: ValidityReason) -> bool:
@@ -216,11 +190,6 @@ def _fall(facts: RunFacts, fall: Fall) -> ValidityReason:
     return ValidityReason(code=code, status=status, numbers=numbers, until_s=until)
 
 
-@says({
-    ValidityCode.TARGET_NOT_REACHED: "the load was never reached: {reached:,.0f} users of {target:,.0f}",
-    ValidityCode.TARGET_NOT_HELD:
-        "the load was not held: below {held:.0%} of {users:,.0f} users for {below:.0%} of the time",
-})  # fmt: skip
 def _target(facts: RunFacts) -> Reasons:
     if facts.kind != "bounded" or facts.load is None or not facts.users or facts.stop is None:
         return
@@ -228,7 +197,8 @@ def _target(facts: RunFacts) -> Reasons:
     if facts.steady is None and _sustained(facts, ARRIVAL_S) > top:  # cut on arrival: there is no steady window
         top = _sustained(facts, ARRIVAL_S)
     if facts.target is not None and not top >= REACHED * facts.target:
-        yield _invalid(ValidityCode.TARGET_NOT_REACHED, reached=top, target=facts.target)
+        says = "the load was never reached: {reached:,.0f} users of {target:,.0f}"
+        yield _invalid(ValidityCode.TARGET_NOT_REACHED, says, {"reached": top, "target": facts.target})
     users = facts.under_load
     up = np.flatnonzero(users.to_numpy() >= HELD * top)
     if up.size == 0:
@@ -239,46 +209,36 @@ def _target(facts: RunFacts) -> Reasons:
     below = float(np.mean(plateau.to_numpy() < HELD * top)) if len(plateau) else 0.0
     if below > NOT_HELD:
         make = _invalid if below > HARDLY_HELD else _limited
-        yield make(ValidityCode.TARGET_NOT_HELD, below=below, users=top, held=HELD)
+        says = "the load was not held: below {held:.0%} of {users:,.0f} users for {below:.0%} of the time"
+        yield make(ValidityCode.TARGET_NOT_HELD, says, {"below": below, "users": top, "held": HELD})
 
 
-def _slope_words(reason: ValidityReason) -> str:
-    verb = "rose" if reason.code == ValidityCode.STILL_CLIMBING else "fell"
-    slope = abs(reason.numbers.get("slope_users_per_s") or 0.0)
-    return f"no equilibrium: over the last 30 minutes the users still {verb} by {slope:.2f} per second"
-
-
-@says({
-    ValidityCode.CEILING_REACHED:
-        "the ceiling of users was reached ({users:,.0f} of {ceiling:,.0f}): the build supports at least as many",
-    ValidityCode.STILL_CLIMBING: _slope_words,
-    ValidityCode.STILL_FALLING: _slope_words,
-    ValidityCode.MAY_BE_CUT: "the curve ends with the base's and shows no stop, so it may have been cut",
-    ValidityCode.TOO_SHORT: "the run is shorter than the 30 minutes that count",
-    ValidityCode.GAPS: "the last 30 minutes have gaps",
-})  # fmt: skip
 def _equilibrium(facts: RunFacts) -> Reasons:
     estimate = facts.estimate
     if facts.kind == "bounded" or estimate is None:
         return
     mean = _carried(facts)
     if facts.target is not None and mean is not None and mean >= CEILING * facts.target:
-        yield _limited(ValidityCode.CEILING_REACHED, users=mean, ceiling=facts.target)
+        says = "the ceiling of users was reached ({users:,.0f} of {ceiling:,.0f}): the build supports at least as many"
+        yield _limited(ValidityCode.CEILING_REACHED, says, {"users": mean, "ceiling": facts.target})
     slope = estimate.slope_users_per_s
     why = str(estimate.reason)
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
     if why in ("still_climbing", "still_falling") and any("in_last_minutes" in fall.numbers for fall in _falls(facts)):
         return  # who was lost in these minutes, or came back, makes the slope
-    if why in ("still_climbing", "still_falling", "may_be_cut", "too_short", "gaps"):  # faults of the run itself
-        yield _limited(ValidityCode(why), **({} if slope is None else {"slope_users_per_s": slope}))
+    moved = f"by {abs(slope or 0.0):.2f} per second over the last 30 minutes"
+    says = {
+        "still_climbing": f"no equilibrium: the users still rose {moved}",
+        "still_falling": f"no equilibrium: the users still fell {moved}",
+        "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
+        "too_short": "the run is shorter than the 30 minutes that count",
+        "gaps": "the last 30 minutes have gaps",
+    }
+    if why in says:  # the others are no faults of the run
+        yield _limited(ValidityCode(why), says[why], {} if slope is None else {"slope_users_per_s": slope})
 
 
-@says({
-    ValidityCode.OTHER_RUNS:
-        "the curve and the reported supported users are of different runs: {curve:,.0f} users against "
-        "{reported:,.0f} ({change:+.1%})",
-})  # fmt: skip
 def _other_runs(facts: RunFacts) -> Reasons:
     mean, reported = _carried(facts), facts.reported
     if facts.kind == "bounded" or facts.estimate is None or mean is None or reported is None:
@@ -286,7 +246,9 @@ def _other_runs(facts: RunFacts) -> Reasons:
     change = mean / reported - 1.0
     at_least = facts.estimate.estimated is None
     if (mean > (1.0 + REPORTED) * reported) if at_least else (abs(change) > REPORTED):
-        yield _invalid(ValidityCode.OTHER_RUNS, curve=mean, reported=reported, change=change)
+        says = "curve and reported supported users are of different runs: {curve:,.0f} users against {reported:,.0f}"
+        numbers = {"curve": mean, "reported": reported, "change": change}
+        yield _invalid(ValidityCode.OTHER_RUNS, says + " ({change:+.1%})", numbers)
 
 
 def _carried(facts: RunFacts) -> float | None:
@@ -297,34 +259,27 @@ def _carried(facts: RunFacts) -> float | None:
     return estimate.estimated if estimate.estimated is not None else estimate.at_least
 
 
-def _coverage_words(reason: ValidityReason) -> str:
-    covered = f"{reason.numbers['covered']:.0%}"
-    if reason.metric is None:
-        return f"every metric lacks more than half of its samples in the steady window (at most {covered} are there)"
-    others = reason.numbers["others"]
-    more = f"; {others:.0f} other metrics lack samples too" if others else ""
-    return f"{reason.metric}: only {covered} of the samples in the steady window are there{more}"
-
-
-@says({ValidityCode.LITTLE_COVERAGE: _coverage_words})
 def _coverage(facts: RunFacts) -> Reasons:
     known = {slug: part for slug, part in facts.coverage.items() if part is not None}
     if not known or facts.steady is None:
         return
     if max(known.values()) < HARDLY_COVERED:
-        yield _invalid(ValidityCode.LITTLE_COVERAGE, covered=max(known.values()), metrics=len(known))
+        says = "every metric lacks more than half of its samples in the steady window (at most {covered:.0%} are there)"
+        yield _invalid(ValidityCode.LITTLE_COVERAGE, says, {"covered": max(known.values()), "metrics": len(known)})
         return
     gaps = {slug: part for slug, part in known.items() if 0.0 < part < COVERED}  # without a number it is missing
     if gaps:
         worst = min(gaps, key=gaps.__getitem__)
-        found = _limited(ValidityCode.LITTLE_COVERAGE, covered=gaps[worst], metrics=len(gaps), others=len(gaps) - 1)
-        yield found.model_copy(update={"metric": worst})
+        numbers = {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1}
+        says = "{metric}: only {covered:.0%} of the samples in the steady window are there"
+        says += "; {others:.0f} other metrics lack samples too" if len(gaps) > 1 else ""
+        yield _limited(ValidityCode.LITTLE_COVERAGE, says, numbers, metric=worst)
 
 
-@says({ValidityCode.COUNTERS_RESTARTED: "counters of the server restarted inside the window, {times:.0f} times"})
 def _counters_restarted(facts: RunFacts) -> Reasons:
     if facts.resets:
-        yield _limited(ValidityCode.COUNTERS_RESTARTED, times=facts.resets)
+        says = "counters of the server restarted inside the window, {times:.0f} times"
+        yield _limited(ValidityCode.COUNTERS_RESTARTED, says, {"times": facts.resets})
 
 
 def _sustained(facts: RunFacts, seconds: float) -> float:
@@ -336,51 +291,45 @@ def _sustained(facts: RunFacts, seconds: float) -> float:
 # ---- Runs beside each other -----------------------------------------------------------------------------------------
 
 
-@says({ValidityCode.LOADS_DIFFER: "the builds were under different loads: {base:,.0f} and {new:,.0f} users"})
 def _loads_differ(facts: Pair[list[RunFacts]]) -> Reasons:
     bounded = facts.map(lambda runs: [run for run in runs if run.kind == "bounded" and run.users and run.steady])
     if not all(bounded):
         return
     base, new = (float(np.mean([_sustained(run, SHORTEST_S) for run in runs])) for runs in bounded)
     if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
-        yield _invalid(ValidityCode.LOADS_DIFFER, base=base, new=new)
+        says = "the builds were under different loads: {base:,.0f} and {new:,.0f} users"
+        yield _invalid(ValidityCode.LOADS_DIFFER, says, {"base": base, "new": new})
 
 
-@says({
-    ValidityCode.WINDOW_SHORTER:
-        "its steady window is cut short: {seconds:min} against {other_seconds:min} of the other build",
-})  # fmt: skip
 def _window_shorter(facts: Pair[list[RunFacts]]) -> Reasons:
     lengths = facts.map(lambda runs: [run.steady_s for run in runs if run.kind == "bounded"])
     for side in SIDES:
         theirs = [length for length in lengths[_other(side)] if length is not None]
         for i, own in enumerate(lengths[side], start=1):
             if theirs and own is not None and own < SHORTER * float(np.median(theirs)):
-                found = _limited(ValidityCode.WINDOW_SHORTER, seconds=own, other_seconds=float(np.median(theirs)))
-                yield found.model_copy(update={"side": side, "run": i})
+                numbers = {"seconds": own, "other_seconds": float(np.median(theirs))}
+                says = "its steady window is short: {seconds:min} against {other_seconds:min} of the other build"
+                yield _limited(ValidityCode.WINDOW_SHORTER, says, numbers, side=side, run=i)
 
 
-@says({ValidityCode.SERIES_MISSING: "{metric} was not recorded; the other build has it"})
 def _series_missing(facts: Pair[list[RunFacts]]) -> Reasons:
     there = facts.map(lambda runs: {slug for run in runs for slug, part in run.coverage.items() if part})
     for side in SIDES:
         if any(run.steady for run in facts[side]):  # else there is no steady window to cover
             for slug in sorted(there[_other(side)] - there[side]):
-                found = _limited(ValidityCode.SERIES_MISSING)
-                yield found.model_copy(update={"side": side, "metric": slug})
+                says = "{metric} was not recorded; the other build has it"
+                yield _limited(ValidityCode.SERIES_MISSING, says, metric=slug, side=side)
 
 
-@says({
-    ValidityCode.WINDOWS_OVERLAP:
-        "its window overlaps that of another run on the same server by {seconds:min}: both measured the same thing",
-})  # fmt: skip
 def _windows_overlap(facts: Pair[list[RunFacts]]) -> Reasons:
     runs = [(side, i, run) for side, of_side in facts.items() for i, run in enumerate(of_side, start=1) if run.clock]
     for k, (side, i, run) in enumerate(runs):
         for _, _, earlier in runs[:k]:
             both = min(run.window[1], earlier.window[1]) - max(run.window[0], earlier.window[0])
             if run.clock == earlier.clock and both > 0:
-                yield _invalid(ValidityCode.WINDOWS_OVERLAP, seconds=both).model_copy(update={"side": side, "run": i})
+                says = "its window overlaps another run's on the same server by {seconds:min}: both measured the same"
+                found = _invalid(ValidityCode.WINDOWS_OVERLAP, says, {"seconds": both})
+                yield found.model_copy(update={"side": side, "run": i})
                 break
 
 
