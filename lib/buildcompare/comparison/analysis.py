@@ -22,7 +22,6 @@ from buildcompare.config.params import Comparison, Run, Test, check_params, read
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.findings.recordings import mistaken_inputs
 from buildcompare.findings.suggestions import suggest
 from buildcompare.history.compare import HistoryContext, SupportedUsersNoise, compare_to_ledger
 from buildcompare.history.ledger import read_ledger
@@ -202,9 +201,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         tests=tests,
         self_check=_self_check(calibration),
         suggestions=suggest(tests, labels, about_past),
-        findings=findings.gravest_first(
-            [*findings.find(tests, labels), *mistaken_inputs(tests, labels, inputs, catalogue), *past]
-        ),
+        findings=findings.gravest_first([*findings.find(tests, labels, inputs, catalogue), *past]),
         provenance=Provenance(
             params_sha256=_hash(params),
             catalogue=params.metrics,

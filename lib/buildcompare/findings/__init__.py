@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
-from buildcompare.results import Finding, TestResult
+from buildcompare.findings.finding import Found, finding
+from buildcompare.results import Finding, InputProvenance, TestResult
 from buildcompare.results.codes import FindingKind, Severity
 from buildcompare.text.findings import Names
 
@@ -54,7 +56,7 @@ PLACES = {
 }
 """The kinds that have a place of their own; all others are `OTHERS`."""
 
-_OF_ONE_TEST: tuple[Callable[[TestResult, Names], Iterator[Finding]], ...] = (
+_OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users,
     metrics.unjudgeable,
     metrics.at_equal_load,
@@ -75,7 +77,7 @@ _OF_ONE_TEST: tuple[Callable[[TestResult, Names], Iterator[Finding]], ...] = (
     of_labels.labels_changed,
     of_labels.methods_with_handlers,
 )
-_ACROSS_TESTS: tuple[Callable[[Sequence[TestResult], Names], Iterator[Finding]], ...] = (
+_ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     metrics.unchanged,
     metrics.metrics,
     of_labels.labels_in_several_tests,
@@ -88,11 +90,26 @@ _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult], Names], Iterator[Finding]],
 """The rules; findings of one rank keep their order."""
 
 
-def find(tests: Sequence[TestResult], labels: tuple[str, str]) -> list[Finding]:
-    """All findings about `tests`, the gravest first; `labels` are the names of the two builds."""
+def find(
+    tests: Sequence[TestResult],
+    labels: tuple[str, str],
+    inputs: Sequence[InputProvenance] = (),
+    catalogue: Catalogue | None = None,
+) -> list[Finding]:
+    """All findings about `tests`, the gravest first.
+
+    Parameters
+    ----------
+    labels
+        The names of the two builds.
+    inputs, catalogue
+        Where the recordings are from and what was looked for; without a catalogue mistaken inputs are not searched.
+    """
     names = Names.of(labels, tests)
-    found = [each for rule in _OF_ONE_TEST for test in tests for each in rule(test, names)]
-    found += [each for across in _ACROSS_TESTS for each in across(tests, names)]
+    found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
+    found += [finding(each, names) for across in _ACROSS_TESTS for each in across(tests)]
+    if catalogue is not None:
+        found += [finding(each, names) for each in recordings.mistaken_inputs(tests, inputs, catalogue)]
     return gravest_first(found)
 
 

@@ -1,9 +1,10 @@
-"""Build findings and suggestions from a kind and its evidence."""
+"""What a rule found, and the finding or suggestion that it becomes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from buildcompare.results import Finding, Suggestion
@@ -11,33 +12,38 @@ from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
 from buildcompare.text.findings import Names, advice, sentence
 
 
-def finding(
-    kind: FindingKind,
-    severity: Severity,
-    evidence: Mapping[str, object],
-    names: Names,
-    *,
-    test: str | None = None,
-    metric: str | None = None,
-    id: str | None = None,  # noqa: A002 - the field's name
-) -> Finding:
-    """A finding of `kind`; its text is made from `evidence`, which holds every number of it."""
-    held = _as_json(evidence)
+@dataclass(frozen=True)
+class Found:
+    """What a rule found; `evidence` holds every number of its sentence, `test` defaults to that of the rule."""
+
+    kind: FindingKind
+    severity: Severity
+    evidence: Mapping[str, object]
+    test: str | None = None
+    metric: str | None = None
+    id: str | None = None
+
+
+def finding(found: Found, names: Names, test: str | None = None) -> Finding:
+    """The finding with its sentence, about `test` if the rule named none."""
+    test = found.test or test
+    evidence = _as_json(found.evidence)
+    parts = (test, found.kind, found.metric, evidence.get("side"))
     return Finding(
-        id=id or ".".join(str(part) for part in (test, kind, metric, evidence.get("side")) if part),
-        severity=severity,
-        kind=kind,
+        id=found.id or ".".join(str(part) for part in parts if part),
+        severity=found.severity,
+        kind=found.kind,
         test=test,
-        metric=metric,
-        text=sentence(kind, held, names, test),
-        evidence=held,
+        metric=found.metric,
+        text=sentence(found.kind, evidence, names, test),
+        evidence=evidence,
     )
 
 
 def suggestion(
     kind: SuggestionKind, evidence: Mapping[str, object], names: Names, *, test: str | None = None
 ) -> Suggestion:
-    """A suggestion of `kind`."""
+    """A suggestion with its sentence."""
     held = _as_json(evidence)
     return Suggestion(kind=kind, test=test, text=advice(kind, held, names, test), evidence=held)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from buildcompare.findings.finding import finding
+from buildcompare.findings.finding import Found
 from buildcompare.labels.agreement import Agreement, LabelInTest, agreeing_labels
-from buildcompare.results import Finding, LabelResult, Side, TestResult
+from buildcompare.results import LabelResult, Side, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
-from buildcompare.text.findings import MOST_LABELS, Names
+from buildcompare.text.findings import MOST_LABELS
 
 RARE = 0.01
 """A warning needs fewer agreeing labels than this by chance. It is strict because tests are counted as independent,
@@ -18,7 +18,7 @@ API, STORE = "api", "store"
 """The label tables of handlers and of the methods that they call."""
 
 
-def labels_changed(test: TestResult, names: Names) -> Iterator[Finding]:
+def labels_changed(test: TestResult) -> Iterator[Found]:
     """How many label rows changed, beside how many do so by chance."""
     judged = [row for row in test.labels if row.p_value is not None]
     slower = _largest_first(row for row in judged if row.status == Status.REGRESSION)
@@ -32,10 +32,10 @@ def labels_changed(test: TestResult, names: Names) -> Iterator[Finding]:
             "surviving": sum(row.p_adjusted is not None and row.p_adjusted < ALPHA for row in (*slower, *faster)),
             "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
         }
-        yield finding(FindingKind.LABELS, Severity.INFO, evidence, names, test=test.name)
+        yield Found(FindingKind.LABELS, Severity.INFO, evidence)
 
 
-def labels_in_one_build(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Tables and labels that one build has; tests that agree on the labels share a finding."""
     for test in tests:
         for group in sorted({row.group for row in test.labels}):
@@ -43,7 +43,7 @@ def labels_in_one_build(tests: Sequence[TestResult], names: Names) -> Iterator[F
             if len(only_in) == 1 and (side := only_in.pop()) is not None:
                 lacking: Side = "new" if side == "base" else "base"
                 evidence: dict[str, object] = {"group": group, "side": lacking}
-                yield finding(FindingKind.NO_LABEL_TABLE, Severity.WARNING, evidence, names, test=test.name)
+                yield Found(FindingKind.NO_LABEL_TABLE, Severity.WARNING, evidence, test=test.name)
     for side in SIDES:
         same: dict[tuple[str, ...], list[str]] = {}
         for test in tests:
@@ -53,10 +53,10 @@ def labels_in_one_build(tests: Sequence[TestResult], names: Names) -> Iterator[F
                 same.setdefault(tuple(sorted({f"{row.label} ({row.group})" for row in rows})), []).append(test.name)
         for alone, having in same.items():
             evidence = {"side": side, "labels": list(alone), "tests": having}
-            yield finding(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, names, test=having[0])
+            yield Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, test=having[0])
 
 
-def labels_in_several_tests(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Labels that are slower in one test, and slower or leaning in others."""
     agreed = slower_in_several(tests)
     if not agreed:
@@ -75,7 +75,7 @@ def labels_in_several_tests(tests: Sequence[TestResult], names: Names) -> Iterat
         "not_named": max(len(agreed) - MOST_LABELS, 0),
     }
     kind = FindingKind.LABELS_IN_SEVERAL_TESTS
-    yield finding(kind, Severity.WARNING if rare else Severity.INFO, evidence, names, id=str(kind))
+    yield Found(kind, Severity.WARNING if rare else Severity.INFO, evidence, id=str(kind))
 
 
 def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:
@@ -96,7 +96,7 @@ def _key(agreed: Agreement) -> dict[str, str]:
     return dict(zip(("group", "label", "stat"), key, strict=True))
 
 
-def methods_with_handlers(test: TestResult, names: Names) -> Iterator[Finding]:
+def methods_with_handlers(test: TestResult) -> Iterator[Found]:
     """API handlers and database methods that are slower together, after adjusting for their whole tables."""
     slower = [
         row
@@ -110,7 +110,7 @@ def methods_with_handlers(test: TestResult, names: Names) -> Iterator[Finding]:
             "methods": {row.label: row.delta_percent for row in methods},
             "not_named": [max(len(rows) - MOST_LABELS, 0) for rows in (handlers, methods)],
         }
-        yield finding(FindingKind.METHODS_WITH_HANDLERS, Severity.INFO, evidence, names, test=test.name)
+        yield Found(FindingKind.METHODS_WITH_HANDLERS, Severity.INFO, evidence)
 
 
 def _largest_first(rows: Iterator[LabelResult]) -> list[LabelResult]:

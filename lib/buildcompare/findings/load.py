@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.findings.finding import finding
-from buildcompare.results import Event, Finding, TestResult
+from buildcompare.findings.finding import Found
+from buildcompare.results import Event, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 from buildcompare.text.conclusions import by_chance_percent
-from buildcompare.text.findings import Names
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; twice that is reported."""
@@ -21,7 +20,7 @@ LATER_S = 300.0
 """A build that climbs five minutes later than the other is reported."""
 
 
-def supported_users(test: TestResult, names: Names) -> Iterator[Finding]:
+def supported_users(test: TestResult) -> Iterator[Found]:
     """Both builds' supported users, or why they cannot be compared."""
     users = test.supported_users
     if users is None:
@@ -34,10 +33,10 @@ def supported_users(test: TestResult, names: Names) -> Iterator[Finding]:
     }
     worse = users.delta_percent is not None and users.status == Status.REGRESSION
     severity = Severity.CRITICAL if worse else Severity.INFO
-    yield finding(FindingKind.SUPPORTED_USERS, severity, evidence, names, test=test.name)
+    yield Found(FindingKind.SUPPORTED_USERS, severity, evidence)
 
 
-def reported_against_estimated(test: TestResult, names: Names) -> Iterator[Finding]:
+def reported_against_estimated(test: TestResult) -> Iterator[Found]:
     """A curve that gives another figure than the load-test tool reported."""
     users = test.supported_users
     for side in SIDES if users is not None else ():
@@ -47,17 +46,17 @@ def reported_against_estimated(test: TestResult, names: Names) -> Iterator[Findi
         apart = (estimated / reported - 1.0) * 100.0
         if abs(apart) > REPORTED_TOLERANCE_PERCENT:
             evidence = {"side": side, "reported": reported, "estimated": estimated, "percent": apart}
-            yield finding(FindingKind.REPORTED_AGAINST_ESTIMATED, Severity.WARNING, evidence, names, test=test.name)
+            yield Found(FindingKind.REPORTED_AGAINST_ESTIMATED, Severity.WARNING, evidence)
 
 
-def limited_by(test: TestResult, names: Names) -> Iterator[Finding]:
+def limited_by(test: TestResult) -> Iterator[Found]:
     """Which threshold limited each build."""
     limits = test.limited_by
     if limits is not None:
-        yield finding(FindingKind.LIMITED_BY, Severity.INFO, limits.model_dump(mode="json"), names, test=test.name)
+        yield Found(FindingKind.LIMITED_BY, Severity.INFO, limits.model_dump(mode="json"))
 
 
-def time_to_users(test: TestResult, names: Names) -> Iterator[Finding]:
+def time_to_users(test: TestResult) -> Iterator[Found]:
     """How much later one build reached the round number of users where they differ most."""
     later = test.ramp_up.new.time_to
     both = [(mark, base, later.get(mark)) for mark, base in test.ramp_up.base.time_to.items()]
@@ -66,10 +65,10 @@ def time_to_users(test: TestResult, names: Names) -> Iterator[Finding]:
     shift_says_it = test.ramp_up.shift_status != Status.INCONCLUSIVE
     if test.type == "unbounded" and not shift_says_it and apart >= LATER_S:
         evidence = {"users": int(mark), "base": base, "new": new}
-        yield finding(FindingKind.TIME_TO_USERS, Severity.INFO, evidence, names, test=test.name)
+        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
 
 
-def beginning(test: TestResult, names: Names) -> Iterator[Finding]:
+def beginning(test: TestResult) -> Iterator[Found]:
     """A beginning with more bumps, or a lasting ramp that starts later, and how far behind that leaves a build."""
     base, new, shift = test.ramp_up.base, test.ramp_up.new, test.ramp_up
     if base.early_bumps is None or new.early_bumps is None or base.onset_s is None or new.onset_s is None:
@@ -85,10 +84,10 @@ def beginning(test: TestResult, names: Names) -> Iterator[Finding]:
         **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
     }
     severity = Severity.WARNING if later else Severity.INFO
-    yield finding(FindingKind.BEGINNING, severity, evidence, names, test=test.name)
+    yield Found(FindingKind.BEGINNING, severity, evidence)
 
 
-def waves(test: TestResult, names: Names) -> Iterator[Finding]:
+def waves(test: TestResult) -> Iterator[Found]:
     """Waves that differ in period or depth: no judgement, as their intervals hold within these runs only."""
     ramps = test.ramp_up
     medians = {
@@ -108,10 +107,10 @@ def waves(test: TestResult, names: Names) -> Iterator[Finding]:
             "medians": {"period_s": medians["wave_period_s"], "amplitude_users": medians["wave_amplitude_users"]},
             **ramps.model_dump(include=set(medians)),
         }
-        yield finding(FindingKind.WAVES, Severity.INFO, evidence, names, test=test.name)
+        yield Found(FindingKind.WAVES, Severity.INFO, evidence)
 
 
-def bumps_in_both(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Early bumps that both builds have; tests with as many bumps share a finding."""
     alike: dict[int, list[TestResult]] = {}
     for test in tests:
@@ -126,10 +125,10 @@ def bumps_in_both(tests: Sequence[TestResult], names: Names) -> Iterator[Finding
             "peak": max((bump.peak_users for ramp in ramps for bump in ramp.bumps), default=None),
             "onset_s": max((ramp.onset_s or 0.0 for ramp in ramps), default=None),
         }
-        yield finding(FindingKind.BUMPS_IN_BOTH, Severity.INFO, evidence, names, id=f"bumps_in_both.{count}")
+        yield Found(FindingKind.BUMPS_IN_BOTH, Severity.INFO, evidence, id=f"bumps_in_both.{count}")
 
 
-def events(test: TestResult, names: Names) -> Iterator[Finding]:
+def events(test: TestResult) -> Iterator[Found]:
     """Each group of events that only one build shows, where one of them is surely large."""
     metrics = {metric.slug: metric.name for metric in test.metrics}
     groups: dict[int, list[Event]] = {}
@@ -147,7 +146,7 @@ def events(test: TestResult, names: Names) -> Iterator[Finding]:
         }
         severity = Severity.WARNING if _alarming(test, events) else Severity.INFO
         id_ = f"{test.name}.{FindingKind.EVENT}.{first.build}.{number}"
-        yield finding(FindingKind.EVENT, severity, evidence, names, test=test.name, id=id_)
+        yield Found(FindingKind.EVENT, severity, evidence, id=id_)
 
 
 def _alarming(test: TestResult, events: list[Event]) -> bool:

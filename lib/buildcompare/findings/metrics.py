@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from buildcompare.findings.finding import finding
+from buildcompare.findings.finding import Found
 from buildcompare.findings.verdict import LEANING, lost
 from buildcompare.metrics.counted_errors import UNIT as PER_USER_MINUTE
-from buildcompare.results import ErrorRateResult, Finding, MetricResult, TestResult
+from buildcompare.results import ErrorRateResult, MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.text.conclusions import by_chance_percent
-from buildcompare.text.findings import MOST_METRICS, MOST_MOVERS, Names
+from buildcompare.text.findings import MOST_METRICS, MOST_MOVERS
 
 ERRORS_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
@@ -26,7 +26,7 @@ _FOUND = (Status.REGRESSION, Status.IMPROVEMENT)
 Row = tuple[TestResult, MetricResult]
 
 
-def metrics(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     """One finding for each metric and direction that changed, or leans worse.
 
     Movements that several tests agree on rise in severity; one that only one of several tests shows, in a metric that
@@ -42,7 +42,7 @@ def metrics(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
         test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
         evidence = _metric_evidence(metric, test, rows, tests)
-        yield finding(FindingKind.METRIC, severity, evidence, names, test=test.name, metric=slug)
+        yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
 
 
 def _significant(metric: MetricResult) -> bool:
@@ -127,27 +127,25 @@ def _apart(metric: MetricResult) -> dict[str, float | None]:
     return found
 
 
-def at_equal_load(test: TestResult, names: Names) -> Iterator[Finding]:
+def at_equal_load(test: TestResult) -> Iterator[Found]:
     """What got worse at equal load only: the new build did not carry as many users."""
     for metric in test.metrics:
         at_load = metric.load_adjusted
         if at_load is None or at_load.status != Status.REGRESSION or metric.better == "neutral" or _significant(metric):
             continue
         evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
-        yield finding(FindingKind.EQUAL_LOAD, Severity.WARNING, evidence, names, test=test.name, metric=metric.slug)
+        yield Found(FindingKind.EQUAL_LOAD, Severity.WARNING, evidence, metric=metric.slug)
 
 
-def unjudgeable(test: TestResult, names: Names) -> Iterator[Finding]:
+def unjudgeable(test: TestResult) -> Iterator[Found]:
     """What users feel and only one build has, or was zero in one build: no ratio can judge that."""
     for metric in test.metrics:
         if metric.gate and lost(metric):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
-            yield finding(
-                FindingKind.UNJUDGEABLE, Severity.WARNING, evidence, names, test=test.name, metric=metric.slug
-            )
+            yield Found(FindingKind.UNJUDGEABLE, Severity.WARNING, evidence, metric=metric.slug)
 
 
-def blind_spots(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """How small a change these tests could not have seen."""
     seen = _detectable(tests)
     if seen:
@@ -155,7 +153,7 @@ def blind_spots(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
             "min_detectable_percent": {f"{test.name} {name}": size for test, name, size in seen},
             "by_name": detectable(tests),
         }
-        yield finding(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, names, test=seen[0][0].name)
+        yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0].name)
 
 
 def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
@@ -176,7 +174,7 @@ def _detectable(tests: Sequence[TestResult]) -> list[tuple[TestResult, str, floa
     return seen
 
 
-def unchanged(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
     """By type of test: what differs beyond chance among all that could be judged, and how far the rest moved."""
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
@@ -185,9 +183,7 @@ def unchanged(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
         if judged:
             evidence = _unchanged_evidence(alike, rows, judged)
             only = alike[0].name if len(alike) == 1 else None
-            yield finding(
-                FindingKind.UNCHANGED, Severity.INFO, evidence, names, test=only, id=f"{FindingKind.UNCHANGED}.{kind}"
-            )
+            yield Found(FindingKind.UNCHANGED, Severity.INFO, evidence, test=only, id=f"{FindingKind.UNCHANGED}.{kind}")
 
 
 def _unchanged_evidence(tests: Sequence[TestResult], rows: Sequence[Row], judged: Sequence[Row]) -> dict[str, object]:
@@ -227,7 +223,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
     return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.effective_delta_percent}
 
 
-def traffic_mix(test: TestResult, names: Names) -> Iterator[Finding]:
+def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Each average that the traffic mix moved: an info, as no build is slower for being asked other things."""
     for metric in test.metrics:
         mix = metric.traffic_mix
@@ -242,15 +238,15 @@ def traffic_mix(test: TestResult, names: Names) -> Iterator[Finding]:
             "not_named": max(len(mix.movers) - MOST_MOVERS, 0),
             "percentiles": [row.name for row in test.metrics if re.fullmatch(rf"p\d+-{after_avg}", row.slug)],
         }
-        yield finding(FindingKind.TRAFFIC_MIX, Severity.INFO, evidence, names, test=test.name, metric=metric.slug)
+        yield Found(FindingKind.TRAFFIC_MIX, Severity.INFO, evidence, metric=metric.slug)
 
 
-def error_rates(test: TestResult, names: Names) -> Iterator[Finding]:
+def error_rates(test: TestResult) -> Iterator[Found]:
     """Each error rate that rose far although nothing judges it."""
     for row in test.errors:
         if _jumped(row):
             evidence = row.model_dump(mode="json")
-            yield finding(FindingKind.ERROR_RATE, Severity.WARNING, evidence, names, test=test.name, metric=row.slug)
+            yield Found(FindingKind.ERROR_RATE, Severity.WARNING, evidence, metric=row.slug)
 
 
 def _jumped(row: ErrorRateResult) -> bool:
@@ -260,7 +256,7 @@ def _jumped(row: ErrorRateResult) -> bool:
     return row.new >= least[row.unit] and row.new >= ERRORS_TIMES * row.base
 
 
-def counted_errors(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:
     """The errors that the load-test tool counted, relative to the connected users, in all tests."""
     evidence = {
         test.name: row.model_dump(include={"base", "new", "delta_percent"})
@@ -269,4 +265,4 @@ def counted_errors(tests: Sequence[TestResult], names: Names) -> Iterator[Findin
         if row.unit == PER_USER_MINUTE and row.new is not None and row.base is not None
     }
     if evidence:
-        yield finding(FindingKind.COUNTED_ERRORS, Severity.INFO, evidence, names, id=str(FindingKind.COUNTED_ERRORS))
+        yield Found(FindingKind.COUNTED_ERRORS, Severity.INFO, evidence, id=str(FindingKind.COUNTED_ERRORS))

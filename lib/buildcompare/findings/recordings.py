@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
-from buildcompare.findings.finding import finding
-from buildcompare.results import Finding, InputProvenance, MetricResult, RunResult, Side, TestResult
+from buildcompare.findings.finding import Found
+from buildcompare.results import InputProvenance, MetricResult, RunResult, Side, TestResult
 from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, ValidityCode, ValidityStatus
-from buildcompare.text.findings import MOST_MOVERS, Names
+from buildcompare.text.findings import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
 USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}
@@ -30,7 +30,7 @@ ALIKE = 0.6
 _AVERAGE = re.compile(r"(avg|average|mean)\b")
 
 
-def validity(test: TestResult, names: Names) -> Iterator[Finding]:
+def validity(test: TestResult) -> Iterator[Found]:
     """Why a test cannot be judged, or only in part."""
     found = test.validity
     if found.status == ValidityStatus.VALID:
@@ -39,7 +39,7 @@ def validity(test: TestResult, names: Names) -> Iterator[Finding]:
     if found.status == ValidityStatus.INVALID:
         severity = Severity.CRITICAL
     evidence = {**found.model_dump(mode="json"), "several": test.runs.several}
-    yield finding(FindingKind.VALIDITY, severity, evidence, names, test=test.name)
+    yield Found(FindingKind.VALIDITY, severity, evidence)
 
 
 def only_usual_limits(test: TestResult) -> bool:
@@ -47,23 +47,23 @@ def only_usual_limits(test: TestResult) -> bool:
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
 
 
-def left_out(test: TestResult, names: Names) -> Iterator[Finding]:
+def left_out(test: TestResult) -> Iterator[Found]:
     """Runs that do not count for the supported users of their build."""
     for side, runs in _runs(test):
         estimates = [run.estimated_supported_users for run in runs]
         for i, estimate in enumerate(estimates, start=1):
             if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
                 evidence = {"side": side, "run": i, "reason": estimate.reason}
-                yield finding(FindingKind.RUN_LEFT_OUT, Severity.WARNING, evidence, names, test=test.name)
+                yield Found(FindingKind.RUN_LEFT_OUT, Severity.WARNING, evidence)
 
 
-def coverage(test: TestResult, names: Names) -> Iterator[Finding]:
+def coverage(test: TestResult) -> Iterator[Found]:
     """Metrics that a run lacks, and gaps; what no run has was not asked for, and is an info."""
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
         evidence: dict[str, object] = {"slugs": sorted(nowhere)}
-        yield finding(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence, names, test=test.name)
+        yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
     for side, runs in _runs(test):
         for i, run in enumerate(runs, start=1):
             place = {"side": side, "run": i, "runs": len(runs)}
@@ -83,30 +83,30 @@ def coverage(test: TestResult, names: Names) -> Iterator[Finding]:
                     (FindingKind.GAPS, {"slugs": slugs, "worst": worst.model_dump(), "worst_percent": percent})
                 )
             for kind, evidence in found:
-                yield finding(kind, Severity.WARNING, {**place, **evidence}, names, test=test.name)
+                yield Found(kind, Severity.WARNING, {**place, **evidence})
 
 
-def servers(test: TestResult, names: Names) -> Iterator[Finding]:
+def servers(test: TestResult) -> Iterator[Found]:
     """Servers of different kinds or versions: the same samples give different rates on them."""
     used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
         for side, runs in _runs(test)
     }
     if all(used.values()) and (used["base"] != used["new"] or len(used["base"]) > 1):
-        yield finding(FindingKind.SERVER_VERSIONS, Severity.WARNING, used, names, test=test.name)
+        yield Found(FindingKind.SERVER_VERSIONS, Severity.WARNING, used)
 
 
-def counter_resets(test: TestResult, names: Names) -> Iterator[Finding]:
+def counter_resets(test: TestResult) -> Iterator[Found]:
     """Counters that started again in a run: something was restarted."""
     for side, runs in _runs(test):
         for i, run in enumerate(runs, start=1):
             resets = {name: n for name, n in (run.server.counter_resets if run.server else {}).items() if n}
             if resets:
                 evidence = {"side": side, "run": i, "runs": len(runs), "resets": resets}
-                yield finding(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence, names, test=test.name)
+                yield Found(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence)
 
 
-def named_twice(test: TestResult, names: Names) -> Iterator[Finding]:
+def named_twice(test: TestResult) -> Iterator[Found]:
     """A run that stands in two places: most likely a path was copied, and nothing was compared."""
     places: dict[str, list[tuple[Side, int]]] = {}
     for side, runs in _runs(test):
@@ -115,10 +115,10 @@ def named_twice(test: TestResult, names: Names) -> Iterator[Finding]:
     for samples, named in places.items():
         if samples and len(named) > 1:
             evidence = {"samples_sha256": samples, "runs": named}
-            yield finding(FindingKind.NAMED_TWICE, Severity.WARNING, evidence, names, test=test.name)
+            yield Found(FindingKind.NAMED_TWICE, Severity.WARNING, evidence)
 
 
-def notes(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
+def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Notes of the recordings; tests with the same note share a finding."""
     noted: dict[str, list[str]] = {}
     for test in tests:
@@ -126,7 +126,7 @@ def notes(tests: Sequence[TestResult], names: Names) -> Iterator[Finding]:
             noted.setdefault(note, []).append(test.name)
     for note, having in noted.items():
         evidence = {"note": note, "tests": having}
-        yield finding(FindingKind.RECORDING_NOTE, Severity.INFO, evidence, names, test=having[0])
+        yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, evidence, test=having[0])
 
 
 def _runs(test: TestResult) -> tuple[tuple[Side, list[RunResult]], ...]:
@@ -137,18 +137,17 @@ def _runs(test: TestResult) -> tuple[tuple[Side, list[RunResult]], ...]:
 
 
 def mistaken_inputs(
-    tests: Sequence[TestResult], labels: tuple[str, str], inputs: Sequence[InputProvenance], catalogue: Catalogue
-) -> list[Finding]:
+    tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
+) -> Iterator[Found]:
     """All that looks like another unit, another load or another name than was meant."""
-    names = Names.of(labels, tests)
-    found = [each for test in tests for each in _units(test, names, inputs, catalogue)]
-    found += [each for test in tests for each in _users(test, names, catalogue)]
-    return [*found, *_unrecognised(tests, names, inputs, catalogue)]
+    for test in tests:
+        yield from _units(test, inputs, catalogue)
+    for test in tests:
+        yield from _users(test, catalogue)
+    yield from _unrecognised(tests, inputs, catalogue)
 
 
-def _units(
-    test: TestResult, names: Names, inputs: Sequence[InputProvenance], catalogue: Catalogue
-) -> Iterator[Finding]:
+def _units(test: TestResult, inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
     """Times that are more likely milliseconds."""
     averages = {table.average for table in catalogue.label_tables}
     for metric in test.metrics:
@@ -165,12 +164,10 @@ def _units(
                 "longest_average_s": LONGEST_AVERAGE_S,
                 "files": [_files(inputs, test.name, side) for side in SIDES],
             }
-            yield finding(
-                FindingKind.UNLIKELY_UNIT, Severity.WARNING, evidence, names, test=test.name, metric=metric.slug
-            )
+            yield Found(FindingKind.UNLIKELY_UNIT, Severity.WARNING, evidence, test=test.name, metric=metric.slug)
 
 
-def _users(test: TestResult, names: Names, catalogue: Catalogue) -> Iterator[Finding]:
+def _users(test: TestResult, catalogue: Catalogue) -> Iterator[Found]:
     """A bounded test that ran with more users than the params say; with fewer, it is no valid test anyway."""
     if test.type != "bounded" or test.users is None or catalogue.load is None:
         return
@@ -180,7 +177,7 @@ def _users(test: TestResult, names: Names, catalogue: Catalogue) -> Iterator[Fin
     apart = (most / test.users - 1.0) * 100.0
     if apart > 100.0 * APART:
         evidence = {"users": test.users, "recorded": recorded, "percent": apart}
-        yield finding(FindingKind.USERS_IN_PARAMS, Severity.WARNING, evidence, names, test=test.name)
+        yield Found(FindingKind.USERS_IN_PARAMS, Severity.WARNING, evidence, test=test.name)
 
 
 def _total(rows: Sequence[MetricResult], side: Side) -> float | None:
@@ -190,8 +187,8 @@ def _total(rows: Sequence[MetricResult], side: Side) -> float | None:
 
 
 def _unrecognised(
-    tests: Sequence[TestResult], names: Names, inputs: Sequence[InputProvenance], catalogue: Catalogue
-) -> Iterator[Finding]:
+    tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
+) -> Iterator[Found]:
     """Recordings in which the catalogue finds neither what users feel nor the load.
 
     One of both may be missing for good reason, so that is reported only where a name is nearly the one expected.
@@ -223,7 +220,7 @@ def _unrecognised(
         }
         name, side, i = places[0]
         id_ = f"{name}.{FindingKind.UNRECOGNISED}.{side}.{i}"
-        yield finding(FindingKind.UNRECOGNISED, Severity.WARNING, evidence, names, test=name, id=id_)
+        yield Found(FindingKind.UNRECOGNISED, Severity.WARNING, evidence, test=name, id=id_)
 
 
 def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str, str]]:
