@@ -116,7 +116,7 @@ def _supported_users(e: Evidence, names: Names) -> str:
 
 
 def _limited_by(e: Evidence, names: Names) -> str:
-    return "limited " + "; ".join(f"{label} by {e[side]}" for side, label in names.builds.items() if e[side])
+    return "; ".join(f"{label} was limited by {e[side]}" for side, label in names.builds.items() if e[side])
 
 
 def _beginning(e: Evidence, names: Names) -> str:
@@ -263,12 +263,12 @@ def detectable_words(sizes: Mapping[str, Sequence[float]]) -> str:
 
 def _traffic_mix(e: Evidence, names: Names) -> str:
     moved = [
-        f"{each['label']} went from {percent(each['base_share_percent'])} to {percent(each['new_share_percent'])}"
+        f"{each['label']} from {percent(each['base_share_percent'])} to {percent(each['new_share_percent'])}"
         for each in e["movers"]
     ]
     text = (
         f"other calls moved {e['name']} of {names.builds.new} by {change(e['mix_percent'])}, of "
-        f"{change(e['delta_percent'])} in all; of all calls {listed(moved, MOST_MOVERS)}. {_at_unchanged_mix(e)}"
+        f"{change(e['delta_percent'])} in all; shares of calls: {listed(moved, MOST_MOVERS)}. {_at_unchanged_mix(e)}"
     )
     if e["percentiles"]:
         text += f". {listed(e['percentiles'])} may hold the same mix; a percentile is no sum over calls, so it cannot "
@@ -387,9 +387,9 @@ def _unrecognised(e: Evidence, names: Names) -> str:
     what = listed(e["wanted"], MOST_MOVERS).replace(", ", ", no ")
     text = f"the catalogue recognises no {what} in {where}"
     if e["nearest"]:
-        near = listed([f"{name} nearly {metric}" for name, metric in e["nearest"]], MOST_MOVERS)
-        return f"{text}; named there is {near}: was that meant?"
-    return text + (f"; named there is {listed(e['unknown'], MOST_MOVERS)}" if e["unknown"] else "")
+        near = listed([f"{name} ({metric})" for name, metric in e["nearest"]], MOST_MOVERS)
+        return f"{text}; similar names there: {near}"
+    return text + (f"; names there: {listed(e['unknown'], MOST_MOVERS)}" if e["unknown"] else "")
 
 
 def count_listed(names: Sequence[str], noun: str, most: int = 5) -> str:
@@ -401,7 +401,7 @@ _FINDINGS: Mapping[FindingKind, Say] = {
     FindingKind.SUPPORTED_USERS: _supported_users,
     FindingKind.REPORTED_AGAINST_ESTIMATED: (
         "the curve of {build} gives {estimated:,.0f} supported users, the load-test tool reported {reported:,.0f} "
-        "({percent:change}): curve and report may belong to different runs"
+        "({percent:change}): they may be of different runs"
     ),
     FindingKind.LIMITED_BY: _limited_by,
     FindingKind.TIME_TO_USERS: (

@@ -1,0 +1,368 @@
+# ruff: noqa: E501
+"""The words of findings, suggestions, reasons and first sentences: everything about wording is asserted here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from buildcompare.findings import PLACES
+from buildcompare.results import Pair, ValidityReason
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import (
+    CauseKind,
+    FindingKind,
+    NoEstimate,
+    ReasonCode,
+    SuggestionKind,
+    ValidityCode,
+    ValidityStatus,
+)
+from buildcompare.text import findings as words
+from buildcompare.text.conclusions import conclusion
+from buildcompare.text.opening import Figure, passed_words, undecided_words
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
+
+PG, MY = "postgresql_bounded", "mysql_bounded"
+NAMES = words.Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})
+OF_HISTORY = {
+    FindingKind.BETWEEN_DATABASES, FindingKind.LEVEL_DRIFT, FindingKind.NO_HISTORY, FindingKind.PREVIOUS_NEW,
+    FindingKind.SETUP_DIFFERENCES,
+}  # fmt: skip
+CHANGE = {
+    "delta_percent": 23.64, "ci_low": 17.0, "ci_high": 30.5, "status": "regression", "margin_percent": 10.0,
+    "by_chance_percent": 5.6,
+}  # fmt: skip
+SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
+    FindingKind.SUPPORTED_USERS: (
+        {
+            "base": 7097.0,
+            "new": 7126.0,
+            "delta_percent": 0.41,
+            "ci_low": -4.4,
+            "ci_high": 4.5,
+            "status": "equivalent",
+            "band_percent": 5.0,
+            "by_chance_percent": 5.0,
+        },
+        "Bounded Postgres: v2 supports 7,126 users against 7,097 of v1, +0.4 % (95 % interval −4.4 to +4.5 %): no difference beyond 5.0 %.",
+    ),
+    FindingKind.REPORTED_AGAINST_ESTIMATED: (
+        {"side": "new", "reported": 19913, "estimated": 9391.0, "percent": -52.8},
+        "Bounded Postgres: the curve of v2 gives 9,391 supported users, the load-test tool reported 19,913 (−52.8 %): they may be of different runs.",
+    ),
+    FindingKind.LIMITED_BY: (
+        {"base": None, "new": "Slow (at or above 100 ms)"},
+        "Bounded Postgres: v2 was limited by Slow (at or above 100 ms).",
+    ),
+    FindingKind.TIME_TO_USERS: (
+        {"users": 4000, "base": 1920.0, "new": 2820.0},
+        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min.",
+    ),
+    FindingKind.BEGINNING: (
+        {
+            "early_bumps": [1, 3],
+            "onset_s": [222.0, 888.0],
+            "shift_users": -890.0,
+            "shift_ci_low": -1253.0,
+            "shift_ci_high": -527.0,
+            "shift_status": "regression",
+            "slope_users_per_s": [2.19, 2.2],
+            "wave_onset_s": [2916.0, 3438.0],
+        },
+        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind (95 % interval −1,253 to −527). The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
+    ),
+    FindingKind.WAVES: (
+        {"differ": ["wave_period_s"], "wave_period_s": {"value": -25.0, "ci_low": -40.0, "ci_high": -10.0}},
+        "Bounded Postgres: compared with v1, the waves of v2 come 25 s closer together (95 % interval within these runs 10 to 40).",
+    ),
+    FindingKind.BUMPS_IN_BOTH: (
+        {"tests": [PG, MY], "early_bumps": 1, "peak": 201.0, "onset_s": 252.0},
+        "Bounded Postgres and Bounded MySQL: both builds begin with 1 early bump, of 201 users at most; their lasting ramps start within 4.2 min.",
+    ),
+    FindingKind.EVENT: (
+        {
+            "side": "base",
+            "names": {"p99": "P99", "go": "Goroutines"},
+            "events": [
+                {"metric": "p99", "warning": True, "size_percent": 77.1, "kind": "spike", "at_s": 1878.0},
+                {"metric": "go", "warning": False, "size_percent": 9.4, "kind": "spike", "at_s": 1880.0},
+            ],
+        },
+        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with Goroutines +9.4 %; the other build shows nothing similar.",
+    ),
+    FindingKind.UNCHANGED: (
+        {
+            "tests": [PG, MY],
+            "judged": 12,
+            "differ": [],
+            "same": ["a"] * 5,
+            "largest_undecided": {"test": MY, "name": "CPU", "delta_percent": -6.4},
+            "not_judged_names": ["RPS"],
+        },
+        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged; 5 of them are the same within their margins; the others cannot be told from chance, at most −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
+    ),
+    FindingKind.METRIC: (
+        {
+            **CHANGE,
+            "name": "Stack",
+            "unit": "bytes",
+            "better": "lower",
+            "base": 75.3e6,
+            "new": 93e6,
+            "traffic_mix": None,
+            "load_adjusted": None,
+            "groups": {
+                "also": [{"test": MY, "delta_percent": 20.2, "at_equal_load_percent": 3.1}],
+                "contrary": [],
+                "rest": [],
+            },
+        },
+        "Bounded Postgres: Stack of v2 93.0 MB against 75.3 MB, +23.6 % (95 % interval +17.0 to +30.5 %): regression, more than chance and more than the margin of 10 %. Also: Bounded MySQL +20.2 % (at equal load +3.1 %).",
+    ),
+    FindingKind.EQUAL_LOAD: (
+        {
+            "name": "CPU",
+            "delta_percent": 1.8,
+            "margin_percent": 5.0,
+            "load_adjusted": {"users": 8076.0, "delta_percent": 8.3, "p_adjusted": 0.0002},
+        },
+        "Bounded Postgres: at equal load (8,076 users) CPU of v2 +8.3 %: regression, more than chance (adjusted p below 0.001) and more than the margin of 5.0 %; at each build's own load +1.8 %.",
+    ),
+    FindingKind.UNJUDGEABLE: (
+        {"name": "RPS", "unit": "", "base": 5.0, "new": None, "reason": {"code": "not_recorded", "build": "new"}},
+        "Bounded Postgres: RPS cannot be judged: 5.00 in v1, – in v2 (not recorded in the new build).",
+    ),
+    FindingKind.BLIND_SPOTS: (
+        {"by_name": {"CPU": [19.0, 40.0], "supported users": [7.3]}},
+        "Smaller changes could go unseen: CPU 19 to 40 %, supported users 7.3 %.",
+    ),
+    FindingKind.TRAFFIC_MIX: (
+        {
+            "name": "Avg",
+            "better": "lower",
+            "margin_percent": 10.0,
+            "delta_percent": 30.0,
+            "mix_percent": 25.0,
+            "movers": [{"label": "getUser", "base_share_percent": 20.0, "new_share_percent": 0.0}],
+            "at_unchanged_mix_percent": 4.0,
+            "status_at_unchanged_mix": "inconclusive",
+            "ci_low": -9.0,
+            "ci_high": 19.0,
+            "percentiles": ["P99"],
+        },
+        "Bounded Postgres: other calls moved Avg of v2 by +25.0 %, of +30.0 % in all; shares of calls: getUser from 20 % to 0 %. At unchanged mix it is +4.0 % (95 % interval −9.0 to +19.0 %), which cannot be told from chance; the mix does not count against the build. P99 may hold the same mix; a percentile is no sum over calls, so it cannot be split.",
+    ),
+    FindingKind.ERROR_RATE: (
+        {
+            "name": "Client errors",
+            "unit": "percent",
+            "base": 0.01,
+            "new": 0.09,
+            "delta_percent": 800.0,
+            "reason": {"code": "no_error_noise"},
+        },
+        "Bounded Postgres: Client errors of v2 are 0.0900 % of the requests against 0.0100 % (+800 %). Not judged: run-to-run noise of error rates is not known.",
+    ),
+    FindingKind.COUNTED_ERRORS: (
+        {MY: {"base": 1.0, "new": 0.997, "delta_percent": -0.3}},
+        "Bounded Postgres: Errors counted by the load test, for each connected user and minute: Bounded MySQL 0.997 against 1.00 (−0.3 %).",
+    ),
+    FindingKind.LABELS: (
+        {
+            "slower": 2,
+            "judged": 100,
+            "faster": 1,
+            "expected": 2.0,
+            "surviving": 1,
+            "slower_labels": [{"label": "getPost", "stat": "avg", "delta_percent": 60.0}],
+        },
+        "Bounded Postgres: 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. Slowest: getPost avg (+60.0 %). 1 of them stays significant after adjusting for the whole table.",
+    ),
+    FindingKind.NO_LABEL_TABLE: (
+        {"group": "api", "side": "new"},
+        "Bounded Postgres: v2 recorded no label table api.",
+    ),
+    FindingKind.LABELS_IN_ONE_BUILD: (
+        {"side": "new", "labels": ["a (api)", "b (api)"], "tests": [PG, MY, "other"]},
+        "Every test: only v2 has 2 labels: a (api), b (api).",
+    ),
+    FindingKind.LABELS_IN_SEVERAL_TESTS: (
+        {
+            "labels": [
+                {
+                    "label": "getPost",
+                    "stat": "avg",
+                    "expected": 0.0006,
+                    "tests": {
+                        PG: {"delta_percent": 60.0, "marked": True},
+                        MY: {"delta_percent": 11.0, "marked": False},
+                    },
+                }
+            ]
+        },
+        "Bounded Postgres: Slower in several tests: getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)); by chance 6.0e-04 labels would agree as the first one does.",
+    ),
+    FindingKind.METHODS_WITH_HANDLERS: (
+        {"handlers": {"createPost": 40.0}, "methods": {"PostStore.Save": 38.0}},
+        "Bounded Postgres: slower on average together are the handlers createPost (+40.0 %) and the database methods PostStore.Save (+38.0 %); which handler calls which method is not recorded.",
+    ),
+    FindingKind.VALIDITY: (
+        {
+            "status": "invalid",
+            "several": False,
+            "reasons": [{"code": "no_users", "status": "invalid", "side": "new", "run": 1, "text": "no users"}],
+        },
+        "Bounded Postgres: invalid test: v2: no users.",
+    ),
+    FindingKind.RUN_LEFT_OUT: (
+        {"side": "base", "run": 2, "reason": "gaps"},
+        "Bounded Postgres: run 2 of v1 is left out of its supported users: the last 30 minutes have gaps.",
+    ),
+    FindingKind.METRICS_NOWHERE: (
+        {"slugs": ["rps", "heap"]},
+        "Bounded Postgres: no run has 2 metrics of the catalogue: rps, heap.",
+    ),
+    FindingKind.MISSING_METRICS: (
+        {"side": "new", "run": 2, "runs": 2, "slugs": ["rps"]},
+        "Bounded Postgres: run 2 of v2 lacks 1 metric: rps.",
+    ),
+    FindingKind.EMPTY_METRICS: (
+        {"side": "new", "run": 1, "runs": 1, "slugs": ["rps"]},
+        "Bounded Postgres: v2 has no sample in rps.",
+    ),
+    FindingKind.GAPS: (
+        {
+            "side": "base",
+            "run": 1,
+            "runs": 1,
+            "slugs": ["rps"],
+            "worst": {"slug": "rps", "longest_gap_s": 505.0},
+            "worst_percent": 86.1,
+        },
+        "Bounded Postgres: v1 has gaps in 1 metric, at worst rps with 86 % of its samples (longest gap 8.4 min).",
+    ),
+    FindingKind.SERVER_VERSIONS: (
+        {"base": ["prometheus 2.42"], "new": ["victoriametrics 1.130"]},
+        "Bounded Postgres: v1 was recorded by prometheus 2.42, v2 by victoriametrics 1.130; servers compute rates differently, which may be a part of every change.",
+    ),
+    FindingKind.COUNTER_RESETS: (
+        {"side": "new", "run": 1, "runs": 1, "resets": {"requests_total": 1}},
+        "Bounded Postgres: v2 restarted during the run: 1 counter began again at zero (requests_total).",
+    ),
+    FindingKind.NAMED_TWICE: (
+        {"runs": [["base", 1], ["new", 1]]},
+        "Bounded Postgres: run 1 of v1 and run 1 of v2 are the same recording, to the last sample: was one named twice?",
+    ),
+    FindingKind.RECORDING_NOTE: (
+        {"note": "Read off a plot.", "tests": [PG]},
+        "Bounded Postgres: Read off a plot.",
+    ),
+    FindingKind.UNLIKELY_UNIT: (
+        {
+            "name": "Avg",
+            "base": 0.01,
+            "new": 10.0,
+            "files": [["a.csv"], ["b.csv"]],
+            "times": 1000.0,
+            "apart": True,
+            "longest_average_s": 5.0,
+        },
+        "Bounded Postgres: Avg 10.0 ms in v1 (a.csv) and 10.0 s in v2 (b.csv): 1,000 times apart, so one of them may be in milliseconds; read as seconds.",
+    ),
+    FindingKind.USERS_IN_PARAMS: (
+        {"users": 500, "recorded": [1000.0, 1000.0], "percent": 100.0},
+        "Bounded Postgres: the params say 500 users, recorded are 1,000 in v1 and 1,000 in v2 (+100 %): `users` may be another test's.",
+    ),
+    FindingKind.UNRECOGNISED: (
+        {
+            "wanted": ["Avg", "P99"],
+            "files": ["a.csv"],
+            "runs": ["x base 1"],
+            "nearest": [["avg-api-time", "Avg"]],
+            "unknown": ["avg-api-time"],
+        },
+        "Bounded Postgres: the catalogue recognises no Avg, no P99 in a.csv; similar names there: avg-api-time (Avg).",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_finding_in_words(kind: FindingKind) -> None:
+    evidence, expected = SAMPLES[kind]
+    assert words.sentence(kind, evidence, NAMES, PG) == expected
+
+
+def test_every_kind_has_a_sentence_and_a_sample() -> None:
+    assert set(SAMPLES) == set(FindingKind) - OF_HISTORY
+    assert set(PLACES) <= set(FindingKind)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "+23.6 % (95 % interval +17.0 to +30.5 %): regression, more than chance and more than the margin of 10 %"),
+        ({"ci_low": None}, "+23.6 %: run-to-run noise is not known here, so this may be chance"),
+        (
+            {"status": "inconclusive"},
+            "+23.6 % (95 % interval +17.0 to +30.5 %): significant alone, not after adjusting for all metrics",
+        ),
+        (
+            {"status": "inconclusive", "ci_low": -3.0},
+            "+23.6 % (95 % interval −3.0 to +30.5 %): cannot be told from chance, which moves this by up to 5.6 %",
+        ),
+        (
+            {"status": "inconclusive", "delta_percent": 6.0, "ci_low": 1.0, "ci_high": 11.0},
+            "+6.0 % (95 % interval +1.0 to +11.0 %): differs, but not surely by more than the margin of 10 %",
+        ),
+    ],
+)
+def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
+    assert conclusion({**CHANGE, **change}, "lower") == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "evidence", "expected"),
+    [
+        (SuggestionKind.RERUN, {"status": "invalid", "load_unknown": False}, "Run Bounded Postgres again: it is no valid test."),
+        (SuggestionKind.RERUN, {"status": "limited", "load_unknown": True},
+         "Record the connected users in Bounded Postgres: its load is unknown."),
+        (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3, "margin_percent": 5.0},
+         "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 5.0 %."),
+        (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
+         "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
+    ],
+)  # fmt: skip
+def test_a_suggestion_in_words(kind: SuggestionKind, evidence: dict[str, Any], expected: str) -> None:
+    assert words.advice(kind, evidence, NAMES, PG) == expected
+
+
+def test_reasons_in_words() -> None:
+    for code in ReasonCode:
+        said = reason_words(Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES))
+        assert said
+        assert not said.endswith(".")
+    assert set(NO_ESTIMATE_WORDS) == set(NoEstimate)
+    assert reason_words(Reason(code=ReasonCode.NO_NUMBER)) == "no number in the steady window of either build"
+    because = Reason(code=ReasonCode.NO_STEADY_WINDOW, build="base", because=ReasonCode.SHORT, minutes=2.4)
+    assert reason_words(because) == "no steady window in the base build: only 2 minutes of steady load"
+
+
+def test_a_run_is_named_by_its_build_and_number() -> None:
+    reason = ValidityReason(code=ValidityCode.GAPS, status=ValidityStatus.LIMITED, text="gaps", side="new", run=2)
+    assert validity_words([reason], ("v1", "v2")) == ["v2: gaps"]
+    assert validity_words([reason], several=True) == ["new run 2: gaps"]
+
+
+def test_the_first_sentences() -> None:
+    leaning = Figure(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
+    loss = Figure(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
+    assert list(undecided_words([leaning, loss])) == [
+        "May have got worse, but not surely by more than chance (Bounded Postgres: P99 API times).",
+        "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %).",
+    ]
+    assert passed_words({"CPU": [19.0, 40.0]}, ["RPS"]) == (
+        "No metric that users feel got worse, as far as these tests can show. Smaller changes could go unseen: "
+        "CPU 19 to 40 %. Not judged: RPS."
+    )
