@@ -12,18 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import (
-    Label,
-    Model,
-    Number,
-    Reason,
-    Side,
-    Status,
-    Verdict,
-    Window,
-)
-from buildcompare.results.codes import Pair
-from buildcompare.results.findings import Finding, SetupRow, Suggestion
+from buildcompare.results.base import Label, Model, Number, Reason, Window
+from buildcompare.results.codes import FindingKind, Pair, Severity, Side, Status, SuggestionKind, TestType, Verdict
 from buildcompare.results.history import (
     BetweenComparisons,
     DatabaseOrder,
@@ -33,59 +23,18 @@ from buildcompare.results.history import (
     SetupDifference,
 )
 from buildcompare.results.load import AlertResult, LimitedBy, LoadAdjustedResult, MixMover, TrafficMixResult
-from buildcompare.results.provenance import GrafanaLink, InputProvenance, Provenance
 from buildcompare.results.rows import ErrorRateResult, Event, LabelResult, MetricResult
 from buildcompare.results.runs import Estimate, RunResult, Runs, SeriesCoverage, ServerResult, Validity, ValidityReason
 from buildcompare.results.users import Bump, Phase, RampUp, RampUps, SupportedUsersResult, WithinRuns
 
 __all__ = [
-    "AlertResult",
-    "BetweenComparisons",
-    "Bump",
-    "DatabaseOrder",
-    "Drift",
-    "ErrorRateResult",
-    "Estimate",
-    "Event",
-    "Finding",
-    "GrafanaLink",
-    "HistoryResult",
-    "InputProvenance",
-    "Label",
-    "LabelResult",
-    "LimitedBy",
-    "LoadAdjustedResult",
-    "MetricResult",
-    "MixMover",
-    "Number",
-    "Pair",
-    "Phase",
-    "Provenance",
-    "RampUp",
-    "RampUps",
-    "Reason",
-    "RepeatedMeasurements",
-    "Results",
-    "RunResult",
-    "Runs",
-    "SeriesCoverage",
-    "ServerResult",
-    "SetupDifference",
-    "SetupRow",
-    "Side",
-    "Status",
-    "Suggestion",
-    "SupportedUsersResult",
-    "TestResult",
-    "TrafficMixResult",
-    "Validity",
-    "ValidityReason",
-    "Verdict",
-    "Window",
-    "WithinRuns",
-    "dumps",
-    "json_schema",
-]
+    "AlertResult", "BetweenComparisons", "Bump", "DatabaseOrder", "Drift", "ErrorRateResult", "Estimate", "Event",
+    "Finding", "GrafanaLink", "HistoryResult", "InputProvenance", "Label", "LabelResult", "LimitedBy",
+    "LoadAdjustedResult", "MetricResult", "MixMover", "Number", "Pair", "Phase", "Provenance", "RampUp", "RampUps",
+    "Reason", "RepeatedMeasurements", "Results", "RunResult", "Runs", "SeriesCoverage", "ServerResult",
+    "SetupDifference", "SetupRow", "Side", "Status", "Suggestion", "SupportedUsersResult", "TestResult",
+    "TrafficMixResult", "Validity", "ValidityReason", "Verdict", "Window", "WithinRuns", "dumps", "json_schema",
+]  # fmt: skip
 
 
 class TestResult(Model):
@@ -94,7 +43,7 @@ class TestResult(Model):
     __test__ = False  # not a test class of pytest's
 
     name: str
-    type: Literal["bounded", "unbounded"]
+    type: TestType
     db_engine: str | None
     users: int | None
     verdict: Verdict
@@ -110,10 +59,66 @@ class TestResult(Model):
     validity: Validity
 
 
+class Finding(Model):
+    """One sentence of the report with what it rests on."""
+
+    id: str
+    severity: Severity
+    kind: FindingKind
+    test: str | None
+    metric: str | None
+    text: str
+    evidence: dict[str, Any]
+
+
+class Suggestion(Model):
+    """Something to do next; never the analyst's own action item."""
+
+    kind: SuggestionKind
+    test: str | None
+    text: str
+    evidence: dict[str, Any]
+
+
+class SetupRow(Model):
+    """One row of the setup table; both are Markdown."""
+
+    setting: str
+    value: str
+
+
+class GrafanaLink(Model):
+    """A link to a dashboard."""
+
+    title: str
+    url: str
+
+
+class InputProvenance(Model):
+    """One file that a run was read from."""
+
+    test: str
+    build: Side
+    run: int
+    kind: str
+    path: str
+    sha256: str
+    bytes: int
+
+
+class Provenance(Model):
+    """Where all of it comes from. Only `run` differs between two runs of the same inputs."""
+
+    params_sha256: str
+    catalogue: str
+    inputs: list[InputProvenance]
+    run: dict[str, Any] = Field(default_factory=dict)
+
+
 class Results(Model):
     """The whole of results.json."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     comparison: str
     base: Label
     new: Label

@@ -1,4 +1,4 @@
-"""What do the parts of results.json have in common: numbers, builds, statuses?"""
+"""Base of the models of results.json: numbers, names of builds, reasons."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from buildcompare.results.codes import ReasonCode
-from buildcompare.results.codes import Side as Side
-from buildcompare.results.codes import Status as Status
-from buildcompare.results.codes import Verdict as Verdict
+from buildcompare.results.codes import ReasonCode, Side
 
 
 def _finite(value: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number, Side
-from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, SetupChange, TestType
+from buildcompare.results.base import Model, Number
+from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, SetupChange, Side, TestType
 
 
 class SetupDifference(Model):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number, Side, Status, Window
-from buildcompare.results.codes import NoiseSource
+from buildcompare.results.base import Model, Number, Window
+from buildcompare.results.codes import NoiseSource, Side, Status
 
 
 class AlertResult(Model):

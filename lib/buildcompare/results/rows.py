@@ -1,4 +1,4 @@
-"""What is kept of each metric, error rate, label and event?"""
+"""Models of metrics, error rates, labels and events."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number, Reason, Side, Status, Window
-from buildcompare.results.codes import Better, NoiseSource, Pair
+from buildcompare.results.base import Model, Number, Reason, Window
+from buildcompare.results.codes import Better, NoiseSource, Pair, Side, Status
 from buildcompare.results.load import LoadAdjustedResult, TrafficMixResult
 
 
@@ -38,12 +38,12 @@ class MetricResult(Model):
     p_worse_one_sided: Number = None
     """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     status: Status
-    """Where neither direction is better (`better`: context), an improvement is merely more and a regression less."""
+    """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
     reason: Reason | None
     n_effective: Number = None
     """Independent samples that the steady window is worth, in the run that is worth least."""
     min_detectable_percent: Number = None
-    """The smallest rise that would have been called with a probability of 80 %, alone in its family."""
+    """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None
     """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
     noise_source: NoiseSource = NoiseSource.NONE
@@ -68,11 +68,8 @@ class MetricResult(Model):
     @property
     def effective_p_worse(self) -> float | None:
         """`p_worse_one_sided` as a verdict counts it."""
-        return (
-            self.traffic_mix.p_worse_one_sided
-            if self.traffic_mix and self.traffic_mix.counts
-            else self.p_worse_one_sided
-        )
+        mix = self.traffic_mix
+        return mix.p_worse_one_sided if mix and mix.counts else self.p_worse_one_sided
 
 
 class ErrorRateResult(Model):
@@ -111,7 +108,7 @@ class LabelResult(Model):
     calls: Pair[Number] | None = None
     window: Literal["steady", "whole_run"]
     status: Status
-    """Called by `p_value` below 0.02, row by row: of rows where nothing changed at most that part is called.
+    """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
     `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
     only_in: Side | None
     at_least: Pair[bool]

@@ -1,4 +1,4 @@
-"""What is kept of each run, and of whether it may be judged?"""
+"""Models of each run and of its validity."""
 
 from __future__ import annotations
 
