@@ -14,7 +14,7 @@ from buildcompare.load.view import view_run
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import LimitedBy
-from buildcompare.text.limits import limited_words
+from buildcompare.text.reasons import limited_words
 from loadsim import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run
 from loadsim.measure import ALERTS
 

@@ -218,7 +218,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.RUN_LEFT_OUT: (
         {"side": "base", "run": 2, "reason": "gaps"},
-        "Bounded Postgres: run 2 of v1 is left out of its supported users: the last 30 minutes have gaps.",
+        "Bounded Postgres: run 2 of v1 does not count for the supported users: the last 30 minutes have gaps.",
     ),
     FindingKind.METRICS_NOWHERE: (
         {"slugs": ["rps", "heap"]},

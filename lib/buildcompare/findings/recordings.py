@@ -100,7 +100,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
     """Counters that started again in a run: something was restarted."""
     for side, runs in _runs(test):
         for i, run in enumerate(runs, start=1):
-            resets = {name: n for name, n in (run.server.counter_resets if run.server else {}).items() if n}
+            resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
             if resets:
                 evidence = {"side": side, "run": i, "runs": len(runs), "resets": resets}
                 yield Found(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence)

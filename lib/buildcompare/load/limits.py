@@ -18,7 +18,7 @@ from buildcompare.load.view import Views
 from buildcompare.recordings.recording import Recording
 from buildcompare.results.codes import SIDES, Side
 from buildcompare.results.load import AlertResult, LimitedBy
-from buildcompare.text.limits import limited_words
+from buildcompare.text.reasons import limited_words
 
 QUIET_S = 60.0  # The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)
 PERCENTILE = 95.0  # What counts as having been near: above it are single samples

@@ -94,9 +94,6 @@ def _filled(say: Say, evidence: Evidence, names: Names) -> str:
     return text if text.endswith("?") else f"{text}."
 
 
-# ---- Users and load -------------------------------------------------------------------------------------------------
-
-
 def _supported_users(e: Evidence, names: Names) -> str:
     base, new = names.builds
     if e["delta_percent"] is not None:
@@ -174,9 +171,6 @@ def _event(e: Evidence, names: Names) -> str:
         f"{e['names'][first['metric']]} of {names.builds[e['side']]} {size}{together}; the other build shows nothing "
         "similar"
     )
-
-
-# ---- Metrics --------------------------------------------------------------------------------------------------------
 
 
 def _unchanged(e: Evidence, names: Names) -> str:
@@ -307,9 +301,6 @@ def _counted_errors(e: Evidence, names: Names) -> str:
     return f"Errors counted by the load test, for each connected user and minute: {listed(rates, len(rates))}"
 
 
-# ---- Labels ---------------------------------------------------------------------------------------------------------
-
-
 def _labels(e: Evidence, names: Names) -> str:
     slowest = [f"{row['label']} {row['stat']} ({change(row['delta_percent'])})" for row in e["slower_labels"]]
     return (
@@ -344,9 +335,6 @@ def _methods_with_handlers(e: Evidence, names: Names) -> str:
         f"slower on average together are the handlers {handlers} and the database methods {methods}; which handler "
         "calls which method is not recorded"
     )
-
-
-# ---- Recordings and inputs ------------------------------------------------------------------------------------------
 
 
 def _validity(e: Evidence, names: Names) -> str:
@@ -392,11 +380,6 @@ def _unrecognised(e: Evidence, names: Names) -> str:
     return text + (f"; names there: {listed(e['unknown'], MOST_MOVERS)}" if e["unknown"] else "")
 
 
-def count_listed(names: Sequence[str], noun: str, most: int = 5) -> str:
-    """A count and the first names: ``2 metrics: rps, heap-in-use``."""
-    return f"{plural(len(names), noun)}: {listed(names, most)}"
-
-
 _FINDINGS: Mapping[FindingKind, Say] = {
     FindingKind.SUPPORTED_USERS: _supported_users,
     FindingKind.REPORTED_AGAINST_ESTIMATED: (
@@ -421,35 +404,30 @@ _FINDINGS: Mapping[FindingKind, Say] = {
     FindingKind.COUNTED_ERRORS: _counted_errors,
     FindingKind.LABELS: _labels,
     FindingKind.NO_LABEL_TABLE: "{build} recorded no label table {group}",
-    FindingKind.LABELS_IN_ONE_BUILD: lambda e, names: (
-        f"only {names.builds[e['side']]} has {count_listed(e['labels'], 'label', 3)}"
-    ),
+    FindingKind.LABELS_IN_ONE_BUILD: "only {build} has {labels:#label}: {labels:list.3}",
     FindingKind.LABELS_IN_SEVERAL_TESTS: _labels_in_several_tests,
     FindingKind.METHODS_WITH_HANDLERS: _methods_with_handlers,
     FindingKind.VALIDITY: _validity,
     FindingKind.RUN_LEFT_OUT: lambda e, names: (
-        f"run {e['run']} of {names.builds[e['side']]} is left out of its supported users: "
+        f"run {e['run']} of {names.builds[e['side']]} does not count for the supported users: "
         f"{NO_ESTIMATE_WORDS[e['reason']]}"
     ),
-    FindingKind.METRICS_NOWHERE: lambda e, names: (
-        f"no run has {plural(len(e['slugs']), 'metric')} of the catalogue: {listed(e['slugs'])}"
-    ),
-    FindingKind.MISSING_METRICS: lambda e, names: f"{names.run(e)} lacks {count_listed(e['slugs'], 'metric')}",
+    FindingKind.METRICS_NOWHERE: "no run has {slugs:#metric} of the catalogue: {slugs:list}",
+    FindingKind.MISSING_METRICS: "{who} lacks {slugs:#metric}: {slugs:list}",
     FindingKind.EMPTY_METRICS: "{who} has no sample in {slugs:list}",
-    FindingKind.GAPS: lambda e, names: (
-        f"{names.run(e)} has gaps in {plural(len(e['slugs']), 'metric')}, at worst {e['worst']['slug']} with "
-        f"{e['worst_percent']:.0f} % of its samples (longest gap {minutes(e['worst']['longest_gap_s'])})"
+    FindingKind.GAPS: (
+        "{who} has gaps in {slugs:#metric}, at worst {worst[slug]} with {worst_percent:.0f} % of its samples "
+        "(longest gap {worst[longest_gap_s]:min.1})"
     ),
     FindingKind.SERVER_VERSIONS: (
         "{builds.base} was recorded by {base:list}, {builds.new} by {new:list}; servers compute rates differently, "
         "which may be a part of every change"
     ),
-    FindingKind.COUNTER_RESETS: lambda e, names: (
-        f"{names.run(e)} restarted during the run: {plural(len(e['resets']), 'counter')} began again at zero "
-        f"({listed(sorted(e['resets']))})"
+    FindingKind.COUNTER_RESETS: (
+        "{who} restarted during the run: {resets:#counter} began again at zero ({resets:list})"
     ),
     FindingKind.NAMED_TWICE: _named_twice,
-    FindingKind.RECORDING_NOTE: lambda e, names: str(e["note"]).rstrip("."),
+    FindingKind.RECORDING_NOTE: "{note:sentence}",
     FindingKind.UNLIKELY_UNIT: _unlikely_unit,
     FindingKind.USERS_IN_PARAMS: _users_in_params,
     FindingKind.UNRECOGNISED: _unrecognised,

@@ -154,15 +154,16 @@ _SPECS: Mapping[str, Callable[[Any], str]] = {
     "percent": percent,
     "min.1": minutes,
     "min": lambda seconds: f"{seconds / 60:.0f} min",
-    "list": listed,
-    "and": " and ".join,
+    "list": lambda items: listed(list(items)),
+    "list.3": lambda items: listed(items, most=3),
+    "sentence": lambda text: text.rstrip("."),
 }
 
 
 class _Template(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec.startswith("#"):
-            return plural(value, format_spec[1:])
+            return plural(value if isinstance(value, int) else len(value), format_spec[1:])
         words = _SPECS.get(format_spec)
         return words(value) if words else format(value, format_spec)
 
@@ -171,7 +172,8 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     """Fill a sentence with `values`.
 
     Beside Python's own format specifications there are ``change``, ``percent``, ``min`` and ``min.1`` (seconds as
-    minutes), ``list``, ``and``, and ``#noun`` for a count with its noun.
+    minutes), ``list`` and ``list.3`` (the first five or three), and ``#noun`` for a number, or the size of a list, with
+    its noun.
 
     Examples
     --------
