@@ -16,10 +16,9 @@ from buildcompare.load.compare import compare_ramps, ramp_ups
 from buildcompare.load.limits import limited_by
 from buildcompare.load.users import compare_supported_users, estimates
 from buildcompare.load.view import Views, view_run
-from buildcompare.metrics.compare import CompareMetrics
+from buildcompare.metrics.compare import compare_metrics
 from buildcompare.metrics.compare_events import compare_events
-from buildcompare.metrics.counted_errors import compare_counted_errors
-from buildcompare.metrics.error_rates import compare_error_rates
+from buildcompare.metrics.errors import compare_counted_errors, compare_error_rates
 from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Pair, Runs, Side, TestResult
@@ -93,7 +92,7 @@ def compare_test(
     at_load = at_equal_load(test, views, catalogue, groups)
     labels = label_tables(views, label_noise or LabelNoise(groups), test.type)
     splits = split_averages(labels, catalogue)
-    metrics = CompareMetrics(catalogue, groups)(test, views, at_load, splits)
+    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits)
     result = TestResult(
         name=test.name,
         type=test.type,
