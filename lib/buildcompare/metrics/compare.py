@@ -104,6 +104,7 @@ def _row(
     effective = [level.n_effective for runs in levels for level in runs]
     effect = tested.effect if tested else None
     low, high = effect.interval() if effect else (None, None)
+    family = (metric.margin_percent, tested.size if tested else 1)
     loaded = at_load.get(series.metric)
     return MetricResult(
         name=metric.name if metric.known else series.name,
@@ -126,10 +127,8 @@ def _row(
         status=tested.status if tested else Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
         reason=measured.reason,
         n_effective=min(effective) if effective else None,
-        min_detectable_percent=effect.min_detectable_percent(metric.margin_percent, tested.size)
-        if tested and effect
-        else None,
-        required_runs=effect.required_runs(metric.margin_percent, tested.size) if tested and effect else None,
+        min_detectable_percent=effect.min_detectable_percent(*family) if effect else None,
+        required_runs=effect.required_runs(*family) if effect else None,
         noise_source=effect.noise_source if effect else NoiseSource.NONE,
         load_adjusted=loaded.row() if loaded else None,
         window=views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),

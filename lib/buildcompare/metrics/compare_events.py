@@ -86,15 +86,10 @@ def compare_events(
                     metric=placed.metric,
                     build=placed.build,
                     run=number + 1,
-                    kind=event.kind,
-                    at_s=event.at_s,
-                    span_s=event.span_s,
-                    size=event.size,
-                    size_percent=event.size_percent,
-                    ci=event.ci,
                     group=groups + placed.group,
                     matched=placed.matched,
                     warning=warns and not (test.type == "unbounded" and _follows_load(placed, view)),
+                    **{name: value for name, value in vars(event).items() if name in Event.model_fields},
                 )
             )
     return events
