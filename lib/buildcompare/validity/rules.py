@@ -228,15 +228,15 @@ def _equilibrium(facts: RunFacts) -> Reasons:
     if why in ("still_climbing", "still_falling") and any("in_last_minutes" in fall.numbers for fall in _falls(facts)):
         return  # who was lost in these minutes, or came back, makes the slope
     moved = f"by {abs(slope or 0.0):.2f} per second over the last 30 minutes"
-    says = {
+    sentences = {
         "still_climbing": f"no equilibrium: the users still rose {moved}",
         "still_falling": f"no equilibrium: the users still fell {moved}",
         "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
         "too_short": "the run is shorter than the 30 minutes that count",
         "gaps": "the last 30 minutes have gaps",
     }
-    if why in says:  # the others are no faults of the run
-        yield _limited(ValidityCode(why), says[why], {} if slope is None else {"slope_users_per_s": slope})
+    if why in sentences:  # the others are no faults of the run
+        yield _limited(ValidityCode(why), sentences[why], {} if slope is None else {"slope_users_per_s": slope})
 
 
 def _other_runs(facts: RunFacts) -> Reasons:
