@@ -6,7 +6,7 @@
 
 PARAMS ?= params/v10.4.0-rc1.yaml#  what `report` and `lab` compare
 ARGS ?=#                            further options of the command that a target runs
-TESTS ?=#                           the tests to run, such as tests/test_params.py; all of them when empty
+TESTS ?=#                           the tests to run, such as tests/load; all of them when empty
 WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
 DATA ?=#                            the data folder that `prometheus` serves
 PORT ?= 9090#                       and its port
@@ -65,7 +65,7 @@ prometheus: ## serve a copy of an archived Prometheus data folder: DATA=folder, 
 data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the same values)
 	@$(RUN) -m buildcompare simulate $(ARGS)
 
-test: $(READY) ## run the tests with coverage; TESTS=tests/test_X.py: only these, without
+test: $(READY) ## run the tests with coverage; TESTS=tests/load: only these, without
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),--cov) $(ARGS)
 
 test-fast: $(READY) ## only the tests that need no kernel, browser, server or real data, in one process
