@@ -27,7 +27,8 @@ def compare_error_rates(views: Views) -> list[ErrorRateResult]:
     known = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows = []
     for slug, (name, unit) in known.items():
-        rates = Pair.of(lambda side, slug=slug: mean_of_runs([_rate(view, slug) for view in views[side]]))
+        base, new = (mean_of_runs([_rate(view, slug) for view in runs]) for runs in views)
+        rates = Pair(base, new)
         missing = [side for side in SIDES if rates[side] is None]
         why = Reason(code=ReasonCode.NO_NUMBER, build=missing[0] if len(missing) == 1 else None)
         rows.append(_row(name, slug, unit, rates, why))
