@@ -30,6 +30,8 @@ from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, i
 USUAL = "data/history/mattermost"
 """What the notebook opens when nobody said which ledger."""
 
+_UNNAMED = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
+
 
 @dataclass(frozen=True)
 class HistoryView:
@@ -79,64 +81,41 @@ class HistoryView:
             Columns: comparison; builds; verdict; supported users (each test with its change and 95 % interval); drift
             (likewise, of the same version against an earlier comparison); setup (what changed); report (a link).
         """
-        steps = self.chain.steps
-        rows = [
-            {
+        rows = []
+        for entry in (*reversed(self.ledger.chain), *self.ledger.studies):
+            step = self.chain.steps[entry.name]
+            setup = ", ".join(step.setup_changed) or "none recorded"
+            row = {
                 "comparison": _name(entry),
                 "builds": f"{entry.base.title} → {entry.new.title}",
                 "verdict": VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
-                "supported users": "; ".join(sorted(_measured(row) for row in steps[entry.name].changes.values())),
-                "drift": "; ".join(sorted(_drifted(row) for row in steps[entry.name].same_version)) or MISSING,
-                "setup changed": ", ".join(steps[entry.name].setup_changed) or "none recorded"
-                if steps[entry.name].before
-                else MISSING,
+                "supported users": "; ".join(sorted(_measured(row) for row in step.changes.values())),
+                "drift": "; ".join(sorted(_drifted(row) for row in step.same_version)) or MISSING,
+                "setup changed": setup if step.before else MISSING,
                 "report": _report(entry.name),
             }
-            for entry in (*reversed(self.ledger.chain), *self.ledger.studies)
-        ]
+            rows.append(row)
         return pd.DataFrame(rows)
 
     def statements(self) -> pd.DataFrame:
         """Every sentence about each comparison, then about each study: columns comparison, sentence."""
-        rows = [(_name(step.entry), line) for step in self.chain.steps.values() for line in self._sentences(step)]
+        rows = [(_name(step.entry), line) for step in self.chain.steps.values() for line in self.sentences(step)]
         return pd.DataFrame(rows, columns=["comparison", "sentence"])
 
     def variance(self) -> list[str]:
         """What was learned of variance so far, in sentences."""
         return text.variance(self.chain.between, self.chain.repeats)
 
-    def text(self) -> str:
-        """All of it as plain text, comparison by comparison."""
-        studies = ", ".join(entry.name for entry in self.ledger.studies)
-        noise = self.chain.noise
-        run_sd = 100 * math.expm1(noise.sd)
-        lines = [
-            f"{plural(len(self.ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
-            f"Intervals: 95 %; one run has a standard deviation of {percent(run_sd)} ({noise.noise_source}).",
-            *self.variance(),
-        ]
-        for step in self.chain.steps.values():
-            lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
-            lines += [f"- {sentence}" for sentence in self._sentences(step)]
-        return "\n".join(lines) + "\n"
-
-    def _sentences(self, step: Step) -> Iterator[str]:
-        """The changes within a comparison first, then its past."""
+    def sentences(self, step: Step) -> Iterator[str]:
+        """What the ledger states about one comparison: the changes within it first, then its past."""
         for row in step.changes.values():
             if abs(row.delta_percent) > self.margin_percent and (row.ci_low > 0 or row.ci_high < 0):
                 yield text.users_changed(row)
         yield from (text.errors_changed(row) for row in step.errors)
         if step.entry.kind == "study":
             return
-        history = HistoryResult(
-            ledger="",
-            comparisons=0,
-            studies=0,
-            entries_sha256="",
-            before=step.before,
-            margin_percent=self.margin_percent,
-            between=list(self.chain.between),
-        )
+        about = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
+        history = HistoryResult.model_validate({**_UNNAMED, **about})
         if step.before is not None and not step.setup_changed:
             yield text.setup_compared(step.setup_differences, step.before)
         yield from (each.text for each in findings.find(history, step.drift, step.setup_differences))
@@ -180,7 +159,19 @@ def ledger_text(folder: Path, metrics: str) -> str:
     ledger = read_ledger(folder)
     if not ledger.entries:
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
-    return view_ledger(ledger, metrics).text()
+    view = view_ledger(ledger, metrics)
+    noise = view.chain.noise
+    run_sd = percent(100 * math.expm1(noise.sd))
+    studies = ", ".join(entry.name for entry in ledger.studies)
+    lines = [
+        f"{plural(len(ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
+        f"Intervals: 95 %; one run has a standard deviation of {run_sd} ({noise.noise_source}).",
+        *view.variance(),
+    ]
+    for step in view.chain.steps.values():
+        lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
+        lines += [f"- {sentence}" for sentence in view.sentences(step)]
+    return "\n".join(lines) + "\n"
 
 
 def linked(releases: pd.DataFrame) -> Styler:
