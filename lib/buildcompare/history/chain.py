@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -79,29 +79,29 @@ class ChainAnalysis:
     @functools.cached_property
     def steps(self) -> dict[str, Step]:
         """What is known of each comparison and study, by its name."""
-        rows: list[list[Mapping[Any, Any]]] = [[] for _ in self.entries]
+        drift: dict[int, list[Mapping[Any, Any]]] = {}
         for row in self.drift.to_dict("records"):
-            rows[row["order"]].append(row)
-        steps = [self._step(order, own) for order, own in enumerate(rows)]
+            drift.setdefault(row["order"], []).append(row)
         changes, errors = _by_comparison(self.changes), _by_comparison(self.errors)
         return {
-            (name := step.entry.name): replace(
-                step, changes={row.test: row for row in changes.get(name, ())}, errors=errors.get(name, ())
-            )
-            for step in steps
+            name: self._step(order, drift.get(order, ()), changes.get(name, ()), errors.get(name, ()))
+            for order, name in enumerate(self._by_name)
         }
 
     def only(self, order: int) -> Step:
         """The drift and setup of one comparison, without making the rows of all others."""
         return self._step(order, self.drift[self.drift["order"] == order].to_dict("records"))
 
-    def _step(self, order: int, rows: Sequence[Mapping[Any, Any]]) -> Step:
+    def _step(
+        self, order: int, rows: Sequence[Mapping[Any, Any]], changes: Sequence[Any] = (), errors: Sequence[Any] = ()
+    ) -> Step:
         now = self.entries[order]
         before = self.entries[order - 1].name if order and now.kind == "monthly" else None
         names = {before, *(row["against"] for row in rows if row["kind"] != DriftKind.BETWEEN_DATABASES)} - {None}
         since = {name: setup_differences(self._by_name[name], now) for name in names}
         drift = [self._row(row, since.get(row["against"], [])) for row in rows]
-        return Step(now, before, since[before] if before is not None else [], drift)
+        differences = since[before] if before is not None else []
+        return Step(now, before, differences, drift, {row.test: row for row in changes}, errors)
 
     def _row(self, row: Mapping[Any, Any], differences: Sequence[SetupDifference]) -> Drift:
         given = {name: row[name] for name in Drift.model_fields.keys() & row.keys()}

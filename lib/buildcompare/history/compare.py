@@ -18,11 +18,6 @@ from buildcompare.results.codes import NoHistory, Pair
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 
-REPORT = "report"
-"""The source of an entry that a report wrote."""
-UNNAMED = "comparison"
-"""The name of a comparison without one; it is never recorded."""
-
 
 @dataclass(frozen=True)
 class SupportedUsersNoise:
@@ -113,7 +108,7 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
     results: Sequence[TestResult | None] = tests or [None] * len(params.tests)
     return Entry(
-        name=params.name or UNNAMED,
+        name=params.name or "comparison",  # without a name it is never recorded
         kind="study" if position is None else "monthly",
         position=position,
         base=LedgerBuild.of(params.base.label),
@@ -122,7 +117,7 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
         setup=dict(params.setup),
         coordinator={**coordinator, **{f"threshold_{name}": value for name, value in steps.thresholds.items()}},
         servers=sorted(servers - {""}),
-        source=REPORT,
+        source="report",
         **known,
     )
 
@@ -135,26 +130,23 @@ def place_in_words(ledger: Ledger, name: str) -> str:
     at = chain.index(name)
     words = f"Recorded in {ledger.folder}: {name}, {at + 1} of {len(chain)} in the chain."
     numbers = [[int(part) for part in (entry.new.minor or "").split(".") if part] for entry in ledger.chain]
-    later = [
-        before for before, number in zip(chain[:at], numbers, strict=False) if numbers[at] and number > numbers[at]
-    ]
+    later = [chain[i] for i in range(at) if numbers[at] and numbers[i] > numbers[at]]
     if not later:
         return words
     return f"{words} It stands after {later[-1]}, of a later version: comparisons stand as they were first recorded."
 
 
 def _test(asked: Test, result: TestResult | None) -> LedgerTest:
-    planned = LedgerTest(name=asked.name, type=asked.type, db_engine=asked.db_engine)
     if result is None:
-        return planned
+        return LedgerTest(name=asked.name, type=asked.type, db_engine=asked.db_engine)
     measured = result.supported_users
     users = [level if level and level > 0 else None for level in (measured.base, measured.new)] if measured else []
     counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
     errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
     return LedgerTest(
-        name=planned.name,
-        type=planned.type,
-        db_engine=planned.db_engine,
+        name=asked.name,
+        type=asked.type,
+        db_engine=asked.db_engine,
         users=result.users,
         supported_users=Pair(*users) if any(users) else None,
         runs=Pair(len(result.runs.base), len(result.runs.new)),

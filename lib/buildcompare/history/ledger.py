@@ -80,7 +80,7 @@ class LedgerBuild(_Strict):
     @property
     def minor(self) -> str | None:
         """Major and minor number: builds that share them count as the same version."""
-        return None if self.version is None else minor(self.version)
+        return None if self.version is None else ".".join(self.version.partition("-")[0].split(".")[:2])
 
 
 class LedgerTest(_Strict):
@@ -378,8 +378,3 @@ def version_in(label: str) -> str | None:
     """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
     found = _VERSION.search(label)
     return found[1].casefold() if found else None
-
-
-def minor(version: str) -> str:
-    """Major and minor number of a version."""
-    return ".".join(version.partition("-")[0].split(".")[:2])

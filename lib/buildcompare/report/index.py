@@ -24,7 +24,7 @@ from buildcompare.history.chain import Step, analyse_chain
 from buildcompare.history.compare import SupportedUsersNoise
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger, version_in
 from buildcompare.report import publication
-from buildcompare.results import Results, dumps
+from buildcompare.results import Drift, Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
 from buildcompare.stats.noise import Noise
 from buildcompare.text import numbers as wording
@@ -228,9 +228,7 @@ def _of_report(results: Results, links: Sequence[tuple[str, str]]) -> IndexRow:
         new=results.new.label,
         verdict=results.verdict,
         simulated=results.simulated,
-        users=_sorted(
-            _line(test.name, test.db_engine, users.base, users.new, users) for test, users in measured if users
-        ),
+        users=_sorted(_line(test, users.base, users.new, users) for test, users in measured if users),
         links=links,
     )
     history = results.history
@@ -249,26 +247,22 @@ def _of_step(step: Step) -> IndexRow:
         verdict=entry.verdict,
         simulated=entry.simulated,
         study=entry.kind == "study",
-        users=_sorted(
-            _line(test.name, test.db_engine, users.base, users.new, change) for test, users, change in measured if users
-        ),
+        users=_sorted(_line(test, users.base, users.new, change) for test, users, change in measured if users),
         position=entry.position or 0,
     )
     return _with_past(row, step)
 
 
 def _with_past(row: IndexRow, step: Step) -> IndexRow:
-    lines = (_line(each.test, each.db_engine, each.before, each.value, each, each.jump) for each in step.same_version)
+    lines = [replace(_line(each, each.before, each.value, each), jump=each.jump) for each in step.same_version]
     return replace(row, before=step.before, drift=_sorted(lines), setup=step.setup_changed)
 
 
-def _line(
-    test: str, db: str | None, before: float | None, value: float | None, change: Any, jump: bool = False
-) -> UsersLine:
-    name = wording.db_name(db) or test
+def _line(test: TestResult | LedgerTest | Drift, before: float | None, value: float | None, change: Any) -> UsersLine:
+    name = wording.db_name(test.db_engine) or (test.test if isinstance(test, Drift) else test.name)
     if change is None or change.delta_percent is None or math.isnan(change.delta_percent):
         return UsersLine(name, before, value)
-    return UsersLine(name, before, value, change.delta_percent, change.ci_low, change.ci_high, jump)
+    return UsersLine(name, before, value, change.delta_percent, change.ci_low, change.ci_high)
 
 
 def _sorted(lines: Iterable[UsersLine]) -> list[UsersLine]:
