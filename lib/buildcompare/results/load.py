@@ -75,7 +75,7 @@ class LoadAdjustedResult(Model):
     at_users_range: Window
     """Loads at which both builds were seen."""
     constant: bool = False
-    """Whether the difference is the mean over these loads: at the highest it is no other, as far as can be told."""
+    """Whether the difference is the mean over these loads: at the highest it is no different."""
     noise_source: NoiseSource = NoiseSource.NONE
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""

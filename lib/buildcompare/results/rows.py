@@ -41,7 +41,7 @@ class MetricResult(Model):
     """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
     reason: Reason | None
     n_effective: Number = None
-    """Independent samples that the steady window is worth, in the run that is worth least."""
+    """Effective sample size of the steady window, in the run where it is smallest."""
     min_detectable_percent: Number = None
     """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None

@@ -55,7 +55,7 @@ class RampUp(Model):
     plateau_users: Number = None
     plateau_drift_users_per_s: Number = None
     equilibrium: bool | None = None
-    """Whether the last 30 minutes kept the stop rule; null where it cannot be told, or in the mean over runs."""
+    """Whether the last 30 minutes kept the stop rule; null where it is not known, or in the mean over runs."""
     stopped_earlier_users: Number = None
     """The level that the earliest stop allowed by the rule would have given."""
     time_to: dict[str, Number] = Field(default_factory=dict)

@@ -119,8 +119,8 @@ def status_words(
 ) -> str:
     """A status as people say it: ``no difference beyond 5 %``.
 
-    No difference is claimed by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to
-    `high`, which stands beside it, leaves the margin, that is said: it would seem to contradict the claim.
+    Equivalence goes by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to `high`,
+    which is shown beside it, leaves the margin, the words name the 90 % interval.
     """
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER
