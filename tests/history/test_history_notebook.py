@@ -139,6 +139,13 @@ def test_every_release_is_listed_with_its_report(
 
 
 @pytest.mark.slow
+def test_a_ledger_to_be_has_empty_tables(tmp_path: Path) -> None:
+    view = open_history({"history": str(tmp_path / "none")})
+    assert (view.databases, view.variance(), len(view.statements())) == ([], [], 0)
+    assert "report" in view.releases().columns
+    assert "<a href" not in linked(view.releases()).to_html()
+
+
 @pytest.mark.parametrize("filled", [True, False])
 def test_the_notebook_runs(project: Path, tmp_path: Path, filled: bool) -> None:
     if filled:

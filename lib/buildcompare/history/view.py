@@ -95,7 +95,8 @@ class HistoryView:
                 "report": _report(entry.name),
             }
             rows.append(row)
-        return pd.DataFrame(rows)
+        columns = ["comparison", "builds", "verdict", "supported users", "drift", "setup changed", "report"]
+        return pd.DataFrame(rows, columns=columns)
 
     def statements(self) -> pd.DataFrame:
         """Every sentence about each comparison, then about each study: columns comparison, sentence."""
