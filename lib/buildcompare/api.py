@@ -39,6 +39,7 @@ def compare(
     margins: Mapping[str, float] | None = None,
     calibration: str | None = None,
     refresh: bool = False,
+    command: str | None = None,
 ) -> Result:
     """Compare two builds by the runs of one test, or all tests of a params file.
 
@@ -63,6 +64,8 @@ def compare(
         A file that ``buildcompare calibrate`` made. Without it the noise of runs is the catalogue's.
     refresh
         Pull from the server again what was pulled before (a comparison from :func:`read_params` only).
+    command
+        What makes the report again, for its provenance (likewise).
 
     Returns
     -------
@@ -99,7 +102,7 @@ def compare(
     if isinstance(base, Comparison):
         if new is not None:
             raise TypeError("compare(comparison) takes no second build: the comparison names both")
-        return Result.of(analyse(base, read_recordings(base, refresh=refresh)))
+        return Result.of(analyse(base, read_recordings(base, refresh=refresh), command=command))
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     known = read_catalogue(catalogue)
@@ -258,7 +261,7 @@ class Result(Analysis):
     def _repr_html_(self) -> str:
         from buildcompare.report.sections import summary
 
-        return summary(self)
+        return summary(self).styled()
 
 
 _MOST_TESTS = 8

@@ -110,7 +110,7 @@ def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThrea
                 page.screenshot(path=shots / f"pulling-{done[0]}.png")
                 gate.set()
             page.get_by_text("reports/pulled/results.json").wait_for(state="attached")
-            cell = page.locator(".jp-CodeCell", has_text="analysis.read_recordings").first
+            cell = page.locator(".jp-CodeCell", has_text="bc.compare(comparison").first
             cell.evaluate(INTO_VIEW)
             page.screenshot(path=shots / "pulled.png")
             seen["after"] = cell.inner_text()

@@ -1,26 +1,26 @@
-"""The HTML report: the notebook's outputs as one page that loads nothing and reads without JavaScript."""
+"""Write the HTML report: one page that loads nothing and reads without JavaScript."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from markupsafe import Markup
+from nbconvert.exporters.exporter import Exporter
 from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures.base import FIGURE_MIME
-from buildcompare.report import sections
 from buildcompare.report.commonmark import cell_to_html
 from buildcompare.report.notebook import results_of
-from buildcompare.report.sections import FRAGMENT, RESULTS_MIME
+from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, without_style
+from buildcompare.results import Results
 
 _HEADING = re.compile(r"<(h[23])>(.*?)</\1>", re.DOTALL)
 _TAGS = re.compile(r"<[^>]+>")
@@ -49,70 +49,63 @@ class HtmlReportExporter(TemplateExporter):
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
         """Convert `nb`, which must have been run to its end."""
-        resources = dict(resources or {})
-        found = results_of(nb)
-        parts, contents = _with_anchors(_scrollable(_parts(nb)))
-        script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")
-        resources["report"] = {
-            "title": f"{found.base.label} vs {found.new.label}",
-            "css": (files("buildcompare.report") / "templates/buildcompare/report.css").read_text("utf-8"),
-            "js": script,
-            "js_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            "sections": parts,
-            "contents": contents,
-        }
-        html, resources = super().from_notebook_node(nb, resources, **kw)
+        nb, resources = Exporter.from_notebook_node(self, nb, resources, **kw)
+        return self.page(results_of(nb), _of_notebook(nb)), dict(resources or {})
+
+    def page(self, results: Results, parts: Iterable[str]) -> str:
+        """One page of `parts`, pieces of safe HTML."""
+        sections, contents = _with_anchors(_scrollable(parts))
+        texts = files("buildcompare.report") / "templates/buildcompare"
+        script = (texts / "report.js").read_text("utf-8")
+        html: str = self.template.render(
+            title=f"{results.base.label} vs {results.new.label}",
+            css=(texts / "report.css").read_text("utf-8"),
+            js=script,
+            js_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            sections=sections,
+            contents=contents,
+        )
         page, tail, rest = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
-        return re.sub(r"\n\s*\n+", "\n", page) + tail + rest, resources
+        return re.sub(r"\n\s*\n+", "\n", page) + tail + rest
 
 
 def page_of(analysis: Analysis) -> str:
     """The report of an analysis as one page, without running a notebook."""
-    cells = [_code_cell([sections.EmbeddedResults(analysis.results)], tags=["workbench"])]
-    for heading, functions in sections.SECTIONS:
-        if heading:
-            cells.append({"cell_type": "markdown", "metadata": {}, "source": f"## {heading}"})
-        for function in functions:
-            made = function(analysis)
-            cells.append(_code_cell([made] if isinstance(made, sections.Fragment) else made))
-    as_notebook: Any = nbformat.from_dict
-    notebook = as_notebook({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
     exporter: Any = HtmlReportExporter
-    return str(exporter().from_notebook_node(notebook)[0])
+    return str(exporter().page(analysis.results, _of_analysis(analysis)))
 
 
-def _code_cell(shown: Iterable[Any], tags: Sequence[str] = ()) -> dict[str, Any]:
-    outputs = []
-    for each in shown:
-        made = each._repr_mimebundle_()
-        data, metadata = made if isinstance(made, tuple) else (made, {})
-        outputs.append({"output_type": "display_data", "data": data, "metadata": metadata})
-    metadata = {"tags": list(tags)}
-    return {"cell_type": "code", "metadata": metadata, "source": "", "execution_count": None, "outputs": outputs}
+def _of_analysis(analysis: Analysis) -> Iterator[str]:
+    for heading, functions in SECTIONS:
+        if heading:
+            yield f"<h2>{heading}</h2>"
+        for function in functions:
+            shown = function(analysis)
+            for each in [shown] if isinstance(shown, Fragment) else shown:
+                yield str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>"
 
 
-def _parts(notebook: NotebookNode) -> Iterable[str]:
-    """The page's pieces of HTML in order; cells tagged ``workbench`` are for the notebook only."""
+def _of_notebook(notebook: NotebookNode) -> Iterator[str]:
+    """The pieces of a page in order; cells tagged ``workbench`` are for the notebook only."""
     for cell in notebook.cells:
-        if "workbench" in cell.metadata.get("tags", []):
-            continue
-        if cell.cell_type == "markdown":
-            yield str(cell_to_html(cell.source))
-        for output in cell.get("outputs", []):
-            yield from _output(output)
+        if "workbench" not in cell.metadata.get("tags", []):
+            if cell.cell_type == "markdown":
+                yield str(cell_to_html(cell.source))
+            for output in cell.get("outputs", []):
+                yield _output(output)
 
 
-def _output(output: NotebookNode) -> Iterable[str]:
+def _output(output: NotebookNode) -> str:
     data, metadata = output.get("data", {}), output.get("metadata", {})
     if FIGURE_MIME in metadata and "image/svg+xml" in data:
-        yield f"<figure>{data['image/svg+xml']}</figure>"
-    elif metadata.get(FRAGMENT) and "text/html" in data:
-        yield data["text/html"]
-    elif "image/png" in data:
+        return f"<figure>{data['image/svg+xml']}</figure>"
+    if metadata.get(FRAGMENT) and "text/html" in data:
+        return without_style(data["text/html"])
+    if "image/png" in data:
         alt = Markup.escape(data.get("text/plain", "figure without a description"))
-        yield f'<figure><img alt="{alt}" src="data:image/png;base64,{"".join(data["image/png"].split())}"></figure>'
-    elif RESULTS_MIME not in data and (text := output.get("text") or data.get("text/plain")):
-        yield f"<pre>{Markup.escape(text)}</pre>"
+        return f'<figure><img alt="{alt}" src="data:image/png;base64,{"".join(data["image/png"].split())}"></figure>'
+    text = None if RESULTS_MIME in data else output.get("text") or data.get("text/plain")
+    return f"<pre>{Markup.escape(text)}</pre>" if text else ""
 
 
 def _scrollable(parts: Iterable[str]) -> list[str]:

@@ -9,11 +9,12 @@ from typing import Any
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
+from buildcompare.figures.base import Figure
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.opening import opening
 from buildcompare.report import hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
-from buildcompare.report.notebook import EmbeddedFigure, figures_of, results_of
+from buildcompare.report.notebook import figures_of, results_of
 from buildcompare.results import Results, SupportedUsersResult, TestResult
 from buildcompare.text.findings import title
 from buildcompare.text.history import setup_words
@@ -42,7 +43,7 @@ class MarkdownReportExporter(Exporter):
         return render(results_of(nb), graphs), resources
 
 
-def render(results: Results, graphs: Sequence[EmbeddedFigure]) -> str:
+def render(results: Results, graphs: Sequence[Figure]) -> str:
     """README.md from `results`; `graphs` are the figures that stand beside it."""
     several = len({test.db_engine for test in results.tests}) > 1
     tests = sorted(results.tests, key=lambda test: (_TYPES.index(test.type), db_name(test.db_engine)))
@@ -160,7 +161,7 @@ def _graphs_title(test: TestResult, tests: Sequence[TestResult], *, several: boo
     return f"Graphs - {test.type.capitalize()} {db_name(test.db_engine) if several else ''}".strip()
 
 
-def _graph_table(test: TestResult, graphs: Sequence[EmbeddedFigure]) -> str:
+def _graph_table(test: TestResult, graphs: Sequence[Figure]) -> str:
     """Two graphs in a row, the first row as the header: that is how these reports show them."""
     own = [figure.name for figure in graphs if figure.graph_of == test.name]
     cells = [cell(f"![{plain(name) if '|' in name else name}]({_destination(str(GRAPHS / name))}.png)") for name in own]

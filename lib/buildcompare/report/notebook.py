@@ -6,7 +6,6 @@ import base64
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from nbformat import NotebookNode
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import root
-from buildcompare.figures.base import FIGURE_MIME
+from buildcompare.figures.base import FIGURE_MIME, Figure
 from buildcompare.report.sections import RESULTS_MIME
 from buildcompare.results import Results
 
@@ -101,16 +100,6 @@ def _without_machine(notebook: NotebookNode) -> None:
 # ---- What an executed notebook holds --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EmbeddedFigure:
-    """A figure as it stands in a notebook."""
-
-    name: str
-    alt: str
-    png: bytes
-    graph_of: str | None
-
-
 def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
     """Every output of every code cell."""
     for cell in notebook.cells:
@@ -131,9 +120,9 @@ def results_of(notebook: NotebookNode) -> Results:
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 
-def figures_of(notebook: NotebookNode) -> Iterator[EmbeddedFigure]:
+def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
     """The figures that the notebook shows."""
     for output in outputs_of(notebook):
-        about = output.get("metadata", {}).get(FIGURE_MIME)
-        if about and "image/png" in output.get("data", {}):
-            yield EmbeddedFigure(**about, png=base64.b64decode(output["data"]["image/png"]))
+        about, data = output.get("metadata", {}).get(FIGURE_MIME), output.get("data", {})
+        if about and "image/png" in data:
+            yield Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))

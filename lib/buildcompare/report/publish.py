@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from buildcompare.comparison import analysis
 from buildcompare.config.errors import InputError
@@ -20,8 +19,6 @@ from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter
 from buildcompare.report.notebook import KernelInputError, execute, results_of
 from buildcompare.results import Results, dumps
-
-E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -77,16 +74,15 @@ def publish(
             raise
         results = results_of(notebook)
         publication.write_text(staging / publication.RESULTS, dumps(results))
-        html, _ = _exporter(HtmlReportExporter).from_notebook_node(notebook)
+        exporters: tuple[Any, ...] = (HtmlReportExporter, MarkdownReportExporter, JUnitExporter)
+        (html, _), (readme, more), (junit, _) = (kind().from_notebook_node(notebook) for kind in exporters)
         publication.write_text(staging / publication.HTML, html)
-        readme, resources = _exporter(MarkdownReportExporter).from_notebook_node(notebook)
         kept = hand_written.put(readme, hand_written.read(folder / publication.README))
         publication.write_text(staging / publication.README, kept)
-        for name, contents in resources["outputs"].items():
+        publication.write_text(staging / publication.JUNIT, junit)
+        for name, contents in more["outputs"].items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)
-        junit, _ = _exporter(JUnitExporter).from_notebook_node(notebook)
-        publication.write_text(staging / publication.JUNIT, junit)
         if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
             with locked(resolve(params.history)):
                 ledger = read_ledger(resolve(params.history))
@@ -103,8 +99,3 @@ def _command(params_file: Path) -> str:
     inside = params_file.resolve().is_relative_to(root())
     shown = params_file.resolve().relative_to(root()) if inside else params_file.name
     return f"python -m buildcompare report {shlex.quote(str(shown))}"
-
-
-def _exporter(kind: Callable[[], E]) -> E:
-    """An exporter; nbconvert's constructors carry no types."""
-    return kind()

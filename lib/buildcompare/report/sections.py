@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
@@ -23,12 +25,10 @@ from buildcompare.figures import users as figures_users
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
-from buildcompare.results import LabelResult, MetricResult, Results, TestResult, dumps
-from buildcompare.results.codes import Status, Verdict
-from buildcompare.stats.effects import MOST_RUNS
-from buildcompare.text import conclusions
-from buildcompare.text import numbers as wording
-from buildcompare.text.findings import title as title_of
+from buildcompare.results import LabelResult, Results, TestResult, dumps
+from buildcompare.results.codes import Verdict
+from buildcompare.text import conclusions, numbers
+from buildcompare.text.findings import title as test_title
 from buildcompare.text.history import DRIFT_WORDS, no_history
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
 
@@ -49,7 +49,11 @@ class Fragment:
     text: str
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
-        return {"text/html": str(self.html), "text/plain": self.text}, {FRAGMENT: True}
+        return {"text/html": self.styled(), "text/plain": self.text}, {FRAGMENT: True}
+
+    def styled(self) -> str:
+        """The HTML with its styles, as it can stand in any page."""
+        return f'<div class="buildcompare"><style>{_style()}</style>{self.html}</div>'
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,17 @@ class EmbeddedResults:
         return {RESULTS_MIME: json.loads(dumps(self.results)), "text/plain": text}
 
 
-def title(bench: Analysis) -> Fragment:
+def title(analysis: Analysis) -> Fragment:
     """What was compared; and first of all, whether it was only simulated."""
-    return _fragment("title", results=bench.results)
+    return _fragment("title", results=analysis.results)
 
 
-def verdict(bench: Analysis) -> Fragment:
+def verdict(analysis: Analysis) -> Fragment:
     """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
-    results = bench.results
+    results = analysis.results
     gravest = sorted(results.tests, key=lambda test: _GRAVEST_FIRST.index(test.verdict))
     tests = results.tests if len(gravest) <= HEADLINE_TESTS else gravest
-    gates = [metric.name for metric in bench.catalogue.metrics if metric.gate]
+    gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate]
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
     top, rest = above_the_fold(results.findings)
@@ -93,77 +97,79 @@ def verdict(bench: Analysis) -> Fragment:
     )
 
 
-def summary(bench: Analysis) -> str:
-    """The verdict, the findings and the metrics as one piece of HTML with its own styles, for a notebook's cell."""
-    return str(_fragment("summary", results=bench.results, title=title(bench).html, verdict=verdict(bench).html).html)
+def summary(analysis: Analysis) -> Fragment:
+    """The verdict, the findings and the metrics, for a notebook's cell."""
+    return _fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
 
 
-def comments(bench: Analysis) -> Fragment:
+def comments(analysis: Analysis) -> Fragment:
     """The analyst's own words."""
     return _fragment(
-        "written", items=[item for item in bench.results.comments if item.strip()], nothing="No comments were written."
+        "written",
+        items=[item for item in analysis.results.comments if item.strip()],
+        nothing="No comments were written.",
     )
 
 
-def action_items(bench: Analysis) -> Fragment:
+def action_items(analysis: Analysis) -> Fragment:
     """What the analyst wants done."""
-    return _fragment("action_items", results=bench.results)
+    return _fragment("action_items", results=analysis.results)
 
 
-def setup(bench: Analysis) -> Fragment:
+def setup(analysis: Analysis) -> Fragment:
     """The setup, and links to the dashboards."""
-    return _fragment("setup", results=bench.results)
+    return _fragment("setup", results=analysis.results)
 
 
-def supported_users(bench: Analysis) -> Fragment:
+def supported_users(analysis: Analysis) -> Fragment:
     """How many users each build supports: reported by the tool and estimated from the curves."""
-    unbounded = [test for test in bench.results.tests if test.supported_users is not None]
-    return _fragment("supported_users", results=bench.results, tests=unbounded)
+    unbounded = [test for test in analysis.results.tests if test.supported_users is not None]
+    return _fragment("supported_users", results=analysis.results, tests=unbounded)
 
 
-def ramp_up(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
+def ramp_up(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     """How the load came up in each test: curve and times."""
-    for test in bench.tests():
+    for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         figure = figures_users.users(test)
         if figure is not None:
             yield figure
-        yield _fragment("ramp_up", results=bench.results, test=test.result)
+        yield _fragment("ramp_up", results=analysis.results, test=test.result)
 
 
-def metrics(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
+def metrics(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     """Every metric over the steady windows, and at equal load where the load was not the same."""
-    for test in bench.tests():
+    for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
-        yield _fragment("metrics", results=bench.results, test=test.result)
+        yield _fragment("metrics", results=analysis.results, test=test.result)
         yield from figures_load.at_equal_load(test)
-    yield _fragment("metrics_rule", results=bench.results, prior_source=bench.catalogue.prior_source)
+    yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 
-def labels(bench: Analysis) -> Fragment:
+def labels(analysis: Analysis) -> Fragment:
     """Every label of every table, paired by name."""
-    tables = [(test, _label_groups(bench, test)) for test in bench.results.tests if test.labels]
-    return _fragment("labels", results=bench.results, tables=tables)
+    tables = [(test, _label_groups(analysis, test)) for test in analysis.results.tests if test.labels]
+    return _fragment("labels", results=analysis.results, tables=tables)
 
 
-def events(bench: Analysis) -> Fragment:
+def events(analysis: Analysis) -> Fragment:
     """What happened at one time in one metric."""
-    return _fragment("events", results=bench.results)
+    return _fragment("events", results=analysis.results)
 
 
-def graphs(bench: Analysis) -> Iterator[Fragment | figures.Figure]:
+def graphs(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     """One figure for each metric of each test."""
-    for test in bench.tests():
+    for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield from figures.graphs(test)
 
 
-def provenance(bench: Analysis) -> Fragment:
+def provenance(analysis: Analysis) -> Fragment:
     """Where all of it comes from."""
-    return _fragment("provenance", results=bench.results)
+    return _fragment("provenance", results=analysis.results)
 
 
-def _label_groups(bench: Analysis, test: TestResult) -> list[dict[str, Any]]:
+def _label_groups(analysis: Analysis, test: TestResult) -> list[dict[str, Any]]:
     """The rows of each label table: one row per label, its statistics side by side."""
     groups = []
     for group, rows in groupby(test.labels, key=lambda row: row.group):
@@ -171,44 +177,11 @@ def _label_groups(bench: Analysis, test: TestResult) -> list[dict[str, Any]]:
         for row in rows:
             by_label.setdefault(row.label, {})[row.stat] = row
         stats = sorted({stat for row in by_label.values() for stat in row})
-        table = bench.catalogue.label_table(group)
+        table = analysis.catalogue.label_table(group)
         groups.append(
             {"title": table.title, "label": table.label, "unit": table.unit, "stats": stats, "rows": by_label}
         )
     return groups
-
-
-def _bounded_value(value: float | None, unit: str, at_least: bool) -> str:
-    return ("≥ " if at_least and value is not None else "") + wording.quantity(value, unit)
-
-
-def _sort_key(value: float | None) -> Markup:
-    """The attribute that the page's script sorts a cell by."""
-    return Markup("") if value is None else Markup(' data-v="{:.6g}"').format(value)
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return wording.MISSING
-    return "below 0.001" if value < 0.001 else wording.significant(value, 2)
-
-
-def _count_of(value: float | None) -> str:
-    """A number of samples, which is never none: a window over which a metric only drifts is worth less than one."""
-    if value is None:
-        return wording.MISSING
-    return "below 1" if value < 1.0 else f"{value:,.0f}"
-
-
-def _to_settle(metric: MetricResult) -> str:
-    """Runs of each build that would settle what is open; of what is called or ruled out there is nothing to settle."""
-    if metric.effective_status != Status.INCONCLUSIVE or metric.p_value is None:
-        return wording.MISSING
-    return str(metric.required_runs) if metric.required_runs is not None else f"over {MOST_RUNS}"
-
-
-def _rate(count: int, of: int) -> str:
-    return f"{100.0 * count / of:.1f} %" if of else wording.MISSING
 
 
 @functools.cache
@@ -220,37 +193,35 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        commonmark=to_html,
-        commonmark_line=to_inline_html,
-        quantity=wording.quantity,
-        change=wording.change,
-        minutes=wording.minutes,
-        reason=reason_words,
-        test_title=title_of,
-        db_name=wording.db_name,
-        bounded_value=_bounded_value,
-        percent=wording.percent,
-        p=_p_value,
-        count_of=_count_of,
-        to_settle=_to_settle,
-        sort_key=_sort_key,
-        explained=conclusions.explain,
-        at_load_words=conclusions.at_load_words,
-    )
-    environment.globals.update(
-        STATUS_WORDS=wording.STATUS_WORDS,
-        STATUS_SYMBOLS=wording.STATUS_SYMBOLS,
-        DRIFT_WORDS=DRIFT_WORDS,
-        no_history=no_history,
-        VERDICT_WORDS=wording.VERDICT_WORDS,
-        VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
-        NO_ESTIMATE_WORDS=NO_ESTIMATE_WORDS,
-        interval=wording.interval,
-        status_words=wording.status_words,
-        rate=_rate,
-    )
+    words = (numbers.change, numbers.db_name, numbers.minutes, numbers.percent, numbers.quantity, reason_words)
+    more = (conclusions.at_load_words, conclusions.explain)
+    environment.filters.update({each.__name__: each for each in (*words, *more)})
+    environment.filters.update(commonmark=to_html, commonmark_line=to_inline_html, test_title=test_title)
+    names = ("interval", "p_words", "status_words", "STATUS_SYMBOLS", "STATUS_WORDS", "VERDICT_SYMBOLS")
+    environment.globals.update({name: getattr(numbers, name) for name in (*names, "VERDICT_WORDS")})
+    environment.globals.update(DRIFT_WORDS=DRIFT_WORDS, NO_ESTIMATE_WORDS=NO_ESTIMATE_WORDS, no_history=no_history)
     return environment
+
+
+def without_style(shown: str) -> str:
+    """The HTML of a fragment as a notebook shows it, without its styles: the page has its own."""
+    return shown.partition("</style>")[2].removesuffix("</div>")
+
+
+@functools.cache
+def _style() -> str:
+    """What styles a fragment in a notebook; the colours are the report's, in the theme of JupyterLab or the reader."""
+    templates = files("buildcompare.report") / "templates"
+    page = (templates / "buildcompare/report.css").read_text("utf-8")
+    light, dark = re.findall(r":root \{([^}]*)\}", page)[:2]
+    scope, in_jupyterlab = ".buildcompare", '[data-jp-theme-light="{}"] .buildcompare'
+    themes = [
+        f"{scope} {{{light}}}",
+        f"@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}",
+        f"{in_jupyterlab.format('true')} {{{light}}}",
+        f"{in_jupyterlab.format('false')} {{{dark}}}",
+    ]
+    return "\n".join([*themes, (templates / "sections/fragment.css").read_text("utf-8")])
 
 
 def _fragment(template: str, **values: object) -> Fragment:
