@@ -11,6 +11,7 @@ from typing import Any
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.report import sections
+from buildcompare.report.html import page_of
 from buildcompare.text.numbers import change, interval
 from support import small_params
 
@@ -73,3 +74,17 @@ def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any
             page.close()
 
     assert browser.run(look) == ["alone"]
+
+
+def test_a_fragment_carries_its_styles_in_light_and_dark_and_the_page_drops_them(tmp_path: Path) -> None:
+    params = check_params(small_params(tmp_path))
+    made = workbench.analyse(params, workbench.read_recordings(params))
+    fragment = sections.verdict(made)
+    shown, about = fragment._repr_mimebundle_()
+    html = shown["text/html"]
+    assert html.count("<style>") == 1
+    for theme in ("true", "false"):
+        assert re.search(rf'\[data-jp-theme-light="{theme}"\] \.buildcompare \{{[^}}]*--ink: #', html)
+    assert about == {sections.FRAGMENT: True}
+    assert sections.without_style(html) == str(fragment.html)
+    assert ".buildcompare" not in page_of(made)
