@@ -139,34 +139,10 @@ def test_a_fault_is_named(tmp_path: Path, there: str, instead: str, key: str, ex
     assert str(error).count("\n") == 0
 
 
-@pytest.mark.parametrize(
-    ("contents", "found"),
-    [
-        (b"", "an empty file"),
-        (b"- a\n- b\n", "a list"),
-        (b"\xff\xfe\x00", "bytes that are not"),
-        (b"[" * 100_000, "nested"),
-    ],
-    ids=["empty", "a list", "not UTF-8", "nested"],
-)
-def test_a_file_that_is_no_mapping(tmp_path: Path, contents: bytes, found: str) -> None:
+def test_a_file_that_is_no_mapping(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    file.write_bytes(contents)
-    with pytest.raises(InputError, match=found):
-        read_params(file)
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"x\.yaml: expected a YAML file, found no such file"):
-        read_params(tmp_path / "x.yaml")
-
-
-def test_aliases_cannot_explode(tmp_path: Path) -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
-    file = tmp_path / "x.yaml"
-    file.write_text("\n".join(lines))
-    with pytest.raises(InputError, match="values"):
+    file.write_text("- a\n- b\n")
+    with pytest.raises(InputError, match="expected a mapping of keys to values, found a list"):
         read_params(file)
 
 

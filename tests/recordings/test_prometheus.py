@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import re
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 import pytest
@@ -79,58 +78,6 @@ def test_gauges_are_what_was_written(pulled: dict[str, Recording], prometheus: P
     )
     assert np.array_equal(users.values, written)
     assert users.times.size == LENGTH_S / 5 + 1
-
-
-# ---- Labels ---------------------------------------------------------------------------------------------------------
-
-GROUPS = [
-    ("api", "mattermost_api_time", "handler", world.HANDLERS),
-    ("store", "mattermost_db_store_time", "method", world.METHODS),
-]
-
-
-def increase(truth: world.Truth, name: str, times: np.ndarray, **labels: str) -> np.ndarray:
-    parts = [
-        truth.at(name, times, instance=i, **labels) - truth.at(name, times - 60, instance=i, **labels)
-        for i in world.INSTANCES
-    ]
-    return np.sum(parts, axis=0)
-
-
-@pytest.mark.parametrize(("group", "metric", "label", "table"), GROUPS)
-@pytest.mark.parametrize("side", ["base", "new"])
-def test_label_values_equal_an_independent_computation(
-    prometheus: Prometheus,
-    pulled: dict[str, Recording],
-    side: str,
-    group: str,
-    metric: str,
-    label: str,
-    table: dict[str, Any],
-) -> None:
-    series = {(s.stat, s.name): s for s in pulled[side].series if s.role == "label" and s.metric == group}
-    assert {name for _, name in series} == set(table)
-    for name in table:
-        whole = series["avg", name].times  # the first window, with one sample in it, has no answer
-        assert whole.size == LENGTH_S / 60
-        by = {label: name}
-        calls = increase(prometheus.truth, f"{metric}_count", whole, **by)
-        average = increase(prometheus.truth, f"{metric}_sum", whole, **by) / calls
-        np.testing.assert_allclose(series["avg", name].values, average, rtol=1e-9)
-        np.testing.assert_allclose(series["calls", name].values, calls / 60, rtol=1e-9)
-        edges = ["+Inf" if np.isinf(b) else str(b) for b in world.BOUNDS]
-        buckets = np.stack([increase(prometheus.truth, f"{metric}_bucket", whole, le=le, **by) for le in edges], axis=1)
-        np.testing.assert_allclose(series["p99", name].values, [quantile(0.99, row) for row in buckets], rtol=1e-9)
-
-
-def quantile(q: float, cumulative: np.ndarray) -> float:
-    """Linear within the bucket that holds the rank, as the documentation of histogram_quantile says."""
-    rank = q * cumulative[-1]
-    i = int(np.argmax(cumulative >= rank))
-    if i == len(cumulative) - 1:
-        return world.BOUNDS[-2]
-    low, before = (world.BOUNDS[i - 1], cumulative[i - 1]) if i else (0.0, 0.0)
-    return float(low + (world.BOUNDS[i] - low) * (rank - before) / (cumulative[i] - before))
 
 
 # ---- Ranges ---------------------------------------------------------------------------------------------------------

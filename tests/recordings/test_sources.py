@@ -251,13 +251,6 @@ def test_a_label_twice_is_a_fault(tmp_path: Path) -> None:
         record(Run(recording=str(table), labels=str(labels)), RECORDED, CATALOGUE)
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        record(Run(recording=str(tmp_path / "x.csv")), RECORDED, CATALOGUE)
-    with pytest.raises(InputError, match="a folder"):
-        record(Run(recording=str(tmp_path)), RECORDED, CATALOGUE)
-
-
 # ---- Parquet --------------------------------------------------------------------------------------------------------
 
 

@@ -237,8 +237,12 @@ def _numbers(column: pd.Series, path: str | None) -> FloatArray:
     try:
         return _floats(filled)
     except (TypeError, ValueError):
-        bad = next(i for i, text in enumerate(filled) if not _is_number(text))
-        raise _fault(path, f"value, {_row(bad, path)}", "a number or NaN", repr(filled.iloc[bad])) from None
+        for i, text in enumerate(filled):
+            try:
+                float(text)
+            except (TypeError, ValueError):
+                raise _fault(path, f"value, {_row(i, path)}", "a number or NaN", repr(text)) from None
+        raise
 
 
 def _floats(column: pd.Series) -> FloatArray:
@@ -248,14 +252,6 @@ def _floats(column: pd.Series) -> FloatArray:
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([float(text) for text in column], dtype=np.float64)
-
-
-def _is_number(text: object) -> bool:
-    try:
-        float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _summaries(file: InputFile) -> tuple[LabelSummary, ...]:
