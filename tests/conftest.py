@@ -48,8 +48,10 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 # ---- What `make test-fast` leaves out --------------------------------------------------------------------------------
 
-SLOW_FIXTURES = {"browser", "bundled", "chromium", "filled", "hostile", "pages", "real", "reports", "servers"}
-"""A test that asks for one of these needs a browser, a kernel, a server or the real data, and is marked `slow`."""
+SLOW_FIXTURES = {
+    "browser", "bundled", "chromium", "filled", "hostile", "learned", "pages", "real", "reports", "servers",
+}  # fmt: skip
+"""Tests that ask for one of these are `slow`: a browser, a kernel, a server, the real data, or a calibration."""
 
 
 @pytest.hookimpl(tryfirst=True)

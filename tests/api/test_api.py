@@ -69,6 +69,7 @@ def modules() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_examples_run_and_give_what_they_say(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     tried = 0
@@ -100,6 +101,7 @@ def test_wide_and_tidy_frames_and_repeated_runs_give_the_same() -> None:
     assert rows[0]["delta_percent"] == rows[1]["delta_percent"]
 
 
+@pytest.mark.slow
 def test_files_are_compared(project: Path) -> None:
     folder = project / "data/recordings/v10.4.0-rc1/mysql_bounded"
     result = bc.compare(folder / "base.parquet", str(folder / "new.parquet"), users=5000)

@@ -395,6 +395,7 @@ def test_the_table_and_the_faults_are_the_same() -> None:
     assert len(rows()) >= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "words", "seen"), rows(), ids=lambda text: text[:40])
 def test_the_user_sees_what_the_table_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: str, seen: str

@@ -65,6 +65,7 @@ def test_what_looks_back(real: Path, tmp_path: Path, name: str) -> None:
     assert unfounded(results) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUNDLED)
 def test_bundled_comparisons(project: Path, name: str) -> None:
     checked = read_params(project / f"params/{name}.yaml")
@@ -127,6 +128,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results_of({"name": "limited", "source": {"kind": "recorded"}, "tests": [test], **builds})
 
 
+@pytest.mark.slow
 def test_what_limited_a_build(limited: Results) -> None:
     assert "limited_by" in {finding.kind for finding in limited.findings}
     assert unfounded(limited) == []

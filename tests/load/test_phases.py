@@ -101,6 +101,7 @@ def test_the_sampling_step_does_not_change_the_shape(step_s: float) -> None:
     assert (other.waves.amplitude is None) == (step_s > 25.0)  # peaks lie between samples
 
 
+@pytest.mark.slow
 def test_whatever_the_curve_phases_are_in_order_and_nothing_breaks() -> None:
     rng = np.random.default_rng(7)
     before = shape(hunting())

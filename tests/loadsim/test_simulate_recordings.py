@@ -109,6 +109,7 @@ def test_noise_has_the_asked_spread_and_memory() -> None:
     assert np.corrcoef(noise[:-20], noise[20:])[0, 1] == pytest.approx(np.exp(-1), abs=0.04)
 
 
+@pytest.mark.slow
 def test_runs_of_one_build_differ_by_what_was_asked_for() -> None:
     still = replace(BOUNDED, duration_s=1500.0, noise=NoiseModel(sample_scale=0.0))
     levels = np.log([run(still, seed).truth.levels["avg-api-times"] for seed in range(60)])
@@ -192,6 +193,7 @@ def test_a_restart_drops_users_and_counters_and_they_come_back() -> None:
 # ---- The bundled comparisons ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bundled_recordings_are_what_the_settings_make(project: Path, tmp_path: Path) -> None:
     kept = project / "data" / "recordings"
     written = write_bundled(tmp_path)

@@ -111,6 +111,7 @@ def test_the_worst_of_a_batch(monkeypatch: pytest.MonkeyPatch, codes: tuple[int,
     assert run("batch", *(f"{i}.yaml" for i in range(len(codes)))).exit_code == worst
 
 
+@pytest.mark.slow
 def test_a_wrong_use_is_bad_input() -> None:
     for arguments in (
         ["report"],

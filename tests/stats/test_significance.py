@@ -228,6 +228,7 @@ def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[Rep
     return groups
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_label_follows_its_level() -> None:
     noise = LabelNoise(label_groups(np.random.default_rng(10), 6, 80))
     found = noise.predict([labelled({"quiet": 0.5, "loud": 0.002}).labels], "bounded")
@@ -236,6 +237,7 @@ def test_the_noise_of_a_label_follows_its_level() -> None:
     assert loud.sd == pytest.approx(0.04 * 0.002 ** (-1 / 3), rel=0.4)
 
 
+@pytest.mark.slow
 def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
     rng = np.random.default_rng(12)
     groups = label_groups(rng, 8, 80)
@@ -254,6 +256,7 @@ def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
     assert marked / judged <= 0.05
 
 
+@pytest.mark.slow
 def test_too_little_says_nothing_of_a_label() -> None:
     few = label_groups(np.random.default_rng(13), 2, 80)
     known = labelled({"l1": 0.1}).labels
