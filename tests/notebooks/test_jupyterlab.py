@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +15,9 @@ import pytest
 
 from buildcompare.results.codes import Pair
 from conftest import BrowserThread
+from jupyterlab_server import jupyterlab
 from latency_proxy import latency_proxy
-from prometheus_server import Servers, free_port
+from prometheus_server import Servers
 from pulling import params
 from support import write_params
 
@@ -56,37 +52,8 @@ def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Labo
         pulled = params(base, timeout_s=600)
         pulled["tests"][0]["new"]["url"] = new
         write_params(folder / "params/pulled.yaml", pulled)
-        port = free_port()
-        home = tmp_path / "home"
-        for name, settings in SETTINGS.items():
-            (home / name).parent.mkdir(parents=True, exist_ok=True)
-            (home / f"{name}.jupyterlab-settings").write_text(json.dumps(settings))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG_"))}
-        environment |= {"HOME": str(home), "BUILDCOMPARE_ROOT": str(folder), "PARAMS": "params/pulled.yaml"}
-        environment |= {"JUPYTER_PREFER_ENV_PATH": "1"}
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"]
-        command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
-        command += ["--IdentityProvider.token=", "--ServerApp.allow_root=True", f"--LabApp.user_settings_dir={home}"]
-        with (tmp_path / "jupyterlab.log").open("wb") as log:
-            process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
-        try:
-            _wait(f"http://127.0.0.1:{port}/api/status", process, tmp_path / "jupyterlab.log")
-            yield Laboratory(f"http://127.0.0.1:{port}", gates)
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(address, timeout=2):
-                return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError(f"no JupyterLab after 60 s: {log.read_text()}")
+        with jupyterlab(folder, tmp_path / "home", SETTINGS, PARAMS="params/pulled.yaml") as url:
+            yield Laboratory(url, gates)
 
 
 def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThread, tmp_path: Path) -> None:

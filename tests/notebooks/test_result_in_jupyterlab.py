@@ -1,0 +1,83 @@
+"""A result as the last line of a cell in real JupyterLab: verdict and table, styled, in light and dark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+
+from conftest import BrowserThread
+from jupyterlab_server import jupyterlab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+LIMIT_MS = 90_000
+CELL = """import buildcompare as bc
+bc.compare(bc.read_params("params/v11.1.0-rc2.yaml"))"""
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+LUMINANCE = """element => {
+  const parts = getComputedStyle(element).color.match(/[0-9.]+/g).map(Number);
+  return (0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]) / 255;
+}"""
+
+
+@pytest.fixture(params=sorted(THEMES))
+def laboratory(request: pytest.FixtureRequest, tmp_path: Path, project: Path) -> Iterator[tuple[str, str]]:
+    """A theme, and the address of a JupyterLab with that theme and a notebook of one cell."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name in ("params", "data"):
+        (folder / name).symlink_to(project / name)
+    notebook: Any = nbformat.from_dict(  # type: ignore[no-untyped-call]
+        {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+            "cells": [
+                {"cell_type": "code", "id": "a", "metadata": {}, "source": CELL, "execution_count": None, "outputs": []}
+            ],
+        }
+    )
+    nbformat.write(notebook, folder / "one.ipynb")  # type: ignore[no-untyped-call]
+    settings = {
+        "@jupyterlab/apputils-extension/themes": {"theme": THEMES[request.param], "adaptive-theme": False},
+        "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    }
+    with jupyterlab(folder, tmp_path / "home", settings) as url:
+        yield request.param, url
+
+
+def test_a_result_shows_verdict_and_table(laboratory: tuple[str, str], browser: BrowserThread, tmp_path: Path) -> None:
+    theme, url = laboratory
+    seen: dict[str, Any] = {}
+    shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
+
+    def by_hand(browser: Browser) -> None:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        try:
+            page = context.new_page()
+            page.set_default_timeout(LIMIT_MS)
+            page.goto(f"{url}/lab/tree/one.ipynb")
+            page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(state="attached")
+            page.locator(".jp-CodeCell .cm-content").first.click()
+            page.keyboard.press("Shift+Enter")
+            verdict = page.locator(".jp-OutputArea .buildcompare .verdict")
+            verdict.wait_for()
+            page.screenshot(path=shots / f"result-{theme}.png")
+            seen["verdict"] = verdict.inner_text()
+            seen["border"] = verdict.evaluate("element => getComputedStyle(element).borderLeftWidth")
+            seen["ink"] = verdict.evaluate(LUMINANCE)
+            seen["rows"] = page.locator(".jp-OutputArea .buildcompare table.headline tbody tr").count()
+        finally:
+            context.close()
+
+    browser.run(by_hand)
+    assert "." in seen["verdict"]
+    assert seen["rows"] == 2
+    assert seen["border"] == "6px"
+    assert (seen["ink"] > 0.5) == (theme == "dark")
