@@ -20,24 +20,54 @@ if TYPE_CHECKING:
     from buildcompare.config.errors import InputError as InputError
     from buildcompare.config.errors import SourceError as SourceError
     from buildcompare.config.params import read_params as read_params
+    from buildcompare.labels.tables import label_table as label_table
+    from buildcompare.labels.traffic_mix import traffic_mix as traffic_mix
+    from buildcompare.load.ramp import bumps as bumps
+    from buildcompare.load.ramp import ramp as ramp
+    from buildcompare.load.shift import shift as shift
+    from buildcompare.load.users import supported_users as supported_users
+    from buildcompare.load.waves import waves as waves
+    from buildcompare.load.windows import steady_window as steady_window
+    from buildcompare.metrics.equal_load import LoadedRun as LoadedRun
+    from buildcompare.metrics.equal_load import equal_load as equal_load
+    from buildcompare.metrics.events import find_events as find_events
     from buildcompare.recordings.recording import Recording as Recording
     from buildcompare.recordings.sources import pull as pull
     from buildcompare.recordings.sources import read as read
     from buildcompare.results.codes import Status as Status
     from buildcompare.results.codes import Verdict as Verdict
+    from buildcompare.stats.changepoints import changepoints as changepoints
+    from buildcompare.stats.effects import judge_levels as judge_levels
+    from buildcompare.stats.levels import measure_level as measure_level
+    from buildcompare.stats.noise import run_noise as run_noise
 
 _PUBLIC = {
     "BuildcompareError": "config.errors",
     "InputError": "config.errors",
+    "LoadedRun": "metrics.equal_load",
     "Recording": "recordings.recording",
     "Result": "api",
     "SourceError": "config.errors",
     "Status": "results.codes",
     "Verdict": "results.codes",
+    "bumps": "load.ramp",
+    "changepoints": "stats.changepoints",
     "compare": "api",
+    "equal_load": "metrics.equal_load",
+    "find_events": "metrics.events",
+    "judge_levels": "stats.effects",
+    "label_table": "labels.tables",
+    "measure_level": "stats.levels",
     "pull": "recordings.sources",
+    "ramp": "load.ramp",
     "read": "recordings.sources",
     "read_params": "config.params",
+    "run_noise": "stats.noise",
+    "shift": "load.shift",
+    "steady_window": "load.windows",
+    "supported_users": "load.users",
+    "traffic_mix": "labels.traffic_mix",
+    "waves": "load.waves",
 }
 """Public name -> the module that defines it. Modules are imported when a name is first used: most take a second."""
 
