@@ -31,7 +31,7 @@ from buildcompare.metrics.equal_load import (
 )
 from buildcompare.metrics.judge_equal_load import (
     LoadAdjusted,
-    effect_at_load,
+    adjusted,
     judge_at_load,
     measure_noise_at_load,
     noise_at_load,
@@ -39,7 +39,7 @@ from buildcompare.metrics.judge_equal_load import (
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.stats.effects import holm
+from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, metric_noise
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
 from support import write_params
@@ -147,15 +147,31 @@ def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -
     return judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: noise_at_load(metric, groups))
 
 
-def test_each_family_is_adjusted_by_holm() -> None:
-    curve = equal_load([straight(1.0, 1)], [straight(1.04, 2)])["cpu-utilization"]
-    slugs = ("cpu-utilization", "p99-api-times", "avg-api-times", "rps")
-    rows = judged(dict.fromkeys(slugs, curve), known(4e-4, 30.0))
-    effects = {slug: effect_at_load(curve, noise, (1, 1)) for slug in slugs if (noise := rows[slug].noise)}
-    alike = sorted(effects[slug].p_value for slug in slugs[:3])
-    assert sorted(rows[slug].p_adjusted or 0.0 for slug in slugs[:3]) == pytest.approx(holm(alike))
-    assert rows["rps"].p_adjusted == effects["rps"].p_value  # alone in its family
-    assert len({rows[slug].family for slug in slugs[:3]} | {3}) == 1
+def effect(z: float, sd: float) -> Effect:
+    return Effect(z * sd, sd, math.inf, sd / math.sqrt(2.0), "calibration")
+
+
+def test_one_metric_keeps_its_p_value() -> None:
+    alone = effect(2.1, 0.03)
+    assert adjusted([alone], [5.0]) == [pytest.approx(alone.p_value)]
+    assert adjusted([], []) == []
+
+
+def test_what_cannot_be_called_by_chance_costs_nothing() -> None:
+    cpu = effect(2.3, 0.03)
+    quiet = [effect(0.5, 0.001)] * 20
+    assert adjusted([cpu, *quiet], [5.0] * 21)[0] == pytest.approx(cpu.p_value)
+    assert adjusted([cpu, *[effect(0.5, 0.03)] * 20], [5.0] * 21)[0] > 10 * cpu.p_value
+
+
+def test_no_call_at_all_is_likely_where_nothing_changed() -> None:
+    """At most 5 % of families, of metrics as they are: one of 3 %, four of 10 %, the others quiet."""
+    rng = np.random.default_rng(4)
+    sds = [0.03, 0.09, 0.1, 0.11, 0.12, 0.025, 0.007, 0.001]
+    wrong = 0
+    for _ in range(1000):
+        wrong += min(adjusted([effect(rng.normal(), sd) for sd in sds], [5.0, 10, 10, 10, 10, 10, 10, 5])) < 0.05
+    assert wrong <= 66  # 50 and 2.3 standard deviations
 
 
 def test_intervals_hold_for_the_family() -> None:

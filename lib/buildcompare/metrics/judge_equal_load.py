@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
@@ -19,7 +20,7 @@ from buildcompare.load.view import Views
 from buildcompare.metrics.equal_load import LoadedRun, MetricAtLoad, equal_load, loaded_run
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Status
-from buildcompare.stats.effects import ALPHA, Effect, holm, status_of
+from buildcompare.stats.effects import ALPHA, Effect, status_of
 from buildcompare.stats.noise import (
     CATALOGUE_DF,
     LEAST_SD,
@@ -31,6 +32,9 @@ from buildcompare.stats.noise import (
     pool_variances,
 )
 
+FOUND_PERCENT = 9.0
+"""The change that a family's error is shared out for. Of 50 simulated pairs whose requests cost a tenth more (seeds
+from 120,000) it finds 98 % by the catalogue's noise, where even shares (Holm) find 76 %."""
 LEAST_BETWEEN = 0.25
 """Of a group's variance at least this part counts as between runs, however large the error within them was estimated to
 be: that is an estimate too, and in some setups many times too large."""
@@ -112,7 +116,7 @@ def judge_at_load(
     find: Callable[[str], Metric],
     noise_of: Callable[[Metric], Noise | None],
 ) -> dict[str, LoadAdjusted]:
-    """Judge `curves`, by slug, made from this many runs of each build: Holm in each family.
+    """Judge `curves`, by slug, made from this many runs of each build.
 
     Parameters
     ----------
@@ -127,11 +131,40 @@ def judge_at_load(
     judged = {slug: LoadAdjusted(curve) for slug, curve in curves.items()}
     for neutral in (False, True):
         family = [slug for slug in effects if (metrics[slug].better == Better.NEUTRAL) == neutral]
-        for slug, p_adjusted in zip(family, holm([effects[slug].p_value for slug in family]), strict=True):
+        margins = [metrics[slug].margin_percent for slug in family]
+        for slug, p_adjusted in zip(family, adjusted([effects[slug] for slug in family], margins), strict=True):
             metric, effect = metrics[slug], effects[slug]
             status = status_of(effect, p_adjusted, metric.margin_percent, metric.better)
             judged[slug] = LoadAdjusted(curves[slug], effect, p_adjusted, status, len(family), noises[slug])
     return judged
+
+
+def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+    """Adjusted p-values of one family: step-down over the likelihood ratio of the change to be found against none.
+
+    One bound on that ratio shares the error out so that most changes of that size are found (Spjøtvoll 1972, Annals of
+    Mathematical Statistics 43). The adjusted p-value is the probability, added up over the metrics that are not yet
+    significant (Bonferroni), that one of them exceeds the ratio by chance and lies beyond its own margin (Tarone 1990,
+    Biometrics 46: what cannot be significant costs nothing).
+    """
+    signal = np.array([math.log1p(FOUND_PERCENT / 100.0) / max(effect.sd, 1e-12) for effect in effects])
+    p_values = np.array([effect.p_value for effect in effects])
+    possible = np.array([_beyond(*each) for each in zip(effects, margins_percent, strict=True)])
+    score = np.minimum(-special.ndtri(p_values / 2.0), 37.0)  # beyond that a tail is zero in floating point
+    ratio = signal * score - signal**2 / 2.0
+    left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
+    for i in np.argsort(-ratio, kind="stable"):
+        bound = np.maximum(signal[left] / 2.0 + ratio[i] / signal[left], 0.0)
+        chance = float(np.minimum(2.0 * special.ndtr(-bound), possible[left]).sum())
+        found[i] = worst = max(worst, min(max(chance, float(p_values[i])), 1.0))
+        left = left[left != i]
+    return [float(p) for p in found]
+
+
+def _beyond(effect: Effect, margin_percent: float) -> float:
+    """Probability that a metric that did not change lies beyond its margin."""
+    bounds = math.log1p(margin_percent / 100.0), -math.log1p(-min(margin_percent, 99.9) / 100.0)
+    return sum(0.5 * replace(effect, log_ratio=bound).p_value for bound in bounds)
 
 
 def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
