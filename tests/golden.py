@@ -1,7 +1,8 @@
 """The golden reports: what the bundled comparisons published when somebody last looked. `make golden` makes them again.
 
-A golden report is README.md as it is, and results.json without `provenance.run`, its numbers rounded to six
-significant digits. Its label rows are written as tables, with what many rows share said once: nothing is left out.
+A golden report is results.json without `provenance.run` and without its sentences, its numbers rounded to six
+significant digits: numbers and codes. Its label rows are written as tables, with what many rows share said once. One
+README.md beside it, of the first comparison, is a picture of the wording.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ DIGITS = 6
 TOLERANCE = 1e-5
 """Relative; one unit of the last of the kept digits, so that a number at a rounding's edge is not another one."""
 WIDTH = 118
+SENTENCES = ("text", "verdict_rule")
+"""Keys of results.json whose values are made from the numbers and codes beside them."""
 KIND = ("status", "only_in", "reason", "at_least", "window")
 """What few label rows have alone: said once for all that agree in it."""
 
@@ -32,10 +35,16 @@ def made(report: Path) -> dict[str, str]:
     results["provenance"].pop("run")
     for test in results["tests"]:
         test["labels"] = _table(test["labels"])
-    return {
-        "README.md": (report / "README.md").read_text("utf-8"),
-        "results.json": "\n".join(_lines(_rounded(results))) + "\n",
-    }
+    files = {"results.json": "\n".join(_lines(_rounded(_without_sentences(results)))) + "\n"}
+    if results["comparison"] == BUNDLED[0]:
+        files["README.md"] = (report / "README.md").read_text("utf-8")
+    return files
+
+
+def _without_sentences(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_sentences(each) for key, each in value.items() if key not in SENTENCES}
+    return [_without_sentences(each) for each in value] if isinstance(value, list) else value
 
 
 def kept(name: str) -> dict[str, str]:

