@@ -1,11 +1,9 @@
-"""The catalogue: what each metric is called, how it is asked for, its unit, and which way is better.
-
-A series that no catalogue knows is kept under its own name, without a direction.
-"""
+"""The catalogue: what each metric is called, how it is asked for, its unit, and which way is better."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +17,6 @@ from buildcompare.config.yaml import checked, read_yaml, unlike
 from buildcompare.results.codes import Better
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
-
-
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
 """Name and selector of a counter, where a query takes its rate."""
 
@@ -121,12 +117,9 @@ class Catalogue(_Strict):
     @model_validator(mode="after")
     def _answerable(self) -> Catalogue:
         questions = self.questions(label_step_s=60.0)  # an unknown variable is an error when the file is read
-        seen: set[tuple[str, str, str]] = set()
-        for question in questions:
-            key = (question.role, question.metric, question.stat)
-            if key in seen:
-                raise unlike(f"a different slug for each {question.role}", f"{question.metric!r} twice")
-            seen.add(key)
+        for (role, slug, _), count in Counter((each.role, each.metric, each.stat) for each in questions).items():
+            if count > 1:
+                raise unlike(f"a different slug for each {role}", f"{slug!r} twice")
         slugs = [metric.slug for metric in self.metrics]
         for table in self.label_tables:
             if table.average is not None and table.average not in slugs:
@@ -134,15 +127,9 @@ class Catalogue(_Strict):
         return self
 
     def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
-        """Everything that a server is asked about one run.
+        """Everything that a server is asked about one run, whose label series have points of `label_step_s`.
 
-        Parameters
-        ----------
-        label_step_s
-            What each point of a label table's series covers.
-        run_s
-            Length of the run: with it, averages and percentiles are asked for over the whole of it too, and how
-            often counters started again, to be evaluated at its end.
+        With the length `run_s` of the run, averages, percentiles and counters' restarts over all of it are asked for too.
         """
         asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
@@ -156,19 +143,17 @@ class Catalogue(_Strict):
                     asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
         asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
         asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
-        if run_s is not None:
-            asked += [Question(name, name, "resets", "resets", query) for name, query in self._resets(run_s).items()]
-        return tuple(asked)
-
-    def _resets(self, run_s: float) -> dict[str, str]:
-        """By counter of a graph, how often it started again: of each instance the series that did so most often."""
-        found: dict[str, str] = {}
+        if run_s is None:
+            return tuple(asked)
+        counters: dict[str, str] = {}
         for metric in self.metrics:
             for name, selector in _COUNTER.findall(self._filled(metric.query or "")):
                 if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
-                    counted = f"resets({name}{selector}[{_duration(run_s)}])"
-                    found.setdefault(name, f"sum(max({counted}) by (instance))")
-        return found
+                    counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
+        for name, counter in counters.items():  # of each instance the series that started again most often
+            query = f"sum(max(resets({counter})) by (instance))"
+            asked.append(Question(name, name, "resets", "resets", query))
+        return tuple(asked)
 
     def _filled(self, query: str, window: str | None = None) -> str:
         """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""
@@ -195,22 +180,14 @@ class Catalogue(_Strict):
         return Metric(name=name, slug=wanted, known=False)
 
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
-        """The catalogue with other margins (percent, by slug).
-
-        Raises
-        ------
-        InputError
-            Where a slug is none of this catalogue's.
-        """
+        """The catalogue with other margins (percent, by slug)."""
         known = [metric.slug for metric in self.metrics]
         for slug in margins:
             if slug not in known:
                 expected = f"a metric of the catalogue ({', '.join(known)})"
                 raise InputError(file=None, key="margins", expected=expected, found=repr(slug))
-        metrics = tuple(
-            m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics
-        )
-        return self.model_copy(update={"metrics": metrics})
+        changed = (m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics)
+        return self.model_copy(update={"metrics": tuple(changed)})
 
     @property
     def load(self) -> Metric | None:
@@ -240,18 +217,11 @@ def _duration(seconds: float) -> str:
 
 def slugify(name: str) -> str:
     """``Avg API times`` -> ``avg-api-times``."""
-    slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")
-    return slug[:80] or "unnamed"
+    return re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:80] or "unnamed"
 
 
 def read_catalogue(name: str) -> Catalogue:
-    """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`.
-
-    Raises
-    ------
-    InputError
-        Where the file is missing or does not describe a catalogue.
-    """
+    """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`."""
     file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
     document = read_yaml(file)
     return checked(Catalogue, document.data, file=file, document=document)

@@ -14,10 +14,8 @@ class InputError(BuildcompareError):
 
     Parameters
     ----------
-    file
-        The file that holds the fault, as the user wrote its path, or ``None`` where there is no file.
-    key
-        Where in the file: a dotted key such as ``tests[0].base.start``, a column, a line.
+    file, key
+        The file that holds the fault, if any, and where in it: ``tests[0].base.start``, a column, a line.
     expected, found
         What would have been right, and what is there.
     """
@@ -37,12 +35,10 @@ class SourceError(BuildcompareError):
 
     Parameters
     ----------
-    url
-        The server's address, without credentials.
+    url, key
+        The server's address, without credentials, and which run's which query failed.
     expected, found
         What would have been right, and what there was: the server's own words, a line at most.
-    key
-        Where in the comparison it was met: which run's which query.
     """
 
     def __init__(self, *, url: str, expected: str, found: str, key: str | None = None) -> None:

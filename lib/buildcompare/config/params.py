@@ -1,7 +1,4 @@
-"""What to compare: the strict model of a params file, checked before anything is started.
-
-The top-level fields of :class:`Comparison` are the variables of the notebooks' parameters cell.
-"""
+"""What to compare: the strict model of a params file; its top-level fields are a notebook's parameters."""
 
 from __future__ import annotations
 
@@ -11,16 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.yaml import Document, Traced, checked, read_yaml, unlike
@@ -30,15 +19,18 @@ SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana"]
 FILE_KEYS: dict[str, str] = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}
 """By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
 _FILE_KEYS = [f"`{key}`" for key in FILE_KEYS.values()]
-SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+SLUG = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names that become file or folder names: no separators, no leading dot."""
 _OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
 
 
-def _slug(value: str) -> str:
-    if not SLUG.fullmatch(value):
-        raise ValueError("letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them")
-    return value
+def _matching(pattern: str | re.Pattern[str], expected: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(expected)
+        return value
+
+    return AfterValidator(check)
 
 
 def _http_url(value: str) -> str:
@@ -46,9 +38,9 @@ def _http_url(value: str) -> str:
         parts = urlsplit(value)
     except ValueError:
         parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"\s", value):
-        raise ValueError("an http or https address")
-    return value
+    if parts.scheme in ("http", "https") and parts.netloc and not re.search(r"\s", value):
+        return value
+    raise ValueError("an http or https address")
 
 
 def _server_url(value: str) -> str:
@@ -66,9 +58,9 @@ def _server_url(value: str) -> str:
 
 def _variable(value: str) -> str:
     """Capitals only, so that hardly a secret can be taken for the name of a variable."""
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
-        raise unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
-    return value
+    if re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
+        return value
+    raise unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
 
 
 def _header(name: str) -> str:
@@ -79,21 +71,10 @@ def _header(name: str) -> str:
     return name
 
 
-def _header_value(value: str) -> str:
-    if not value.isascii() or not value.isprintable() or value != value.strip():
-        raise ValueError("printable ASCII")
-    return value
-
-
 def _milliseconds(value: float) -> float:
     if abs(value * 1000 - round(value * 1000)) > 1e-6:
         raise ValueError("whole milliseconds")
     return value
-
-
-def _text_or_integer(value: Any) -> Any:
-    """A whole number is written the same by everyone; 10.10 and `yes` are not."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _instant(value: Any) -> Any:
@@ -102,19 +83,17 @@ def _instant(value: Any) -> Any:
     return value
 
 
-def _list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-FileName = Annotated[str, AfterValidator(_slug)]
+_SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them"
+FileName = Annotated[str, _matching(SLUG, _SLUG)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
 HeaderName = Annotated[str, AfterValidator(_header)]
-HeaderValue = Annotated[str, AfterValidator(_header_value)]
+HeaderValue = Annotated[str, _matching("(?:[!-~](?:[ -~]*[!-~])?)?", "printable ASCII")]
 Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_milliseconds)]
 Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
-SetupValue = Annotated[str, BeforeValidator(_text_or_integer)]
+# A whole number is written the same by everyone; 10.10 and `yes` are not.
+SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
 class _Strict(BaseModel):
@@ -168,7 +147,7 @@ class Run(_Strict):
     @property
     def file(self) -> str | None:
         """The file that the run is read from, as the user wrote it."""
-        return next((file for key in FILE_KEYS.values() if (file := getattr(self, key)) is not None), None)
+        return None if self.kind is None else str(getattr(self, FILE_KEYS[self.kind]))
 
     @property
     def is_pulled(self) -> bool:
@@ -187,7 +166,8 @@ class Run(_Strict):
         return None if self.start is None or self.end is None else (self.start, self.end)
 
 
-Runs = Annotated[list[Run], BeforeValidator(_list), Field(min_length=1)]
+_AS_LIST = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
+Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1)]
 
 
 class Test(_Strict):
@@ -219,13 +199,10 @@ class Auth(_Strict):
     def _one_way(self) -> Auth:
         if (self.username_env is None) != (self.password_env is None):
             raise unlike("`username_env` and `password_env` together", "one of them")
-        ways = (self.bearer_token_env, self.bearer_token_file, self.username_env)
-        given = sum(way is not None for way in ways)
+        given = sum(way is not None for way in (self.bearer_token_env, self.bearer_token_file, self.username_env))
         if given != 1:
-            raise unlike(
-                "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`",
-                "none of them" if given == 0 else "several",
-            )
+            expected = "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`"
+            raise unlike(expected, "several" if given else "none of them")
         return self
 
 
@@ -248,10 +225,7 @@ class Tls(_Strict):
 
 
 class Source(_Strict):
-    """Where runs come from that are given by their times, or which kind of file the others are.
-
-    The settings after `url` are those of a server that recordings are pulled from.
-    """
+    """The server that runs are pulled from which are given by their times, or the kind of file of the others."""
 
     kind: SourceKind
     url: ServerUrl | None = None
@@ -326,19 +300,17 @@ class Comparison(_Strict, Traced):
     @field_validator("tests", mode="after")
     @classmethod
     def _distinct(cls, tests: list[Test]) -> list[Test]:
-        seen: set[str] = set()
-        for test in tests:
-            if test.name.casefold() in seen:  # they become file names, and some file systems fold case
+        names = [test.name.casefold() for test in tests]  # they become file names, and some file systems fold case
+        for i, test in enumerate(tests):
+            if names[i] in names[:i]:
                 raise unlike("a different `name` for each test", f"{test.name!r} twice")
-            seen.add(test.name.casefold())
         return tests
 
     @model_validator(mode="after")
     def _pullable(self) -> Comparison:
-        key = FILE_KEYS.get(self.source.kind)
         for test, side in ((test, side) for test in self.tests for side in SIDES):
-            if key is not None and any(run.is_pulled for run in test.runs(side)):
-                expected = f"`{key}` in each run where source.kind is {self.source.kind}"
+            if self.source.kind in FILE_KEYS and any(run.is_pulled for run in test.runs(side)):
+                expected = f"`{FILE_KEYS[self.source.kind]}` in each run where source.kind is {self.source.kind}"
                 raise unlike(expected, f"none in `{side}` of test {test.name!r}")
         return self
 
@@ -369,12 +341,9 @@ def read_params(file: str | Path) -> Comparison:
     path = Path(file)
     document = read_yaml(path)
     comparison = check_params(document.data, file=path, document=document)
-    if comparison.name is not None:
-        return comparison
-    try:
-        return comparison.model_copy(update={"name": _slug(path.stem)})
-    except ValueError as error:
-        raise InputError(file=path, key="file name", expected=str(error), found=repr(path.stem)) from None
+    if comparison.name is None and not re.fullmatch(SLUG, path.stem):
+        raise InputError(file=path, key="file name", expected=_SLUG, found=repr(path.stem))
+    return comparison.model_copy(update={"name": comparison.name or path.stem})
 
 
 def check_params(data: Any, *, file: str | Path | None = None, document: Document | None = None) -> Comparison:

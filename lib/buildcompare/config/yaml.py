@@ -1,8 +1,7 @@
 """Reads YAML strictly, and checks data against a model so that errors name file, key, line, expected and found.
 
-papermill reads the same files with dates left as text, so dates stay text here too. Tags that would construct objects,
-duplicate keys and files beyond the limits are errors. (ruamel.yaml would not shorten it: the bound on aliases, texts as
-written and the lines of values would have to be kept beside it too.)
+papermill reads the same files with dates left as text, so dates stay text here too. (ruamel.yaml would not shorten it:
+the bound on aliases, texts as written and the lines of values would have to be kept beside it too.)
 """
 
 from __future__ import annotations
@@ -37,9 +36,6 @@ _EXPECTED = {
 
 Location = tuple[Hashable, ...]
 Model = TypeVar("Model", bound=BaseModel)
-
-
-# ---- Reading --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -140,9 +136,6 @@ def _text(file: Path) -> str:
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-# ---- Checking -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Origin:
     """The file that a model was read from; two models that say the same are equal, wherever they stood."""
@@ -176,13 +169,7 @@ def unlike(expected: str, found: str) -> PydanticCustomError:
 def checked(
     model: type[Model], data: Any, *, file: str | Path | None = None, document: Document | None = None
 ) -> Model:
-    """Check plain data against `model`.
-
-    Raises
-    ------
-    InputError
-        With the first fault; `document` gives its line.
-    """
+    """Check plain data against `model`: :class:`InputError` with the first fault, whose line `document` gives."""
     if not isinstance(data, dict):
         raise InputError(file=file, key=None, expected="a mapping of keys to values", found=_kind(data))
     try:
@@ -207,7 +194,12 @@ def _first_error(
     elif error["type"] == "extra_forbidden":
         expected, found = _known_keys(model, location), f"the unknown key `{location[-1]}`"
     else:
-        expected = _expectation(error)
+        expected = error["msg"]
+        for start in ("Value error, ", "Input should be ", "Input should have "):
+            expected = expected.removeprefix(start)
+        expected = _EXPECTED.get(error["type"], expected)
+        if error["type"] == "literal_error":
+            expected = f"one of {error.get('ctx', {}).get('expected', error['msg'])}"
         secret = any(part in _SECRET_KEYS for part in location)
         found = error.get("ctx", {}).get("found") or (
             _kind(value) if secret else _found(value, document.texts.get(location))
@@ -234,29 +226,15 @@ def _dotted(location: tuple[Any, ...]) -> str:
 
 def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     """The keys that the model at `location` has."""
-    for part in location[:-1]:
-        if isinstance(part, str):
-            inner = _models_in(model.model_fields[part].annotation) if part in model.model_fields else []
-            if not inner:
-                return "a known key"
-            model = inner[0]
+    for part in (part for part in location[:-1] if isinstance(part, str)):
+        types: list[Any] = [model.model_fields[part].annotation] if part in model.model_fields else []
+        for each in types:  # it grows: all that a field's type names, however deep
+            types += get_args(each)
+        inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
+        if not inner:
+            return "a known key"
+        model = inner[0]
     return "one of " + ", ".join(model.model_fields)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models that a field's type names, however deep."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
-
-
-def _expectation(error: ErrorDetails) -> str:
-    message = error["msg"]
-    if error["type"] == "literal_error":
-        return "one of " + str(error.get("ctx", {}).get("expected", message))
-    for start in ("Value error, ", "Input should be ", "Input should have "):
-        message = message.removeprefix(start)
-    return _EXPECTED.get(error["type"], message)
 
 
 def _found(value: Any, written: str | None) -> str:

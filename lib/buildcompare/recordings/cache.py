@@ -1,8 +1,6 @@
-"""Reads the runs of a comparison, and keeps what was pulled: once, whole or not at all, and read from then on.
+"""Reads the runs of a comparison, and keeps what was pulled in ``data/recordings/<comparison>/<test>/<build>.parquet``.
 
-``data/recordings/<comparison>/<test>/<build>.parquet`` (``<build>-2.parquet`` and so on for repeated runs). Each file
-remembers what it was asked for; a changed window, address, step or query pulls anew. A pull that was interrupted goes
-on with the runs that are still missing.
+Each file remembers what it was asked for: a changed window, address, step or query pulls anew.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results.codes import Side
 
-FOLDER = Path("data/recordings")
 REQUEST = "request"
 """Key of the provenance under which a pulled recording keeps the hash of what was asked for."""
 
@@ -46,17 +43,11 @@ class Slot:
     def path(self) -> str:
         """Relative to the project's root."""
         name = self.build if self.run == 1 else f"{self.build}-{self.run}"
-        return str(FOLDER / self.comparison / self.test / f"{name}.parquet")
+        return str(Path("data/recordings", self.comparison, self.test, f"{name}.parquet"))
 
 
 def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
-    """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`.
-
-    Raises
-    ------
-    InputError
-        Where something stands in the slot that was not pulled: it is not ours to replace.
-    """
+    """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`."""
     if not run.is_pulled:
         return record(run, source, catalogue)
     request = _request(run, source, catalogue)
@@ -94,7 +85,7 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
 
 
 def _kept(slot: Slot, request: str) -> Recording | None:
-    """The recording in `slot`, if it answers `request`."""
+    """The recording in `slot`, if it answers `request`; a file that was not pulled is not ours to replace."""
     import pyarrow.parquet as pq
 
     file = resolve(slot.path)
@@ -117,10 +108,7 @@ def _kept(slot: Slot, request: str) -> Recording | None:
 
 @contextlib.contextmanager
 def pull_progress(runs: int) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-    """Show how far a pull of so many runs has come, on a terminal and in a notebook; nothing where there are none.
-
-    Yields a context to pull each run in, made with words for it: they are seen while it lasts.
-    """
+    """Show how far a pull of `runs` has come: yields a context to pull each in, made with the words to show."""
     if not runs:
         yield lambda words: contextlib.nullcontext()
         return

@@ -21,7 +21,6 @@ MAX_BYTES = 32_000_000
 25 times the size of a hostile file."""
 LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -46,50 +45,39 @@ class InputFile:
 
 @dataclass(frozen=True)
 class FileSource:
-    """One kind of file that recordings are read from."""
+    """One kind of file that recordings are read from: what it is called in errors, how it is read and recognised."""
 
     expected: str
-    """What such a file is, for errors."""
     read: Callable[[InputFile, Catalogue], Recording]
-    """From contents to a recording; nothing is lost, neither gaps nor NaN."""
     recognise: Callable[[bytes], bool]
-    """Whether contents look like such a file."""
 
 
 def read_input(path: str, *, expected: str) -> InputFile:
-    """Read `path` (relative to the project's root), unpacking gzip.
-
-    Raises
-    ------
-    InputError
-        Where the file is missing, unreadable, empty, damaged or beyond `MAX_BYTES`; `expected` says
-        what should have been there.
-    """
-
-    def fault(found: str, file: str = path) -> InputError:
-        return InputError(file=file, key=None, expected=expected, found=found)
-
+    """Read `path` (relative to the project's root), unpacking gzip; `expected` says what should be there."""
+    named, key = path, None
     try:
         file = resolve(path)
         if file.exists() and not file.is_file():
-            raise fault("a folder" if file.is_dir() else "no regular file")
+            raise InputError(
+                file=path, key=None, expected=expected, found="a folder" if file.is_dir() else "no regular file"
+            )
         with file.open("rb") as raw:
             packed = _bounded(raw, path)
-        contents = packed
-        if packed.startswith(_GZIP_MAGIC):
-            contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(packed)), path)
+        zipped = packed.startswith(b"\x1f\x8b")
+        contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(packed)), path) if zipped else packed
+        if contents.strip():
+            return InputFile(path, contents, hashlib.sha256(packed).hexdigest(), len(packed))
+        found = "an empty file"
     except FileNotFoundError:
-        raise fault("no such file") from None
+        found = "no such file"
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        key, expected = "gzip", "a whole gzip file"
         found = "a file that ends early" if isinstance(error, EOFError) else str(error)
-        raise InputError(file=path, key="gzip", expected="a whole gzip file", found=found) from None
     except OSError as error:
-        raise fault(error.strerror or str(error)) from None
+        found = error.strerror or str(error)
     except ValueError as error:  # a path that no file can have
-        raise fault(str(error), repr(path)) from None
-    if not contents.strip():
-        raise fault("an empty file")
-    return InputFile(path, contents, hashlib.sha256(packed).hexdigest(), len(packed))
+        named, found = repr(path), str(error)
+    raise InputError(file=named, key=key, expected=expected, found=found)
 
 
 def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str) -> bytes:

@@ -11,8 +11,8 @@ its labels, or under its name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,24 +24,31 @@ EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """One curve of a panel."""
-
+class _Curve(NamedTuple):
     name: str
     times: FloatArray
     values: FloatArray
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str]
 
 
 def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every curve of every panel, NaN included."""
-    dashboard = _dashboard(file)
+    contents = parse_json(file)
+    dashboard = contents.get("dashboard", contents) if isinstance(contents, dict) else None
+    if isinstance(dashboard, dict) and isinstance(dashboard.get("snapshotData"), dict):
+        dashboard = dashboard["snapshotData"]
+    panels = dashboard.get("panels", dashboard.get("rows")) if isinstance(dashboard, dict) else None
+    if not isinstance(dashboard, dict) or not isinstance(panels, list):
+        raise file.fault("dashboard.panels", EXPECTED, "no panels")
     series: list[Series] = []
-    for key, panel in _panels(dashboard["panels"], "panels"):
+    for key, panel in _panels(panels, "panels"):
         for one in _series(file, key, panel, catalogue):
             # Another panel of the same title may have a series like it: both are kept.
-            alike = sum(other.metric == one.metric and _without_panel(other) == dict(one.labels) for other in series)
+            alike = sum(
+                other.metric == one.metric
+                and {name: value for name, value in other.labels.items() if name != "panel"} == dict(one.labels)
+                for other in series
+            )
             series.append(replace(one, labels={**one.labels, "panel": str(alike + 1)}) if alike else one)
     filled = [one.times for one in series if one.times.size]
     if not filled:
@@ -68,24 +75,14 @@ def _series(file: InputFile, key: str, panel: dict[str, Any], catalogue: Catalog
         raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
     title = panel.get("title") or ""
     for curve in curves:
-        metric = catalogue.find(str(title or curve.name or "unnamed"))
+        name = str(title or curve.name)
+        metric = catalogue.find(name or "unnamed")
         labels = {} if len(curves) == 1 else (curve.labels or {"series": curve.name})
         order = np.argsort(curve.times, kind="stable")
         times = curve.times[order]
         if np.any(np.diff(times) <= 0):
             raise file.fault(key, "one value at each time", f"a second one in {curve.name!r}")
-        yield Series(metric.slug, str(title or curve.name), metric.unit, times, curve.values[order], labels=labels)
-
-
-def _dashboard(file: InputFile) -> dict[str, Any]:
-    contents = parse_json(file)
-    dashboard = contents.get("dashboard", contents) if isinstance(contents, dict) else None
-    if isinstance(dashboard, dict) and isinstance(dashboard.get("snapshotData"), dict):
-        dashboard = dashboard["snapshotData"]
-    panels = dashboard.get("panels", dashboard.get("rows")) if isinstance(dashboard, dict) else None
-    if not isinstance(dashboard, dict) or not isinstance(panels, list):
-        raise file.fault("dashboard.panels", EXPECTED, "no panels")
-    return {**dashboard, "panels": panels}
+        yield Series(metric.slug, name, metric.unit, times, curve.values[order], labels=labels)
 
 
 def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -105,15 +102,11 @@ def _curves(panel: dict[str, Any]) -> Iterator[_Curve]:
         if "datapoints" in frame:
             points = frame["datapoints"] or []
             times = np.array([time for _, time in points], dtype=np.float64) / 1e3
-            yield _Curve(str(frame.get("target", "")), times, _numbers([value for value, _ in points]))
+            yield _Curve(str(frame.get("target", "")), times, _numbers([value for value, _ in points]), {})
         elif (frame.get("meta") or {}).get("dataTopic") != "annotations":
-            fields = frame["fields"]
-            yield from _columns(frame.get("name"), fields, [_plain(column.get("values")) for column in fields])
-
-
-def _plain(values: Any) -> Any:
-    """A column's values; Grafana 7 wrapped them."""
-    return values.get("buffer", values.get("values")) if isinstance(values, dict) else values
+            columns = [column.get("values") for column in frame["fields"]]
+            plain = [each.get("buffer", each.get("values")) if isinstance(each, dict) else each for each in columns]
+            yield from _columns(frame.get("name"), frame["fields"], plain)  # Grafana 7 wrapped the values
 
 
 def _cells(data: dict[str, Any]) -> list[Any]:
@@ -145,7 +138,3 @@ def _columns(name: Any, fields: list[dict[str, Any]], cells: list[Any]) -> Itera
 
 def _numbers(values: Any) -> FloatArray:
     return np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
-
-
-def _without_panel(series: Series) -> dict[str, str]:
-    return {name: value for name, value in series.labels.items() if name != "panel"}

@@ -12,17 +12,17 @@ from buildcompare.recordings.files import FileSource, InputFile, check_times, pa
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Recording, Series
 
 EXPECTED = "a report of `ltctl report generate` (JSON, may be gzipped)"
-_TABLES = {
-    "AvgStoreTimes": ("store", "avg"),
-    "P99StoreTimes": ("store", "p99"),
-    "AvgAPITimes": ("api", "avg"),
-    "P99APITimes": ("api", "p99"),
-}
+_TABLES = {f"{stat}{name}Times": (name.lower(), stat.lower()) for name in ("Store", "API") for stat in ("Avg", "P99")}
 
 
 def read_report(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every graph and every label value of the file, NaN included."""
-    report = _parse(file)
+    report = parse_json(file)
+    if not isinstance(report, dict):
+        raise file.fault(None, EXPECTED, f"JSON that holds {type(report).__name__}")
+    missing = [key for key in ("StartTime", "EndTime", *_TABLES) if key not in report]
+    if missing:
+        raise file.fault(missing[0], f"{EXPECTED} with this key", "no such key")
     window = (_instant(file, report, "StartTime"), _instant(file, report, "EndTime"))
     if window[1] <= window[0]:
         raise file.fault("EndTime", f"a time after StartTime ({report['StartTime']})", str(report["EndTime"]))
@@ -38,24 +38,13 @@ def read_report(file: InputFile, catalogue: Catalogue) -> Recording:
 SOURCE = FileSource(EXPECTED, read_report, lambda contents: contents.lstrip()[:1] == b"{" and b'"Graphs"' in contents)
 
 
-def _parse(file: InputFile) -> dict[str, Any]:
-    report = parse_json(file)
-    if not isinstance(report, dict):
-        raise file.fault(None, EXPECTED, f"JSON that holds {type(report).__name__}")
-    missing = [key for key in ("StartTime", "EndTime", *_TABLES) if key not in report]
-    if missing:
-        raise file.fault(missing[0], f"{EXPECTED} with this key", "no such key")
-    return report
-
-
 def _instant(file: InputFile, report: dict[str, Any], key: str) -> float:
-    text = report[key]
     try:
-        instant = dt.datetime.fromisoformat(text)
+        instant = dt.datetime.fromisoformat(report[key])
     except (TypeError, ValueError):
-        raise file.fault(key, "a time in RFC 3339", repr(text)) from None
+        raise file.fault(key, "a time in RFC 3339", repr(report[key])) from None
     if instant.tzinfo is None:
-        raise file.fault(key, "a time with its zone", repr(text))
+        raise file.fault(key, "a time with its zone", repr(report[key]))
     return instant.timestamp()
 
 

@@ -1,7 +1,6 @@
-"""Recordings in Parquet: one row per series, zstd, and everything else in the file's metadata.
+"""Recordings in Parquet: one row per series or label summary, and everything else in the file's metadata.
 
-A label summary is a row too, with one value and no times. Regular times are a start and a step; irregular
-ones are written out, so that what is read equals what was written to the last bit.
+Regular times are a start and a step, irregular ones are written out: what is read equals what was written.
 """
 
 from __future__ import annotations
@@ -52,14 +51,9 @@ def write_recording(recording: Recording, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        pq.write_table(
-            table,
-            beside,
-            compression="zstd",
-            compression_level=9,
-            use_dictionary=["role", "unit", "stat", "metric", "name"],
-            column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")},
-        )
+        encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
+        kept = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
+        pq.write_table(table, beside, compression="zstd", compression_level=9, **kept)
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
@@ -84,8 +78,13 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
         if source.metadata.num_rows > MAX_SERIES:
             found = f"{source.metadata.num_rows:,}"
             raise InputError(file=file, key="series", expected=f"at most {MAX_SERIES:,}", found=found)
+        table = source.read().combine_chunks()
+        rows = table.drop_columns(["times", "values"]).to_pylist()
+        for name in ("times", "values"):  # as arrays of numpy
+            for row, scalar in zip(rows, table.column(name), strict=True):
+                row[name] = scalar.values.to_numpy(zero_copy_only=False) if scalar.is_valid else None
         series, summaries = [], []
-        for row in _rows(source):
+        for row in rows:
             if row["role"] == "summary":
                 summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(row["values"][0])))
             else:
@@ -101,17 +100,6 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
     except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
         found = f"{type(error).__name__}: {error}"
         raise InputError(file=file, key="contents", expected="a whole recording", found=found) from None
-
-
-def _rows(source: pq.ParquetFile) -> list[dict[str, Any]]:
-    """Rows as dicts whose lists are numpy arrays."""
-    table = source.read().combine_chunks()
-    plain = [name for name in table.column_names if name not in ("times", "values")]
-    rows: list[dict[str, Any]] = table.select(plain).to_pylist()
-    for name in ("times", "values"):
-        for row, scalar in zip(rows, table.column(name), strict=True):
-            row[name] = scalar.values.to_numpy(zero_copy_only=False) if scalar.is_valid else None
-    return rows
 
 
 def _series(row: dict[str, Any]) -> Series:

@@ -25,8 +25,6 @@ MAX_POINTS = 10_999
 """Points of one piece of a window: a server refuses more than 11,000 steps in a query."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
-_AT_THE_END = ("summary", "resets")
-"""Roles of questions with one answer about the whole run."""
 _OF_LABELS = ("label", "bucket")
 """Roles of questions with series per label, at the coarser step."""
 
@@ -35,27 +33,6 @@ def prometheus_client(source: Source | str) -> PrometheusConnect:
     """Open prometheus-api-client on our session, for discovery, metadata and ad-hoc queries in notebooks.
 
     Its own defaults have no time-out, repeat queries that timed out, and put long queries into the address.
-
-    Parameters
-    ----------
-    source
-        A server's address, or the `source` of a params file with its authentication, headers, TLS and limits.
-
-    Returns
-    -------
-    prometheus_api_client.PrometheusConnect
-        Give it times with their zone. For whole recordings :func:`buildcompare.recordings.sources.pull` is faster.
-
-    Raises
-    ------
-    InputError
-        Where a variable or file that the source names is missing.
-
-    Examples
-    --------
-    >>> from buildcompare.recordings.prometheus import prometheus_client
-    >>> prometheus_client("http://localhost:9090").url
-    'http://localhost:9090'
     """
     from prometheus_api_client import PrometheusConnect  # late: it imports matplotlib
 
@@ -67,15 +44,7 @@ def prometheus_client(source: Source | str) -> PrometheusConnect:
 
 
 def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
-    """Every series of every query, NaN and gaps included; a query without an answer is absent.
-
-    Raises
-    ------
-    InputError
-        Where the server refuses a query or us, or has no sample of any metric in the window.
-    SourceError
-        Where the server cannot be reached or fails.
-    """
+    """Every series of every query, NaN and gaps included; a query without an answer is absent."""
     url = run.url or source.url
     if url is None or run.window is None:
         raise InputError(file=None, key="source", expected="`url`, and `start` and `end` in the run", found="none")
@@ -83,12 +52,10 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     questions = catalogue.questions(label_step_s=source.label_step_s, run_s=(end - start).total_seconds())
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
-    grids = [
-        grid(
-            end if q.role in _AT_THE_END else start, end, source.label_step_s if q.role in _OF_LABELS else source.step_s
-        )
-        for q in questions
-    ]
+    grids = []
+    for question in questions:
+        first = end if question.role in ("summary", "resets") else start  # those have one answer, of the whole run
+        grids.append(grid(first, end, source.label_step_s if question.role in _OF_LABELS else source.step_s))
     with closing(Client(source, url)) as client:
         server, pieces = _ask(client, source.threads, questions, grids)
     named = [(question, _joined(parts, url)) for question, parts in zip(questions, pieces, strict=True)]
@@ -98,7 +65,12 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     unchecked = f"The certificate of {url} was not checked (source.tls.verify is false)."
     return Recording(
         series=tuple(series for question, answer in named for series in _series(question, answer)),
-        label_summaries=tuple(each for question, answer in named for each in _summaries(question, answer)),
+        label_summaries=tuple(
+            LabelSummary(q.metric, labels.get(q.label, ""), q.stat, float(values[-1]))
+            for q, answer in named
+            for labels, _, values in answer.series
+            if q.role == "summary"
+        ),
         window=(start.timestamp(), end.timestamp()),
         stop_known=True,
         notes=() if source.tls is None or source.tls.verify else (Note("source", unchecked),),
@@ -114,9 +86,6 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
             "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
         },
     )
-
-
-# ---- Asking ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -174,7 +143,7 @@ def _ask(
                 if future in done and not future.cancelled():
                     future.result()
         except BaseException:
-            client.stop()
+            client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return server.result(), [[future.result() for future in pieces] for pieces in asked]
@@ -191,9 +160,6 @@ def _answer(client: Client, question: Question, piece: Grid) -> Answer:
         raise InputError(file=None, key=name, expected=error.expected, found=error.found) from None
     except SourceError as error:
         raise error.within(name) from None
-
-
-# ---- Answers --------------------------------------------------------------------------------------------------------
 
 
 def _joined(pieces: Sequence[Answer], url: str) -> Answer:
@@ -221,25 +187,16 @@ def _series(question: Question, answer: Answer) -> list[Series]:
     common = {} if of_labels else _common(answer)
     return [
         Series(
-            metric=question.metric,
-            name=labels.get(question.label, "") if of_labels else question.name,
-            unit=question.unit,
-            times=times,
-            values=values,
-            role=question.role,
-            labels={key: value for key, value in labels.items() if key not in common},
-            stat=question.stat,
+            question.metric,
+            labels.get(question.label, "") if of_labels else question.name,
+            question.unit,
+            times,
+            values,
+            question.role,
+            {key: value for key, value in labels.items() if key not in common},
+            question.stat,
         )
         for labels, times, values in answer.series
-    ]
-
-
-def _summaries(question: Question, answer: Answer) -> list[LabelSummary]:
-    """One value per label over the whole run."""
-    return [
-        LabelSummary(question.metric, labels.get(question.label, ""), question.stat, float(values[-1]))
-        for labels, _, values in answer.series
-        if question.role == "summary"
     ]
 
 
@@ -252,10 +209,7 @@ def _common(answer: Answer) -> Mapping[str, str]:
 def _asked(question: Question, answer: Answer, grid: Grid) -> dict[str, object]:
     """What the provenance says of a query."""
     return {
-        "role": question.role,
-        "metric": question.metric,
-        "stat": question.stat,
-        "query": question.query,
+        **{name: getattr(question, name) for name in ("role", "metric", "stat", "query")},
         "series": len(answer.series),
         "points": sum(times.size for _, times, _ in answer.series),
         "missing_points": sum(grid.points - times.size for _, times, _ in answer.series),

@@ -1,7 +1,6 @@
 """Read an answer of Prometheus's query API from its bytes to arrays, as they arrive and to the last bit.
 
-By hand, as measured: 300 kB of 8 series take 0.7 ms so, 1.9 ms by pyarrow's CSV reader, and the JSON parser makes a
-Python object of each number (benchmarks/pull.py).
+By hand: 300 kB of 8 series take 0.7 ms so, 1.9 ms by pyarrow's CSV reader, more by the JSON parser (benchmarks/pull.py)
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ _PARSERS, _AHEAD = 2, 6
 """Threads that parse a large answer, and batches that may wait for them: reading is faster."""
 
 Pairs = tuple[FloatArray, FloatArray]
-Batch = tuple[list[bytes], list[Pairs]]
-"""What stands around the numbers of the series, one more than those; and their numbers."""
 
 
 class BrokenAnswerError(Exception):
@@ -53,14 +50,13 @@ class Answer:
 class AnswerReader:
     """Reads a range answer as it arrives: numbers by pyarrow, all that stands around them by the JSON parser.
 
-    Batches of a large answer are parsed beside the reading, in order; the text of numbers is dropped as soon as they
-    are read, so that the answer is never held twice. Close it where it was not finished.
+    Batches of a large answer are parsed beside the reading, in order. Close it where it was not finished.
     """
 
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._pool: ThreadPoolExecutor | None = None
-        self._parsing: deque[Future[Batch]] = deque()
+        self._parsing: deque[Future[tuple[list[bytes], list[Pairs]]]] = deque()
         self._skeleton: list[bytes] = []
         self._numbers: list[Pairs] = []
         self._times: FloatArray = np.empty(0)
@@ -81,17 +77,9 @@ class AnswerReader:
                 self._keep_all_but(_AHEAD)
 
     def finish(self) -> Answer:
-        """The answer, once all of it was fed.
-
-        Raises
-        ------
-        BrokenAnswerError
-            Where it is not whole.
-        RefusedAnswerError
-            Where it is a whole answer that reports an error.
-        """
+        """The answer, once all of it was fed; :class:`RefusedAnswerError` where it reports an error."""
         self._keep_all_but(0)
-        self._keep(_parsed(bytes(self._waiting)))
+        self._keep(*_parsed(bytes(self._waiting)))
         self.close()
         return _answer(_json(b"".join(self._skeleton)), self._numbers)
 
@@ -103,10 +91,9 @@ class AnswerReader:
 
     def _keep_all_but(self, last: int) -> None:
         while len(self._parsing) > last:
-            self._keep(self._parsing.popleft().result())
+            self._keep(*self._parsing.popleft().result())
 
-    def _keep(self, batch: Batch) -> None:
-        around, numbers = batch
+    def _keep(self, around: list[bytes], numbers: list[Pairs]) -> None:
         for text, (times, values) in zip(around, numbers, strict=False):
             self._skeleton.append(text + b'"values":%d' % len(self._numbers))
             if not np.array_equal(times, self._times):  # times like those of the series before are kept once
@@ -115,8 +102,8 @@ class AnswerReader:
         self._skeleton.append(around[-1])
 
 
-def _parsed(batch: bytes) -> Batch:
-    """Split a batch at the numbers of its series, and read them."""
+def _parsed(batch: bytes) -> tuple[list[bytes], list[Pairs]]:
+    """What stands around the numbers of the series in a batch, one more than those; and their numbers."""
     head, *parts = batch.split(_VALUES)
     for quick in (True, False):  # nothing but a brace stands behind numbers, as servers write it, and is found soonest
         ends = [part.find(b"}") - 2 if quick else part.find(b"]]") for part in parts]
@@ -147,27 +134,20 @@ def _columns(texts: list[bytes]) -> list[Pairs] | None:
     between = [(opening - 1, ","), *((closing[:-1] + i, char) for i, char in enumerate("],[", start=1))]
     if any((characters[places] != ord(char)).any() for places, char in between):
         return None
+    # pyarrow parses an array of strings many times faster than anything else here, rounds as float() does, and lets
+    # other threads run. Its strings lie one behind the other: every second one is what stands between two numbers.
+    strings = pa.StringArray.from_buffers(bounds.size - 1, pa.py_buffer(bounds), pa.py_buffer(text))
+    seconds = np.arange(0, bounds.size, 2, dtype=np.int32)
     try:
-        numbers = _floats(text, bounds)
+        found = strings.take(pa.Array.from_buffers(pa.int32(), seconds.size, [None, pa.py_buffer(seconds)])).cast(
+            "double"
+        )
     except pa.ArrowInvalid:
         return None
+    numbers = np.frombuffer(found.buffers()[1], np.float64, len(found), found.offset * 8).reshape(-1, 2)
     times, values = numbers[:, 0].copy(), numbers[:, 1].copy()  # apart: times are mostly dropped
     ends = np.cumsum([len(each) + 3 for each in texts])
     return [(times[low:high], values[low:high]) for low, high in pairwise([0, *np.searchsorted(closing, ends)])]
-
-
-def _floats(text: bytes, bounds: np.ndarray) -> FloatArray:
-    """The numbers of `text` between each two `bounds`, rounded correctly as float() does; NaN and +Inf are known.
-
-    Shape (n, 2) from (n, 4). pyarrow parses an array of strings many times faster than anything else here does, and
-    lets other threads run. Its strings lie one behind the other, so every second of them is what stands between two
-    numbers.
-    """
-    between = pa.StringArray.from_buffers(bounds.size - 1, pa.py_buffer(bounds), pa.py_buffer(text))
-    seconds = np.arange(0, bounds.size, 2, dtype=np.int32)
-    numbers = between.take(pa.Array.from_buffers(pa.int32(), seconds.size, [None, pa.py_buffer(seconds)]))
-    found = numbers.cast(pa.float64())
-    return np.frombuffer(found.buffers()[1], np.float64, len(found), found.offset * 8).reshape(-1, 2)
 
 
 def _json(text: bytes) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Ask a server that speaks Prometheus's query API: sessions, limits, repeats, named faults, answers as arrays.
-
-Nothing that is secret leaves this file but in a request.
-"""
+"""Ask a server that speaks Prometheus's query API; nothing that is secret leaves this file but in a request."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ from urllib3.util.retry import Retry
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Source
 from buildcompare.config.project import resolve
-from buildcompare.recordings import prometheus_answer
-from buildcompare.recordings.prometheus_answer import Answer, AnswerReader, error_of, one_line
+from buildcompare.recordings import prometheus_answer as answers
+from buildcompare.recordings.prometheus_answer import Answer, error_of, one_line
 
 REPEATS = 4
 BACKOFF_S = 0.5
@@ -45,9 +42,6 @@ _CHUNK = 1 << 18
 T = TypeVar("T")
 
 
-# ---- Asking ---------------------------------------------------------------------------------------------------------
-
-
 class _PassingError(Exception):
     """A fault that is worth another try; the message says what was found."""
 
@@ -62,24 +56,12 @@ class Client:
         self.url = url
         self._session, self._secrets = open_session(source)
         self._source = source
-        self._stopped = threading.Event()
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._session.close()
-
-    def stop(self) -> None:
-        """Give up repeating: another query has failed for good."""
-        self._stopped.set()
+        self.close = self._session.close
+        self.stopped = threading.Event()
+        """Set once another query has failed for good: then nothing is repeated."""
 
     def server(self) -> dict[str, str]:
-        """Kind and version of the server, having made sure that it is ready.
-
-        Raises
-        ------
-        InputError, SourceError
-            Where it cannot be reached, does not let us in, or is not ready.
-        """
+        """Kind and version of the server, having made sure that it is ready."""
         ready = self._page("/-/ready").decode("utf-8", "replace").casefold()
         try:
             build = dict(json.loads(self._page("/api/v1/status/buildinfo"))["data"])
@@ -92,15 +74,7 @@ class Client:
         return {"kind": one_line(kind, 60).casefold(), "version": one_line(str(build.get("version", "")), 60)}
 
     def query_range(self, query: str, times: Mapping[str, str]) -> Answer:
-        """Every series of `query` at `times` (start, end and step in seconds, as text).
-
-        Raises
-        ------
-        InputError
-            Where the server refuses the query or us.
-        SourceError
-            Where the server fails.
-        """
+        """Every series of `query` at `times` (start, end and step in seconds, as text)."""
         # Its own limit is told to the server, so that its words reach us; nocache keeps VictoriaMetrics on our grid.
         limit = f"{max(1, round(self._source.timeout_s * 1000))}ms"
         parameters = {"query": query, **times, "timeout": limit, "nocache": "1"}
@@ -110,7 +84,15 @@ class Client:
             with self._answered(method, "/api/v1/query_range", parameters) as response:
                 if response.status != 200 or _kind(response) != "application/json":
                     raise self._complaint(response, b"".join(self._chunks(response)))
-                return self._parsed(response)
+                try:
+                    with closing(answers.AnswerReader()) as reader:
+                        for chunk in self._chunks(response):
+                            reader.feed(chunk)
+                        return reader.finish()
+                except answers.BrokenAnswerError as error:
+                    raise _PassingError(str(error)) from None
+                except answers.RefusedAnswerError as error:
+                    raise self._complaint(response, b"", error.args) from None
 
         return self._repeated(ask)
 
@@ -133,7 +115,7 @@ class Client:
                 return ask()
             except _PassingError as error:
                 last = str(error)
-            if attempt < REPEATS and self._stopped.wait(BACKOFF_S * 2**attempt):
+            if attempt < REPEATS and self.stopped.wait(BACKOFF_S * 2**attempt):
                 break
         raise self._failed("a whole answer", f"{last}, {REPEATS + 1} times")
 
@@ -151,17 +133,6 @@ class Client:
         except (faults.HTTPError, OSError, requests.RequestException) as error:
             raise self._named(error) from None
 
-    def _parsed(self, response: BaseHTTPResponse) -> Answer:
-        try:
-            with closing(AnswerReader()) as reader:
-                for chunk in self._chunks(response):
-                    reader.feed(chunk)
-                return reader.finish()
-        except prometheus_answer.BrokenAnswerError as error:
-            raise _PassingError(str(error)) from None
-        except prometheus_answer.RefusedAnswerError as error:
-            raise self._complaint(response, b"", error.args) from None
-
     def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         total = 0
         for chunk in response.stream(_CHUNK, decode_content=True):
@@ -171,11 +142,12 @@ class Client:
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
             yield chunk
 
-    # ---- Faults -----------------------------------------------------------------------------------------------------
-
     def _named(self, error: BaseException) -> Exception:
         """What requests and urllib3 say in ten lines, in one."""
-        causes = list(_chain(error))
+        causes: list[BaseException] = [error]
+        for cause in causes:  # it grows: all that caused it, wherever requests and urllib3 keep it
+            inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
+            causes += [each for each in dict.fromkeys(inner) if isinstance(each, BaseException) and each not in causes]
 
         def caused(*kinds: type[BaseException]) -> bool:
             return any(isinstance(cause, kinds) for cause in causes)
@@ -240,18 +212,6 @@ class Client:
         return text
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that caused it, wherever requests and urllib3 keep it."""
-    waiting, seen = [error], set()
-    while waiting:
-        current = waiting.pop(0)
-        if id(current) not in seen:
-            seen.add(id(current))
-            yield current
-            inner = [getattr(current, "reason", None), current.__cause__, current.__context__, *current.args]
-            waiting += [each for each in inner if isinstance(each, BaseException)]
-
-
 def _kind(response: BaseHTTPResponse) -> str:
     """The type of a body, without its parameters."""
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().casefold()
@@ -260,9 +220,6 @@ def _kind(response: BaseHTTPResponse) -> str:
 def timeouts(source: Source) -> tuple[float, float]:
     """Seconds to connect in, and between two parts of an answer."""
     return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
-
-
-# ---- Sessions -------------------------------------------------------------------------------------------------------
 
 
 class _PoliteRetry(Retry):
@@ -274,11 +231,7 @@ class _PoliteRetry(Retry):
 
 
 class Session(requests.Session):
-    """Sends the parameters of a POST in its body, and follows nobody elsewhere.
-
-    requests would put them into the address, which a long query does not fit into, and would take our
-    headers along to wherever a redirect points.
-    """
+    """Sends a POST's parameters in its body, where a long query fits, and our headers to no redirect's target."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -292,11 +245,10 @@ class Session(requests.Session):
         return super().request(method, url, **options)
 
     def ask(self, method: str, url: str, parameters: Mapping[str, str], timeout: Timeout) -> BaseHTTPResponse:
-        """Send one request, and return its answer once the headers are there; raises what urllib3 does.
+        """Send one request, and return its answer once the headers are there, for the caller to close and release.
 
-        requests knows the connections, the headers and what the environment says of proxies and certificates: all of
-        it is the same in every request to `url` and made once, because each time anew it costs more than a small
-        answer. The caller closes the answer and releases its connection.
+        What requests knows of connections, headers, proxies and certificates is the same for every request to `url`
+        and made once: each time anew it costs more than a small answer.
         """
         send, target = self._ways.get((method, url)) or self._ways.setdefault((method, url), self._way(method, url))
         encoded = urlencode(parameters)
@@ -320,36 +272,22 @@ class Session(requests.Session):
 
 
 def open_session(source: Source) -> tuple[Session, list[str]]:
-    """A session as `source` describes it, and the secrets in it, the longest first.
-
-    Raises
-    ------
-    InputError
-        Where a variable or a file is missing or does not hold what it should.
-    """
+    """A session as `source` describes it, and the secrets in it, the longest first."""
     session = Session()
     # Repeat what passes (no connection, busy statuses), never a query that ran too long.
+    never: dict[str, Any] = {"read": 0, "redirect": 0, "other": 0, "raise_on_status": False, "raise_on_redirect": False}
+    statuses, methods = (429, 502, 504), {"GET", "POST"}  # a query changes nothing
     repeats = _PoliteRetry(
-        total=REPEATS,
-        read=0,
-        redirect=0,
-        other=0,
-        allowed_methods={"GET", "POST"},  # a query changes nothing
-        status_forcelist=(429, 502, 504),
-        backoff_factor=BACKOFF_S,
-        raise_on_status=False,
-        raise_on_redirect=False,
+        REPEATS, allowed_methods=methods, status_forcelist=statuses, backoff_factor=BACKOFF_S, **never
     )
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
     session.headers.update(source.headers)
-    secrets = []
-    for name, variable in source.headers_env.items():
-        session.headers[name] = _secret(f"headers_env.{name}", variable=variable)
-        secrets.append(str(session.headers[name]))
+    own = {name: _secret(f"headers_env.{name}", variable=named) for name, named in source.headers_env.items()}
+    session.headers.update(own)
     authorization, secret = _authorization(source)
-    secrets += [authorization, authorization.partition(" ")[2], secret]
+    secrets = [*own.values(), authorization, authorization.partition(" ")[2], secret]
 
     def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
         if authorization:

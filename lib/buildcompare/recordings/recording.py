@@ -1,8 +1,4 @@
-"""What was measured in one run of one test on one build, exactly as its source gave it.
-
-Nothing is filled in. A missing sample is missing from `times`, a NaN stays a NaN, and a metric that was asked for and
-not found is absent; analyses decide what that means for them.
-"""
+"""What was measured in one run of one test on one build, exactly as its source gave it: nothing is filled in."""
 
 from __future__ import annotations
 
@@ -30,36 +26,26 @@ NoteKind = Literal["simulated", "digitised", "source"]
 
 @dataclass(frozen=True)
 class Series:
-    """One time series.
-
-    Attributes
-    ----------
-    metric
-        The catalogue's slug, or one made from the source's name.
-    times
-        Seconds since 1970 (UTC), strictly increasing, shape (n,).
-    values
-        In `unit`, shape (n,); may hold NaN and infinities as the source gave them.
-    labels
-        What tells several series of one metric apart; empty where there is one.
-    stat
-        What each value is of its label, such as ``avg`` or ``p99``; empty for graphs.
-    """
+    """One time series."""
 
     metric: str
+    """The catalogue's slug, or one made from the source's name."""
     name: str
     unit: str
     times: FloatArray
+    """Seconds since 1970 (UTC), strictly increasing, shape (n,)."""
     values: FloatArray
+    """In `unit`, shape (n,); may hold NaN and infinities as the source gave them."""
     role: Role = "graph"
     labels: Mapping[str, str] = field(default_factory=dict)
+    """What tells several series of one metric apart; empty where there is one."""
     stat: str = ""
+    """What each value is of its label, such as ``avg`` or ``p99``; empty for graphs."""
 
     def __post_init__(self) -> None:
         if self.times.shape != self.values.shape or self.times.ndim != 1:
-            raise ValueError(
-                f"times {self.times.shape} and values {self.values.shape} of {self.metric} differ in shape"
-            )
+            shapes = f"times {self.times.shape} and values {self.values.shape}"
+            raise ValueError(f"{shapes} of {self.metric} differ in shape")
         if self.times.size > 1 and not np.all(np.diff(self.times) > 0):
             raise ValueError(f"times of {self.metric} do not increase")
 
@@ -114,8 +100,7 @@ class Recording:
     window
         Start and end in seconds since 1970; elapsed time counts from the start.
     stop_known
-        Whether `window` ends where the run was stopped. False where the data merely ends, as in a
-        table of samples without a stated stop: such a curve may have been cut.
+        Whether `window` ends where the run was stopped, or the data merely ends: such a curve may have been cut.
     label_summaries
         Values per API handler, database method and so on, over the whole run.
     notes
@@ -217,12 +202,11 @@ class Recording:
         1    rps               5.0  870.0
         """
         frames = []
-        for series in self.series:
-            if series.role == role:
-                own = {**series.labels, **({"label": series.name, "stat": series.stat} if series.stat else {})}
-                labels = ", ".join(f"{key}={value}" for key, value in own.items())
-                columns = {"elapsed_s": series.times - self.window[0], "value": series.values}
-                frames.append(pd.DataFrame({"metric": series.metric, "labels": labels, **columns}))
+        for series in (each for each in self.series if each.role == role):
+            own = {**series.labels, **({"label": series.name, "stat": series.stat} if series.stat else {})}
+            labels = ", ".join(f"{key}={value}" for key, value in own.items())
+            columns = {"elapsed_s": series.times - self.window[0], "value": series.values}
+            frames.append(pd.DataFrame({"metric": series.metric, "labels": labels, **columns}))
         empty = pd.DataFrame({"metric": [], "labels": [], "elapsed_s": [], "value": []})
         return pd.concat(frames, ignore_index=True) if frames else empty
 

@@ -1,4 +1,4 @@
-"""The kinds of sources that recordings come from, and the ways to read them.
+"""Reads recordings from files of every kind and pulls them from servers.
 
 A new kind of file is a module with a `FileSource`, a line in `SOURCES`, and its key in `config/params.py`.
 """
@@ -61,9 +61,9 @@ def read(
     >>> read("data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet").duration_s
     5445.0
     """
-    known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
     if kind is not None and kind not in SOURCES:
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
+    known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
     return with_samples(_read(_here(path), known, kind, None if labels is None else _here(labels)), str(path))
 
 
@@ -117,10 +117,7 @@ def pull(
 
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
-    """Read one run of a comparison and cut it to the window that the params state, if any.
-
-    A window that ends before the file does says nothing about where the run stopped.
-    """
+    """Read one run of a comparison and cut it to the window that the params state, if any."""
     if run.file is None:
         from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
 
@@ -128,7 +125,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     recording = _read(run.file, catalogue, run.kind, run.labels)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
-        stop_known = recording.stop_known and end >= recording.window[1]
+        stop_known = recording.stop_known and end >= recording.window[1]  # else it was cut before its stop
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     return with_samples(recording, run.file)
 
@@ -151,19 +148,17 @@ def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None)
 
 def with_samples(recording: Recording, file: str | None) -> Recording:
     """The recording, once there is something in its window to compare."""
-
-    def fault(key: str, expected: str, found: str) -> InputError:
-        return InputError(file=file, key=key, expected=expected, found=found)
-
     covered = [recording.coverage(series) for series in recording.series]
     filled = [series.times for series in recording.series if series.times.size]
     if filled and not any(each.present for each in covered):
         ends = float(min(times[0] for times in filled)), float(max(times[-1] for times in filled))
         span, window = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
-        raise fault("window", f"a window that overlaps the data ({span})", window)
-    if len(recording.graphs()) > MAX_GRAPHS:
-        raise fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}")
-    if not recording.label_summaries and not any(each.finite for each in covered):
+        key, expected, found = "window", f"a window that overlaps the data ({span})", window
+    elif len(recording.graphs()) > MAX_GRAPHS:
+        key, expected, found = "metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}"
+    elif not recording.label_summaries and not any(each.finite for each in covered):
+        key, expected = "values", "at least one number in the run's window"
         found = plural(len(recording.series), "metric") + " without any"
-        raise fault("values", "at least one number in the run's window", found)
-    return recording
+    else:
+        return recording
+    raise InputError(file=file, key=key, expected=expected, found=found)

@@ -1,9 +1,4 @@
-"""Recordings from tables: our own Parquet; samples as Parquet, CSV or gzipped CSV; and frames of pandas.
-
-A table of samples has the columns ``timestamp``, ``metric`` and ``value``; every other column is a label
-that tells several series of one metric apart. Label values may stand in a second CSV with the columns
-``group``, ``label``, ``stat`` and ``value``.
-"""
+"""Recordings from tables: our own Parquet; samples as Parquet, CSV or gzipped CSV; and frames of pandas."""
 
 from __future__ import annotations
 
@@ -37,8 +32,6 @@ MAX_VALUES = 20_000_000
 MAX_TEXT = 10_000
 """Bound on the length of a name or label in a Parquet file, where a few bytes may stand for many copies."""
 MAX_TEXT_IN_ALL = 100_000_000
-COUNTED = ("users", "goroutines")
-"""Units of what can only be counted: servers export whole numbers of them."""
 FEW_DIGITS = 7
 """Whoever reads a plot writes down a few digits; an average or a rate that was computed has sixteen."""
 DIGITISED = Note(
@@ -46,21 +39,24 @@ DIGITISED = Note(
     "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
     "hides the other",
 )
-_PARQUET_MAGIC = b"PAR1"
 
 
 def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every sample of the table, NaN included."""
-    if not file.contents.startswith(_PARQUET_MAGIC):
-        frame = _csv_frame(file, COLUMNS)
-    else:
+    origin = {"kind": "recorded", "files": [file.provenance]}
+    if not file.contents.startswith(b"PAR1"):
+        return _recording(_csv_frame(file, COLUMNS), catalogue, file.path, origin)
+    try:
         table = _open_parquet(file)
         if is_recording(table):
             recording = read_recording(table, file.path)
-            provenance = {**recording.provenance, "kind": "recorded", "files": [file.provenance]}
-            return replace(recording, provenance=provenance)
-        frame = _parquet_frame(table, file)
-    return _recording(frame, catalogue, file.path, {"kind": "recorded", "files": [file.provenance]})
+            return replace(recording, provenance={**recording.provenance, **origin})
+        frame: pd.DataFrame = table.read().to_pandas()
+    except (pa.ArrowException, OSError) as error:
+        raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
+    texts = frame.select_dtypes("category").columns
+    frame = _checked(frame.astype(dict.fromkeys(texts, "str")), COLUMNS, file.path)
+    return _recording(frame, catalogue, file.path, origin)
 
 
 SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1] not in (b"{", b"["))
@@ -127,7 +123,8 @@ def _series(frame: pd.DataFrame, catalogue: Catalogue, path: str | None) -> list
 
 def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
     """The note for series that were read off a plot, which counts that are no whole numbers give away."""
-    values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in COUNTED]
+    counted = ("users", "goroutines")  # servers export whole numbers of them
+    values = [each.values[np.isfinite(each.values) & (each.values != 0)] for each in series if each.unit in counted]
     moving = np.concatenate([np.empty(0), *values])
     if moving.size == 0 or np.mean(moving != np.rint(moving)) <= 0.5:
         return ()
@@ -139,19 +136,22 @@ def _open_parquet(file: InputFile) -> pq.ParquetFile:
     """Open a Parquet file whose values fit, with texts left as the dictionary that they are stored as."""
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.ParquetFile(io.BytesIO(file.contents))
-        groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
-        values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
-        if max(values, table.metadata.num_rows) > MAX_VALUES:
-            raise file.fault("values", f"at most {MAX_VALUES:,}", f"{max(values, table.metadata.num_rows):,}")
-        schema = table.schema_arrow
-        texts = [name for name in schema.names if _is_text(schema.field(name).type)]
-        table = pq.ParquetFile(io.BytesIO(file.contents), read_dictionary=texts)
-        for name in texts:
-            _check_texts(file, name, table)
-    except (pa.ArrowException, OSError) as error:
-        raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
+    table = pq.ParquetFile(io.BytesIO(file.contents))
+    groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
+    cells = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+    values = max(cells, table.metadata.num_rows)
+    if values > MAX_VALUES:
+        raise file.fault("values", f"at most {MAX_VALUES:,}", f"{values:,}")
+    texts = [column.name for column in table.schema_arrow if _is_text(column.type)]
+    table = pq.ParquetFile(io.BytesIO(file.contents), read_dictionary=texts)
+    for name in texts:
+        for chunk in table.read(columns=[name]).column(name).chunks:
+            words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+            longest = pc.max(pc.utf8_length(words)).as_py() or 0
+            if longest > MAX_TEXT:
+                raise file.fault(name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
+            if longest * len(chunk) > MAX_TEXT_IN_ALL:
+                raise file.fault(name, f"texts of at most {MAX_TEXT_IN_ALL:,} characters in all", "more")
     return table
 
 
@@ -159,25 +159,6 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _check_texts(file: InputFile, name: str, table: pq.ParquetFile) -> None:
-    for chunk in table.read(columns=[name]).column(name).chunks:
-        words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-        longest = pc.max(pc.utf8_length(words)).as_py() or 0
-        if longest > MAX_TEXT:
-            raise file.fault(name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
-        if longest * len(chunk) > MAX_TEXT_IN_ALL:
-            raise file.fault(name, f"texts of at most {MAX_TEXT_IN_ALL:,} characters in all", "more")
-
-
-def _parquet_frame(table: pq.ParquetFile, file: InputFile) -> pd.DataFrame:
-    try:
-        frame: pd.DataFrame = table.read().to_pandas()
-    except (pa.ArrowException, OSError) as error:
-        raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
-    texts = frame.select_dtypes("category").columns
-    return _checked(frame.astype(dict.fromkeys(texts, "str")), COLUMNS, file.path)
 
 
 def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -213,19 +194,15 @@ def _checked(frame: pd.DataFrame, columns: tuple[str, ...], path: str | None) ->
 
 
 def _times(column: pd.Series, path: str | None) -> FloatArray:
-    """Seconds since 1970. Text without a zone is UTC; numbers are seconds."""
+    """Seconds since 1970; text without a zone is UTC."""
     expected = "a time"
-    seconds: FloatArray
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
-        seconds = column.dt.total_seconds().to_numpy()
-    else:
-        try:
-            seconds = _floats(column)
-        except (TypeError, ValueError):
-            expected = "a time such as 2024-01-01T00:00:00Z"
-            parsed = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
-            nanoseconds = parsed.dt.as_unit("ns").astype("int64").to_numpy() / 1e9
-            seconds = np.where(parsed.isna(), np.nan, nanoseconds)
+    try:
+        elapsed = isinstance(column.dtype, np.dtype) and column.dtype.kind == "m"
+        seconds: FloatArray = column.dt.total_seconds().to_numpy() if elapsed else _floats(column)
+    except (TypeError, ValueError):
+        expected = "a time such as 2024-01-01T00:00:00Z"
+        parsed = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
+        seconds = np.where(parsed.isna(), np.nan, parsed.dt.as_unit("ns").astype("int64").to_numpy() / 1e9)
     bad = np.flatnonzero(~np.isfinite(seconds))
     if bad.size:
         raise _fault(path, f"timestamp, {_row(bad[0], path)}", expected, repr(column.iloc[bad[0]]))
