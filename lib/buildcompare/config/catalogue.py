@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
@@ -21,8 +21,7 @@ _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^
 """Name and selector of a counter, where a query takes its rate."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Strict(BaseModel, extra="forbid", frozen=True): ...
 
 
 class RunSd(_Strict):
@@ -120,24 +119,23 @@ class Catalogue(_Strict):
         for (role, slug, _), count in Counter((each.role, each.metric, each.stat) for each in questions).items():
             if count > 1:
                 raise unlike(f"a different slug for each {role}", f"{slug!r} twice")
-        slugs = [metric.slug for metric in self.metrics]
+        slugs = [None, *(metric.slug for metric in self.metrics)]
         for table in self.label_tables:
-            if table.average is not None and table.average not in slugs:
+            if table.average not in slugs:
                 raise unlike(f"the slug of a metric as the average of {table.group!r}", repr(table.average))
         return self
 
     def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
         """Everything that a server is asked about one run, whose label series have points of `label_step_s`.
 
-        With the length `run_s` of the run, averages, percentiles and counters' restarts over all of it are asked for too.
+        With the length `run_s` of the run, averages, percentiles and counters' restarts are asked for over all of it.
         """
         asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
             for stat, query in table.queries.items():
                 unit = "calls/s" if stat in ("calls", "buckets") else table.unit
                 windows: list[tuple[Role, float]] = [("bucket" if stat == "buckets" else "label", label_step_s)]
-                if run_s is not None and stat in ("avg", "p99"):
-                    windows.append(("summary", run_s))
+                windows += [("summary", run_s)] if run_s is not None and stat in ("avg", "p99") else []
                 for role, length_s in windows:
                     text = self._filled(query, _duration(length_s))
                     asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
@@ -164,12 +162,10 @@ class Catalogue(_Strict):
                 raise unlike(f"a variable that `variables` has ({known})", f"{found[0]!r} in {query!r}")
             return "{" + self.variables[found[1]] + "}"
 
-        def step(_: re.Match[str]) -> str:
-            if window is None:
-                raise unlike("{window} only in queries of label tables", f"it in {query!r}")
-            return window
-
-        return re.sub(r"\{window\}", step, re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query))
+        filled = re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query)
+        if window is None and "{window}" in filled:
+            raise unlike("{window} only in queries of label tables", f"it in {query!r}")
+        return filled.replace("{window}", window or "")
 
     def find(self, name: str) -> Metric:
         """The metric that `name` (a slug, a name or an alias) means; an unknown one is made up from it."""

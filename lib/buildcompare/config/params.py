@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
@@ -96,8 +96,7 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+class _Strict(BaseModel, extra="forbid", strict=True, frozen=True): ...
 
 
 class Build(_Strict):

@@ -19,20 +19,15 @@ def resolve(path: str | Path) -> Path:
 
 
 def commit() -> str | None:
-    """The git commit that the project stands at, ``with changes`` where tracked files differ from it.
-
-    None where the project is no checkout of its own, or git is not to be had.
-    """
+    """The project's git commit, ``with changes`` where tracked files differ; None without a checkout or git."""
     if not (root() / ".git").exists():
         return None
+    said = []
     try:
-        head = _git("rev-parse", "--short=12", "HEAD")
-        return f"{head} with changes" if _git("status", "--porcelain", "--untracked-files=no") else head
+        for ask in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
+            command = ["git", "--no-optional-locks", "-C", str(root()), *ask]
+            made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, errors="replace")
+            said.append(made.stdout.strip())
+        return f"{said[0]} with changes" if said[1] else said[0]
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(root()), *arguments]
-    made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, errors="replace")
-    return made.stdout.strip()

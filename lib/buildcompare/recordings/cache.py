@@ -31,13 +31,12 @@ REQUEST = "request"
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one pulled run."""
+    """The place of one pulled run; runs count from 1."""
 
     comparison: str
     test: str
     build: Side
     run: int
-    """Counted from 1."""
 
     @property
     def path(self) -> str:

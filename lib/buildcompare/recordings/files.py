@@ -17,8 +17,7 @@ from buildcompare.config.project import resolve
 from buildcompare.recordings.recording import FloatArray, Recording
 
 MAX_BYTES = 32_000_000
-"""Bound on an unpacked file: a run of 20 hours with 40 graphs takes about 26 MB as CSV or JSON; reading takes up to
-25 times the size of a hostile file."""
+"""Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as CSV or JSON; a hostile file 25 times itself."""
 LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,7 @@ EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
 
 
-class _Curve(NamedTuple):
-    name: str
-    times: FloatArray
-    values: FloatArray
-    labels: dict[str, str]
+_Curve = tuple[str, FloatArray, FloatArray, dict[str, str]]  # name, times, values, labels
 
 
 def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
@@ -74,15 +70,14 @@ def _series(file: InputFile, key: str, panel: dict[str, Any], catalogue: Catalog
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
     title = panel.get("title") or ""
-    for curve in curves:
-        name = str(title or curve.name)
+    for curve, times, values, labels in curves:
+        name = str(title or curve)
         metric = catalogue.find(name or "unnamed")
-        labels = {} if len(curves) == 1 else (curve.labels or {"series": curve.name})
-        order = np.argsort(curve.times, kind="stable")
-        times = curve.times[order]
-        if np.any(np.diff(times) <= 0):
-            raise file.fault(key, "one value at each time", f"a second one in {curve.name!r}")
-        yield Series(metric.slug, name, metric.unit, times, curve.values[order], labels=labels)
+        own = {} if len(curves) == 1 else (labels or {"series": curve})
+        order = np.argsort(times, kind="stable")
+        if np.any(np.diff(times[order]) <= 0):
+            raise file.fault(key, "one value at each time", f"a second one in {curve!r}")
+        yield Series(metric.slug, name, metric.unit, times[order], values[order], labels=own)
 
 
 def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -102,7 +97,7 @@ def _curves(panel: dict[str, Any]) -> Iterator[_Curve]:
         if "datapoints" in frame:
             points = frame["datapoints"] or []
             times = np.array([time for _, time in points], dtype=np.float64) / 1e3
-            yield _Curve(str(frame.get("target", "")), times, _numbers([value for value, _ in points]), {})
+            yield (str(frame.get("target", "")), times, _numbers([value for value, _ in points]), {})
         elif (frame.get("meta") or {}).get("dataTopic") != "annotations":
             columns = [column.get("values") for column in frame["fields"]]
             plain = [each.get("buffer", each.get("values")) if isinstance(each, dict) else each for each in columns]
@@ -133,7 +128,7 @@ def _columns(name: Any, fields: list[dict[str, Any]], cells: list[Any]) -> Itera
             config = column.get("config") or {}
             shown = config.get("displayNameFromDS") or config.get("displayName") or name or column.get("name")
             labels = {str(key): str(value) for key, value in (column.get("labels") or {}).items()}
-            yield _Curve(str(shown or ""), times, _numbers(cells[i] or []), labels)
+            yield (str(shown or ""), times, _numbers(cells[i] or []), labels)
 
 
 def _numbers(values: Any) -> FloatArray:

@@ -20,9 +20,9 @@ def read_report(file: InputFile, catalogue: Catalogue) -> Recording:
     report = parse_json(file)
     if not isinstance(report, dict):
         raise file.fault(None, EXPECTED, f"JSON that holds {type(report).__name__}")
-    missing = [key for key in ("StartTime", "EndTime", *_TABLES) if key not in report]
-    if missing:
-        raise file.fault(missing[0], f"{EXPECTED} with this key", "no such key")
+    for key in ("StartTime", "EndTime", *_TABLES):
+        if key not in report:
+            raise file.fault(key, f"{EXPECTED} with this key", "no such key")
     window = (_instant(file, report, "StartTime"), _instant(file, report, "EndTime"))
     if window[1] <= window[0]:
         raise file.fault("EndTime", f"a time after StartTime ({report['StartTime']})", str(report["EndTime"]))

@@ -88,7 +88,10 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
             if row["role"] == "summary":
                 summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(row["values"][0])))
             else:
-                series.append(_series(row))
+                values = np.asarray(row["values"], dtype=np.float64)
+                times = _grid(row["start"], row["step"], values.size) if row["times"] is None else row["times"]
+                own = {**{name: row[name] for name in _TEXTS}, "labels": json.loads(row["labels"])}
+                series.append(Series(times=np.asarray(times, dtype=np.float64), values=values, **own))
         return Recording(
             series=tuple(series),
             window=(float(head["window"][0]), float(head["window"][1])),
@@ -100,13 +103,6 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
     except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
         found = f"{type(error).__name__}: {error}"
         raise InputError(file=file, key="contents", expected="a whole recording", found=found) from None
-
-
-def _series(row: dict[str, Any]) -> Series:
-    values = np.asarray(row["values"], dtype=np.float64)
-    times = _grid(row["start"], row["step"], values.size) if row["times"] is None else row["times"]
-    fields = {name: row[name] for name in _TEXTS if name != "labels"}
-    return Series(times=np.asarray(times, dtype=np.float64), values=values, labels=json.loads(row["labels"]), **fields)
 
 
 def _grid(start: float | None, step: float | None, size: int) -> FloatArray:

@@ -25,8 +25,7 @@ MAX_POINTS = 10_999
 """Points of one piece of a window: a server refuses more than 11,000 steps in a query."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
-_OF_LABELS = ("label", "bucket")
-"""Roles of questions with series per label, at the coarser step."""
+_OF_LABELS = ("label", "bucket")  # roles of questions with series per label, at the coarser step
 
 
 def prometheus_client(source: Source | str) -> PrometheusConnect:

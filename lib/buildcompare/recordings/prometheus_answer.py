@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from buildcompare.recordings.recording import FloatArray
 
-_VALUES = b'"values":[['
-"""Begins the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
-_END = b'"]]'
+_VALUES, _END = b'"values":[[', b'"]]'
+"""Around the numbers of a series; the first cannot occur in a JSON string, whose quotes would be escaped."""
 _BATCH = 1 << 18
 """Bytes that are parsed at a time: enough for the cost of a call not to count, and little beside the arrays."""
 _PARSERS, _AHEAD = 2, 6
@@ -138,10 +137,9 @@ def _columns(texts: list[bytes]) -> list[Pairs] | None:
     # other threads run. Its strings lie one behind the other: every second one is what stands between two numbers.
     strings = pa.StringArray.from_buffers(bounds.size - 1, pa.py_buffer(bounds), pa.py_buffer(text))
     seconds = np.arange(0, bounds.size, 2, dtype=np.int32)
+    picked = strings.take(pa.Array.from_buffers(pa.int32(), seconds.size, [None, pa.py_buffer(seconds)]))
     try:
-        found = strings.take(pa.Array.from_buffers(pa.int32(), seconds.size, [None, pa.py_buffer(seconds)])).cast(
-            "double"
-        )
+        found = picked.cast(pa.float64())
     except pa.ArrowInvalid:
         return None
     numbers = np.frombuffer(found.buffers()[1], np.float64, len(found), found.offset * 8).reshape(-1, 2)

@@ -147,7 +147,7 @@ class Client:
         causes: list[BaseException] = [error]
         for cause in causes:  # it grows: all that caused it, wherever requests and urllib3 keep it
             inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
-            causes += [each for each in dict.fromkeys(inner) if isinstance(each, BaseException) and each not in causes]
+            causes += [each for each in inner if isinstance(each, BaseException) and each not in causes]
 
         def caused(*kinds: type[BaseException]) -> bool:
             return any(isinstance(cause, kinds) for cause in causes)
@@ -185,8 +185,8 @@ class Client:
         text = one_line(body[:2000].decode("utf-8", "replace")) if kind in ("text/plain", "application/json") else ""
         words = self._hidden(one_line(f"{code}: {failure[1] if failure else text or response.reason}"))
         if status == 200 and failure is None:
-            found = f"an answer of the type {one_line(kind, 60) or 'none'}"
-            return self._refused("source.url", "the query API (JSON)", found)
+            words = f"an answer of the type {one_line(kind, 60) or 'none'}"
+            return self._refused("source.url", "the query API (JSON)", words)
         if 300 <= status < 400:
             return self._refused("source.url", "the query API itself", f"a redirect ({code})")
         if status in (401, 403, 407):
@@ -276,10 +276,8 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     session = Session()
     # Repeat what passes (no connection, busy statuses), never a query that ran too long.
     never: dict[str, Any] = {"read": 0, "redirect": 0, "other": 0, "raise_on_status": False, "raise_on_redirect": False}
-    statuses, methods = (429, 502, 504), {"GET", "POST"}  # a query changes nothing
-    repeats = _PoliteRetry(
-        REPEATS, allowed_methods=methods, status_forcelist=statuses, backoff_factor=BACKOFF_S, **never
-    )
+    passing = {"allowed_methods": {"GET", "POST"}, "status_forcelist": (429, 502, 504)}  # a query changes nothing
+    repeats = _PoliteRetry(REPEATS, backoff_factor=BACKOFF_S, **passing, **never)
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
@@ -295,7 +293,17 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
         return request
 
     session.auth = authorize  # even for nobody: else requests would look for a password in ~/.netrc
-    _set_tls(session, source)
+    tls = source.tls
+    if tls is not None:
+        session.verify = tls.verify
+        if tls.ca is not None:
+            certificates = "a file of certificates (PEM)"
+            session.verify = _pem(tls.ca, "ca", certificates, ssl.SSLContext.load_verify_locations)
+        if tls.cert is not None:
+            key = None if tls.key is None else _pem(tls.key, "key", "", lambda context, file: None)
+            wanted = "a certificate and its key (PEM, without a passphrase)"
+            file = _pem(tls.cert, "cert", wanted, lambda c, f: c.load_cert_chain(f, key, password=lambda: b""))
+            session.cert = file if key is None else (file, key)
     return session, sorted(filter(None, secrets), key=len, reverse=True)
 
 
@@ -308,10 +316,8 @@ def _authorization(source: Source) -> tuple[str, str]:
         user = _secret("auth.username_env", variable=auth.username_env, ascii_only=False)
         password = _secret("auth.password_env", variable=auth.password_env, ascii_only=False)
         return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode(), password
-    if auth.bearer_token_env is not None:
-        token = _secret("auth.bearer_token_env", variable=auth.bearer_token_env)
-    else:
-        token = _secret("auth.bearer_token_file", file=auth.bearer_token_file or "")
+    key = "auth.bearer_token_env" if auth.bearer_token_env else "auth.bearer_token_file"
+    token = _secret(key, variable=auth.bearer_token_env or "", file=auth.bearer_token_file or "")
     return f"Bearer {token}", token
 
 
@@ -331,21 +337,6 @@ def _secret(key: str, *, variable: str = "", file: str = "", ascii_only: bool = 
         expected = f"a readable file {file}"
         found = str(error.strerror) if isinstance(error, OSError) else "bytes that are not UTF-8"
     raise InputError(file=None, key=f"source.{key}", expected=expected, found=found)
-
-
-def _set_tls(session: Session, source: Source) -> None:
-    tls = source.tls
-    if tls is None:
-        return
-    session.verify = tls.verify
-    if tls.ca is not None:
-        file = _pem(tls.ca, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
-        session.verify = file
-    if tls.cert is not None:
-        key = None if tls.key is None else _pem(tls.key, "key", "", lambda context, file: None)
-        wanted = "a certificate and its key (PEM, without a passphrase)"
-        file = _pem(tls.cert, "cert", wanted, lambda c, f: c.load_cert_chain(f, key, password=lambda: b""))
-        session.cert = file if key is None else (file, key)
 
 
 def _pem(name: str, key: str, expected: str, load: Callable[[ssl.SSLContext, str], Any]) -> str:

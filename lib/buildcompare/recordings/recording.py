@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.errors import plural
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
@@ -75,13 +76,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Samples of a series inside a window: expected at its step, present, and present as a number."""
+    """Samples of a series inside a window: expected at its step, present, present as a number; the longest gap."""
 
     expected: int
     present: int
     finite: int
     longest_gap_s: float
-    """The longest time without a number, from the window's start and to its end too."""
 
     @property
     def fraction(self) -> float:
@@ -153,7 +153,6 @@ class Recording:
         Examples
         --------
         >>> import pandas as pd
-        >>> from buildcompare.recordings.recording import Recording
         >>> Recording.from_frame(pd.DataFrame({"rps": [850.0, 870.0, 865.0]}, index=[0, 5, 10]))
         Recording(1 series of 1 metric over 10 s from 1970-01-01T00:00:00Z)
           rps: 3 samples every 5 s
@@ -165,12 +164,12 @@ class Recording:
         return recording_of_frame(frame, known, window=window, stop_known=stop_known)
 
     def __repr__(self) -> str:
-        metrics = Counter(series.metric for series in self.graphs())
-        head = f"{len(self.series)} series of {len(metrics)} metric{'s' * (len(metrics) != 1)}"
+        metrics = list(dict.fromkeys(series.metric for series in self.graphs()))
+        head = f"{len(self.series)} series of {plural(len(metrics), 'metric')}"
         lines = [f"Recording({head} over {self.duration_s:,.6g} s from {utc(self.window[0])})"]
         if metrics:
             first = self.graphs()[0]
-            shown = ", ".join(list(metrics)[:6]) + (f" and {len(metrics) - 6} more" if len(metrics) > 6 else "")
+            shown = ", ".join(metrics[:6]) + (f" and {len(metrics) - 6} more" if len(metrics) > 6 else "")
             lines.append(f"  {shown}: {first.times.size:,} samples every {first.step_s:g} s")
         groups = Counter(summary.group for summary in self.label_summaries)
         if groups:
@@ -179,23 +178,14 @@ class Recording:
         return "\n".join(lines)
 
     def to_frame(self, role: Role = "graph") -> pd.DataFrame:
-        """The samples as a long table, for seaborn and pandas.
+        """The samples of all series with `role` as a long table, for seaborn and pandas.
 
-        Parameters
-        ----------
-        role
-            Which series: ``graph`` for what reports draw, ``label`` for series per handler or method.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``metric``, ``labels`` (such as ``instance=app-0``, empty where a metric has one series),
-            ``elapsed_s`` (seconds since the window's start) and ``value``; NaN as recorded.
+        Columns: ``metric``, ``labels`` (such as ``instance=app-0``, empty where a metric has one series), ``elapsed_s``
+        (seconds since the window's start) and ``value`` (NaN as recorded).
 
         Examples
         --------
         >>> import pandas as pd
-        >>> from buildcompare.recordings.recording import Recording
         >>> Recording.from_frame(pd.DataFrame({"rps": [850.0, 870.0]}, index=[100, 105])).to_frame()
           metric labels  elapsed_s  value
         0    rps               0.0  850.0

@@ -57,7 +57,6 @@ def read(
 
     Examples
     --------
-    >>> from buildcompare.recordings.sources import read
     >>> read("data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet").duration_s
     5445.0
     """
@@ -107,7 +106,6 @@ def pull(
 
     Examples
     --------
-    >>> from buildcompare.recordings.sources import pull
     >>> pull("http://localhost:9090", "2024-12-11T10:00:00Z", "2024-12-11T11:30:00Z")  # doctest: +SKIP
     Recording(10 series of 10 metrics over 5,400 s from 2024-12-11T10:00:00Z)
     """
@@ -131,7 +129,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def _here(path: str | Path) -> str:
-    """The path in the working folder where a file is there, else as it is: in the project."""
+    """The path in the working folder where a file is there, else in the project."""
     return str(Path(path).absolute()) if "\0" not in str(path) and Path(path).exists() else str(path)
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 COLUMNS = ("timestamp", "metric", "value")
 LABEL_COLUMNS = ("group", "label", "stat", "value")
 EXPECTED = "a recording: Parquet, or a CSV with the columns timestamp, metric, value (may be gzipped)"
-EXPECTED_LABELS = "a CSV with the columns group, label, stat, value (may be gzipped)"
 MAX_COLUMNS = 50
 MAX_VALUES = 20_000_000
 """Bound on a Parquet file's values, which its own size does not bound: 20 hours of 1,000 series take 14 million."""
@@ -69,9 +68,15 @@ def with_labels(recording: Recording, path: str) -> Recording:
     if recording.label_summaries:
         expected = "no `labels` beside a recording that holds its own"
         raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
-    labels = read_input(path, expected=EXPECTED_LABELS)
-    provenance = {**recording.provenance, "files": [*files, labels.provenance]}
-    return replace(recording, label_summaries=_summaries(labels), provenance=provenance)
+    file = read_input(path, expected="a CSV with the columns group, label, stat, value (may be gzipped)")
+    frame = _csv_frame(file, LABEL_COLUMNS)
+    twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
+    values = _numbers(frame["value"], path)
+    if twice.size:
+        raise file.fault(f"line {twice[0] + 2}", "one value for each group, label and stat", "a second one")
+    rows = zip(frame["group"], frame["label"], frame["stat"], map(float, values), strict=True)
+    provenance = {**recording.provenance, "files": [*files, file.provenance]}
+    return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
 
 
 def recording_of_frame(
@@ -90,13 +95,8 @@ def recording_of_frame(
 
 def _recording(frame: pd.DataFrame, catalogue: Catalogue, path: str | None, provenance: dict[str, object]) -> Recording:
     series = tuple(_series(frame, catalogue, path))
-    return Recording(
-        series=series,
-        window=(float(min(s.times[0] for s in series)), float(max(s.times[-1] for s in series))),
-        stop_known=False,
-        notes=_digitised(series),
-        provenance=provenance,
-    )
+    window = float(min(s.times[0] for s in series)), float(max(s.times[-1] for s in series))
+    return Recording(series, window, stop_known=False, notes=_digitised(series), provenance=provenance)
 
 
 def _series(frame: pd.DataFrame, catalogue: Catalogue, path: str | None) -> list[Series]:
@@ -229,16 +229,6 @@ def _floats(column: pd.Series) -> FloatArray:
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([float(text) for text in column], dtype=np.float64)
-
-
-def _summaries(file: InputFile) -> tuple[LabelSummary, ...]:
-    frame = _csv_frame(file, LABEL_COLUMNS)
-    twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
-    values = _numbers(frame["value"], file.path)
-    if twice.size:
-        raise file.fault(f"line {twice[0] + 2}", "one value for each group, label and stat", "a second one")
-    rows = zip(frame["group"], frame["label"], frame["stat"], values, strict=True)
-    return tuple(LabelSummary(group, label, stat, float(value)) for group, label, stat, value in rows)
 
 
 def _row(index: int, path: str | None) -> str:
