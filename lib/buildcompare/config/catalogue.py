@@ -149,8 +149,7 @@ class Catalogue(_Strict):
                 if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
                     counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
         for name, counter in counters.items():  # of each instance the series that started again most often
-            query = f"sum(max(resets({counter})) by (instance))"
-            asked.append(Question(name, name, "resets", "resets", query))
+            asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))
         return tuple(asked)
 
     def _filled(self, query: str, window: str | None = None) -> str:

@@ -57,9 +57,8 @@ def read_input(path: str, *, expected: str) -> InputFile:
     try:
         file = resolve(path)
         if file.exists() and not file.is_file():
-            raise InputError(
-                file=path, key=None, expected=expected, found="a folder" if file.is_dir() else "no regular file"
-            )
+            found = "a folder" if file.is_dir() else "no regular file"
+            raise InputError(file=path, key=None, expected=expected, found=found)
         with file.open("rb") as raw:
             packed = _bounded(raw, path)
         zipped = packed.startswith(b"\x1f\x8b")

@@ -4,8 +4,7 @@
 - 7 to 10: ``panels[].snapshotData[]: {name, fields: [{name, type, labels, config, values}]}``
 - 11 on: ``panels[].targets[].snapshot[]: {schema: {fields}, data: {values, entities, nanos}}``
 
-Times are milliseconds, NaN became null. A panel's title names the metric; a panel of several series keeps each under
-its labels, or under its name.
+Times are milliseconds, NaN became null. A panel's title names the metric.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from buildcompare.recordings.recording import FloatArray, Recording, Series
 
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
-
-
 _Curve = tuple[str, FloatArray, FloatArray, dict[str, str]]  # name, times, values, labels
 
 
