@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -24,23 +25,24 @@ SLUG = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
 
 
-def _matching(pattern: str | re.Pattern[str], expected: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
+def _check(fits: Callable[[Any], Any], expected: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not fits(value):
             raise ValueError(expected)
         return value
 
-    return AfterValidator(check)
+    return check
 
 
-def _http_url(value: str) -> str:
+def _is_http(value: str) -> bool:
     try:
         parts = urlsplit(value)
     except ValueError:
-        parts = urlsplit("")
-    if parts.scheme in ("http", "https") and parts.netloc and not re.search(r"\s", value):
-        return value
-    raise ValueError("an http or https address")
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and not re.search(r"\s", value)
+
+
+_http_url = _check(_is_http, "an http or https address")
 
 
 def _server_url(value: str) -> str:
@@ -53,7 +55,7 @@ def _server_url(value: str) -> str:
     if "@" in parts.netloc or parts.query or parts.fragment:
         found = "credentials in it" if "@" in parts.netloc else "a query or fragment"
         raise unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
-    return _http_url(value).rstrip("/")
+    return str(_http_url(value)).rstrip("/")
 
 
 def _variable(value: str) -> str:
@@ -71,27 +73,20 @@ def _header(name: str) -> str:
     return name
 
 
-def _milliseconds(value: float) -> float:
-    if abs(value * 1000 - round(value * 1000)) > 1e-6:
-        raise ValueError("whole milliseconds")
-    return value
-
-
-def _instant(value: Any) -> Any:
-    if isinstance(value, (int, float)):
-        raise ValueError('a time with its zone, such as "2024-12-11T10:00:00Z"')
-    return value
-
-
 _SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them"
-FileName = Annotated[str, _matching(SLUG, _SLUG)]
+FileName = Annotated[str, AfterValidator(_check(SLUG.fullmatch, _SLUG))]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
 HeaderName = Annotated[str, AfterValidator(_header)]
-HeaderValue = Annotated[str, _matching("(?:[!-~](?:[ -~]*[!-~])?)?", "printable ASCII")]
-Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_milliseconds)]
-Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
+_PRINTABLE = _check(re.compile("(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch, "printable ASCII")
+HeaderValue = Annotated[str, AfterValidator(_PRINTABLE)]
+_MILLISECONDS = _check(lambda value: abs(value * 1000 - round(value * 1000)) <= 1e-6, "whole milliseconds")
+Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_MILLISECONDS)]
+_TEXT = _check(
+    lambda value: not isinstance(value, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"'
+)
+Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT)]
 # A whole number is written the same by everyone; 10.10 and `yes` are not.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 

@@ -274,9 +274,9 @@ class Session(requests.Session):
 def open_session(source: Source) -> tuple[Session, list[str]]:
     """A session as `source` describes it, and the secrets in it, the longest first."""
     session = Session()
-    # Repeat what passes (no connection, busy statuses), never a query that ran too long.
+    # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
     never: dict[str, Any] = {"read": 0, "redirect": 0, "other": 0, "raise_on_status": False, "raise_on_redirect": False}
-    passing = {"allowed_methods": {"GET", "POST"}, "status_forcelist": (429, 502, 504)}  # a query changes nothing
+    passing: dict[str, Any] = {"allowed_methods": {"GET", "POST"}, "status_forcelist": (429, 502, 504)}
     repeats = _PoliteRetry(REPEATS, backoff_factor=BACKOFF_S, **passing, **never)
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))

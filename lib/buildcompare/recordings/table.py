@@ -42,7 +42,7 @@ DIGITISED = Note(
 
 def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every sample of the table, NaN included."""
-    origin = {"kind": "recorded", "files": [file.provenance]}
+    origin: dict[str, object] = {"kind": "recorded", "files": [file.provenance]}
     if not file.contents.startswith(b"PAR1"):
         return _recording(_csv_frame(file, COLUMNS), catalogue, file.path, origin)
     try:
