@@ -61,201 +61,67 @@ class Status(StrEnum):
         return self in (Status.REGRESSION, Status.IMPROVEMENT)
 
 
-class Verdict(StrEnum):
-    """Whether the new build may ship, by one test or by all of them."""
-
-    PASS = "pass"  # noqa: S105 - a verdict, not a password
-    REGRESSION = "regression"
-    INCONCLUSIVE = "inconclusive"
-    INVALID = "invalid"
-
-
-class CauseKind(StrEnum):
-    """Why a valid test does not pass."""
-
-    REGRESSION = "regression"
-    LEANING = "leaning"
-    LOSS_NOT_EXCLUDED = "loss_not_excluded"
-    UNJUDGEABLE = "unjudgeable"
-    NOTHING_JUDGED = "nothing_judged"
-
-
-class ValidityStatus(StrEnum):
-    """Whether a run or a test may be judged."""
-
-    VALID = "valid"
-    LIMITED = "limited"
-    INVALID = "invalid"
-
-
-class ValidityCode(StrEnum):
-    """What limits a run or a test; the rule and the sentence of each: :mod:`buildcompare.validity.rules`."""
-
-    TARGET_NOT_REACHED = "target_not_reached"
-    TARGET_NOT_HELD = "target_not_held"
-    LOADS_DIFFER = "loads_differ"
-    USERS_LOST = "users_lost"
-    RESTARTED = "restarted"
-    COUNTERS_RESTARTED = "counters_restarted"
-    CEILING_REACHED = "ceiling_reached"
-    STILL_CLIMBING = "still_climbing"
-    STILL_FALLING = "still_falling"
-    MAY_BE_CUT = "may_be_cut"
-    TOO_SHORT = "too_short"
-    GAPS = "gaps"
-    NO_USERS = "no_users"
-    SILENT_END = "silent_end"
-    SILENT_START = "silent_start"
-    NO_STEADY_WINDOW = "no_steady_window"
-    WINDOW_SHORTER = "window_shorter"
-    LITTLE_COVERAGE = "little_coverage"
-    SERIES_MISSING = "series_missing"
-    WINDOWS_OVERLAP = "windows_overlap"
-    OTHER_RUNS = "other_runs"
-
-
-class Better(StrEnum):
-    """Which way a metric gets better."""
-
-    LOWER = "lower"
-    HIGHER = "higher"
-    NEUTRAL = "neutral"
-
-
-class NoiseSource(StrEnum):
-    """Where the run-to-run noise of a row comes from."""
-
-    CALIBRATION = "calibration"
-    CATALOGUE = "catalogue"
-    NONE = "none"
-
-
-class ReasonCode(StrEnum):
-    """Why a row was not judged, or why a run has no steady window; in words: :mod:`buildcompare.text.reasons`."""
-
-    NO_NOISE = "no_noise"
-    FEW_RUNS = "few_runs"
-    SET_BY_TEST = "set_by_test"
-    NOT_POSITIVE = "not_positive"
-    DIGITISED = "digitised"
-    NOT_RECORDED = "not_recorded"
-    NO_STEADY_WINDOW = "no_steady_window"
-    NO_NUMBER = "no_number"
-    ZERO_BASE = "zero_base"
-    NO_ERROR_NOISE = "no_error_noise"
-    NONE_FAILED = "none_failed"
-    ERRORS_NOT_STATED = "errors_not_stated"
-    USERS_UNKNOWN = "users_unknown"
-    ONLY_IN = "only_in"
-    NEVER_CALLED = "never_called"
-    BEYOND_LAST_BUCKET = "beyond_last_bucket"
-    TOO_SHORT_TO_MEASURE = "too_short_to_measure"
-    LOAD_UNKNOWN = "load_unknown"
-    NO_SAMPLES = "no_samples"
-    FEW_SAMPLES = "few_samples"
-    NEVER_RISES = "never_rises"
-    STILL_MOVES = "still_moves"
-    SHORT = "short"
-    UNFIT_EARLY = "unfit_early"
-
-
-class NoEstimate(StrEnum):
-    """Why a curve gives no figure for the supported users."""
-
-    NO_USERS_CURVE = "no_users_curve"
-    TOO_SHORT = "too_short"
-    GAPS = "gaps"
-    INTERRUPTED = "interrupted"
-    USERS_LOST = "users_lost"
-    STILL_CLIMBING = "still_climbing"
-    STILL_FALLING = "still_falling"
-    MAY_BE_CUT = "may_be_cut"
-    CEILING_REACHED = "ceiling_reached"
-
-
-class NoHistory(StrEnum):
-    """Why a comparison was not compared with earlier ones; in words: :mod:`buildcompare.text.reasons`."""
-
-    STUDY = "study"
-    NO_NOISE = "no_noise"
-    NO_EARLIER = "no_earlier"
-    FIRST = "first"
-
-
-class DriftKind(StrEnum):
-    """Which two levels a row of drift compares.
-
-    This base with the previous new of the same version; this new with the previous new; two databases in one build.
+Verdict = StrEnum("Verdict", "PASS REGRESSION INCONCLUSIVE INVALID")
+Verdict.__doc__ = "Whether the new build may ship, by one test or by all of them."
+CauseKind = StrEnum("CauseKind", "REGRESSION LEANING LOSS_NOT_EXCLUDED UNJUDGEABLE NOTHING_JUDGED")
+CauseKind.__doc__ = "Why a valid test does not pass."
+ValidityStatus = StrEnum("ValidityStatus", "VALID LIMITED INVALID")
+ValidityStatus.__doc__ = "Whether a run or a test may be judged."
+ValidityCode = StrEnum(
+    "ValidityCode",
     """
+    TARGET_NOT_REACHED TARGET_NOT_HELD LOADS_DIFFER USERS_LOST RESTARTED COUNTERS_RESTARTED CEILING_REACHED
+    STILL_CLIMBING STILL_FALLING MAY_BE_CUT TOO_SHORT GAPS NO_USERS SILENT_END SILENT_START NO_STEADY_WINDOW
+    WINDOW_SHORTER LITTLE_COVERAGE SERIES_MISSING WINDOWS_OVERLAP OTHER_RUNS
+    """,
+)
+ValidityCode.__doc__ = (
+    "What limits a run or a test; the rule and the sentence of each: :mod:`buildcompare.validity.rules`."
+)
+Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
+Better.__doc__ = "Which way a metric gets better."
+NoiseSource = StrEnum("NoiseSource", "CALIBRATION CATALOGUE NONE")
+NoiseSource.__doc__ = "Where the run-to-run noise of a row comes from."
+ReasonCode = StrEnum(
+    "ReasonCode",
+    """
+    NO_NOISE FEW_RUNS SET_BY_TEST NOT_POSITIVE DIGITISED NOT_RECORDED NO_STEADY_WINDOW NO_NUMBER ZERO_BASE
+    NO_ERROR_NOISE NONE_FAILED ERRORS_NOT_STATED USERS_UNKNOWN ONLY_IN NEVER_CALLED BEYOND_LAST_BUCKET
+    TOO_SHORT_TO_MEASURE LOAD_UNKNOWN NO_SAMPLES FEW_SAMPLES NEVER_RISES STILL_MOVES SHORT UNFIT_EARLY
+    """,
+)
+ReasonCode.__doc__ = (
+    "Why a row was not judged, or why a run has no steady window; in words: :mod:`buildcompare.text.reasons`."
+)
+NoEstimate = StrEnum(
+    "NoEstimate",
+    """
+    NO_USERS_CURVE TOO_SHORT GAPS INTERRUPTED USERS_LOST STILL_CLIMBING STILL_FALLING MAY_BE_CUT CEILING_REACHED
+    """,
+)
+NoEstimate.__doc__ = "Why a curve gives no figure for the supported users."
+NoHistory = StrEnum("NoHistory", "STUDY NO_NOISE NO_EARLIER FIRST")
+NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; in words: :mod:`buildcompare.text.reasons`."
+DriftKind = StrEnum("DriftKind", "SAME_VERSION PREVIOUS_NEW BETWEEN_DATABASES")
+DriftKind.__doc__ = """Which two levels a row of drift compares.
 
-    SAME_VERSION = "same_version"
-    PREVIOUS_NEW = "previous_new"
-    BETWEEN_DATABASES = "between_databases"
-
-
-class SetupChange(StrEnum):
-    """How a setting differs from an earlier comparison; not recorded: one of the two does not state it."""
-
-    CHANGED = "changed"
-    NOT_RECORDED = "not_recorded"
-
-
-class Severity(StrEnum):
-    """How urgent a finding is."""
-
-    CRITICAL = "critical"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class FindingKind(StrEnum):
-    """What a finding is about; the order of findings is in :mod:`buildcompare.findings`."""
-
-    BEGINNING = "beginning"
-    BETWEEN_DATABASES = "between_databases"
-    BLIND_SPOTS = "blind_spots"
-    BUMPS_IN_BOTH = "bumps_in_both"
-    COUNTED_ERRORS = "counted_errors"
-    COUNTER_RESETS = "counter_resets"
-    EMPTY_METRICS = "empty_metrics"
-    EQUAL_LOAD = "equal_load"
-    ERROR_RATE = "error_rate"
-    EVENT = "event"
-    GAPS = "gaps"
-    LABELS = "labels"
-    LABELS_IN_ONE_BUILD = "labels_in_one_build"
-    LABELS_IN_SEVERAL_TESTS = "labels_in_several_tests"
-    LEVEL_DRIFT = "level_drift"
-    LIMITED_BY = "limited_by"
-    METHODS_WITH_HANDLERS = "methods_with_handlers"
-    METRIC = "metric"
-    METRICS_NOWHERE = "metrics_nowhere"
-    MISSING_METRICS = "missing_metrics"
-    NAMED_TWICE = "named_twice"
-    NO_HISTORY = "no_history"
-    NO_LABEL_TABLE = "no_label_table"
-    PREVIOUS_NEW = "previous_new"
-    RECORDING_NOTE = "recording_note"
-    REPORTED_AGAINST_ESTIMATED = "reported_against_estimated"
-    RUN_LEFT_OUT = "run_left_out"
-    SERVER_VERSIONS = "server_versions"
-    SETUP_DIFFERENCES = "setup_differences"
-    SUPPORTED_USERS = "supported_users"
-    TIME_TO_USERS = "time_to_users"
-    TRAFFIC_MIX = "traffic_mix"
-    UNCHANGED = "unchanged"
-    UNJUDGEABLE = "unjudgeable"
-    UNLIKELY_UNIT = "unlikely_unit"
-    UNRECOGNISED = "unrecognised"
-    USERS_IN_PARAMS = "users_in_params"
-    VALIDITY = "validity"
-    WAVES = "waves"
-
-
-class SuggestionKind(StrEnum):
-    """What is suggested to do next."""
-
-    RERUN = "rerun"
-    FORMER_SETUP = "former_setup"
-    SETTLE = "settle"
-    LOOK_AT_LABEL = "look_at_label"
+This base with the previous new of the same version; this new with the previous new; two databases in one build."""
+SetupChange = StrEnum("SetupChange", "CHANGED NOT_RECORDED")
+SetupChange.__doc__ = (
+    "How a setting differs from an earlier comparison; not recorded: one of the two does not state it."
+)
+Severity = StrEnum("Severity", "CRITICAL WARNING INFO")
+Severity.__doc__ = "How urgent a finding is."
+FindingKind = StrEnum(
+    "FindingKind",
+    """
+    BEGINNING BETWEEN_DATABASES BLIND_SPOTS BUMPS_IN_BOTH COUNTED_ERRORS COUNTER_RESETS EMPTY_METRICS EQUAL_LOAD
+    ERROR_RATE EVENT GAPS LABELS LABELS_IN_ONE_BUILD LABELS_IN_SEVERAL_TESTS LEVEL_DRIFT LIMITED_BY
+    METHODS_WITH_HANDLERS METRIC METRICS_NOWHERE MISSING_METRICS NAMED_TWICE NO_HISTORY NO_LABEL_TABLE PREVIOUS_NEW
+    RECORDING_NOTE REPORTED_AGAINST_ESTIMATED RUN_LEFT_OUT SERVER_VERSIONS SETUP_DIFFERENCES SUPPORTED_USERS
+    TIME_TO_USERS TRAFFIC_MIX UNCHANGED UNJUDGEABLE UNLIKELY_UNIT UNRECOGNISED USERS_IN_PARAMS VALIDITY WAVES
+    """,
+)
+FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."
+SuggestionKind = StrEnum("SuggestionKind", "RERUN FORMER_SETUP SETTLE LOOK_AT_LABEL")
+SuggestionKind.__doc__ = "What is suggested to do next."
