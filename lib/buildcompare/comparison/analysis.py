@@ -18,7 +18,7 @@ from buildcompare.calibration.file import METHOD, Calibration, read_calibration,
 from buildcompare.comparison.test import SIDES, TestData, compare_test
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Comparison, Run, Test, check_params, read_params
+from buildcompare.config.params import Comparison, Run, check_params, read_params
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
@@ -122,13 +122,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
 
 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
-    """Read every run of every test; what must be pulled from a server is pulled once and kept.
-
-    Parameters
-    ----------
-    refresh
-        Pull again what was pulled before.
-    """
+    """Read every run; what must be pulled from a server is pulled once and kept (`refresh`: again)."""
     pull_recordings(params, refresh=refresh)
     catalogue = catalogue_of(params)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
@@ -162,25 +156,25 @@ def _placed_faults(params: Comparison, slot: Slot, run: Run) -> Iterator[None]:
 def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, command: str | None = None) -> Analysis:
     """Compare the builds in every test and draw the findings; `command` makes the report again."""
     catalogue = catalogue_of(params)
-    calibration = _calibration(params, recordings)
+    own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
+    calibration = without_runs(calibration_of(params, params.calibration), own) if params.calibration else None
     groups = calibration[0].repeated_runs() if calibration else []
-    label_noise = LabelNoise(groups)
-    compared = {
-        test.name: compare_test(
-            test,
-            recordings[test.name],
-            catalogue,
-            coordinator=params.coordinator,
-            groups=groups,
-            label_noise=label_noise,
-        )
-        for test in params.tests
-    }
+    shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "label_noise": LabelNoise(groups)}
+    compared = {test.name: compare_test(test, recordings[test.name], catalogue, **shared) for test in params.tests}
     tests = [each.result for each in compared.values()]
     labels = (params.base.label, params.new.label)
-    inputs = [row for test in params.tests for row in _inputs(test, recordings[test.name])]
-    simulated = any(r.simulated for test in recordings.values() for side in SIDES for r in test[side])
-    held = _held(params, tests, SupportedUsersNoise.of(catalogue, groups), simulated=simulated)
+    inputs = [
+        InputProvenance(test=test.name, build=side, run=i, kind=str(recording.provenance.get("kind", "")), **file)
+        for test in params.tests
+        for side in SIDES
+        for i, recording in enumerate(recordings[test.name][side], start=1)
+        for file in _files(recording)
+    ]
+    simulated = any(recording.simulated for recording in own)
+    held: HistoryContext | None = None
+    if params.history is not None:
+        noise = SupportedUsersNoise.of(catalogue, groups)
+        held = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
     past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
     about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
     results = Results(
@@ -212,22 +206,6 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     return Analysis(params, catalogue, recordings, results, compared)
 
 
-def _held(
-    params: Comparison, tests: list[TestResult], noise: SupportedUsersNoise, *, simulated: bool
-) -> HistoryContext | None:
-    """The comparison beside the ledger that the params name; None where they name none."""
-    if params.history is None:
-        return None
-    return compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
-
-
-def _calibration(params: Comparison, recordings: Mapping[str, TestRecordings]) -> tuple[Calibration, list[str]] | None:
-    if params.calibration is None:
-        return None
-    own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    return without_runs(calibration_of(params, params.calibration), own)
-
-
 def calibration_of(params: Comparison, file: str) -> Calibration:
     """The calibration that `params` name."""
     try:
@@ -241,13 +219,9 @@ def _self_check(calibration: tuple[Calibration, list[str]] | None) -> dict[str, 
     if calibration is None:
         return None
     kept, left_out = calibration
-    same_method = kept.method == METHOD
-    return {
-        "calibration": [group.name for group in kept.groups],
-        "left_out": left_out,
-        "same_method": same_method,
-        **((kept.self_check or {}) if same_method else {}),
-    }
+    same = kept.method == METHOD
+    found = (kept.self_check or {}) if same else {}
+    return {"calibration": [group.name for group in kept.groups], "left_out": left_out, "same_method": same, **found}
 
 
 def _this_run(command: str) -> dict[str, Any]:
@@ -265,15 +239,6 @@ def _hash(params: Comparison) -> str:
     """A hash of what was asked for: the same from a file, from papermill and from a hand-filled cell."""
     text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _inputs(test: Test, recordings: TestRecordings) -> list[InputProvenance]:
-    return [
-        InputProvenance(test=test.name, build=side, run=i + 1, kind=str(r.provenance.get("kind", "")), **file)
-        for side in SIDES
-        for i, r in enumerate(recordings[side])
-        for file in _files(r)
-    ]
 
 
 def _files(recording: Recording) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from buildcompare.comparison.runs import run_result
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.findings import verdict
@@ -15,16 +15,27 @@ from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.compare import compare_ramps, ramp_ups
 from buildcompare.load.limits import limited_by
 from buildcompare.load.users import compare_supported_users, estimates
-from buildcompare.load.view import Views, view_run
+from buildcompare.load.view import RunView, Views, view_run
 from buildcompare.metrics.compare import compare_metrics
 from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.errors import compare_counted_errors, compare_error_rates
 from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
-from buildcompare.recordings.recording import Recording
-from buildcompare.results import Pair, Runs, Side, TestResult
+from buildcompare.recordings.recording import Recording, utc
+from buildcompare.results import (
+    Estimate,
+    Pair,
+    RampUp,
+    RunResult,
+    Runs,
+    SeriesCoverage,
+    ServerResult,
+    Side,
+    TestResult,
+    Validity,
+)
 from buildcompare.results.codes import SIDES
 from buildcompare.stats.noise import RepeatedRuns
-from buildcompare.validity.judge import judge_validity
+from buildcompare.validity.rules import judge_validity
 
 __all__ = ["SIDES", "TestData", "compare_test"]
 
@@ -33,21 +44,14 @@ TestRecordings = Mapping[Side, Sequence[Recording]]
 
 @dataclass(frozen=True)
 class TestData:
-    """The result of one test, with what its figures need beside it.
-
-    Attributes
-    ----------
-    views
-        Its runs by build, each with its load, its windows and its shape.
-    at_load
-        By slug, each metric over the connected users; empty in a bounded test.
-    """
+    """The result of one test, with what its figures need beside it."""
 
     __test__ = False  # not a test class of pytest's
 
     result: TestResult
     views: Views
     at_load: Mapping[str, LoadAdjusted]
+    """By slug, each metric over the connected users; empty in a bounded test."""
 
 
 def compare_test(
@@ -61,16 +65,8 @@ def compare_test(
 ) -> TestData:
     """Compare the runs of one test.
 
-    Parameters
-    ----------
-    recordings
-        By build, one recording for each run of `test`.
-    coordinator
-        How the load was added; the default is that of Mattermost's load tests.
-    groups
-        Repeated runs, from which the noise between runs is learned; without them the catalogue's counts.
-    label_noise
-        What was learned of labels from `groups`, where several tests share it.
+    The noise between runs is learned from `groups`, the repeated runs, or else is the catalogue's; `label_noise` is
+    what was learned of labels from `groups`, where several tests share it.
     """
     coordinator = coordinator or Coordinator()
     seen = Pair.of(lambda side: [view_run(each, test.type, catalogue, coordinator) for each in recordings[side]])
@@ -86,9 +82,8 @@ def compare_test(
         ]
         for side in SIDES
     }
-    supported = None
-    if test.type == "unbounded":
-        supported = compare_supported_users(test, supported_by_run, catalogue, groups)
+    unbounded = test.type == "unbounded"
+    supported = compare_supported_users(test, supported_by_run, catalogue, groups) if unbounded else None
     at_load = at_equal_load(test, views, catalogue, groups)
     labels = label_tables(views, label_noise or LabelNoise(groups), test.type)
     splits = split_averages(labels, catalogue)
@@ -110,3 +105,60 @@ def compare_test(
         validity=validity.test,
     )
     return TestData(result, views, at_load)
+
+
+def run_result(
+    catalogue: Catalogue,
+    view: RunView,
+    estimate: Estimate | None,
+    ramp: RampUp,
+    reported: int | None,
+    validity: Validity,
+) -> RunResult:
+    """One run, with what it misses."""
+    recording, stop = view.recording, view.stop
+    found = {series.metric for series in recording.graphs()}
+    until = stop.at_s if stop else recording.duration_s  # after the stop nobody asks, and rates of nothing are NaN
+    return RunResult(
+        start=utc(recording.window[0]),
+        end=utc(recording.window[1]),
+        duration_s=recording.duration_s,
+        stop_s=stop.at_s if stop else None,
+        shutdown=bool(stop and stop.shutdown),
+        window=view.steady.window,
+        window_method=view.steady.method,
+        window_reason=view.steady.reason,
+        load_curve=view.load_slug,
+        phases=list(view.shape.phases) if view.shape else [],
+        ramp_up=ramp,
+        validity=validity,
+        estimated_supported_users=estimate,
+        reported_supported_users=reported,
+        coverage=[
+            SeriesCoverage(slug=series.metric, **vars(recording.coverage(series, (0.0, until))))
+            for series in recording.graphs()
+        ],
+        missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
+        notes=[note.text for note in recording.notes],
+        server=_server(recording),
+        samples_sha256=recording.samples_sha256,
+    )
+
+
+def _server(recording: Recording) -> ServerResult | None:
+    """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
+    known: Mapping[str, Any] = recording.provenance
+    try:
+        return ServerResult(
+            **known["server"],
+            url=known["url"],
+            step_s=known["step_s"],
+            label_step_s=known["label_step_s"],
+            queries=len(known["queries"]),
+            points=sum(query["points"] for query in known["queries"]),
+            missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
+            counter_resets=known["counter_resets"],
+            warnings=known["warnings"],
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -53,7 +53,6 @@ class TestResult(Model):
     ramp_up: RampUps
     metrics: list[MetricResult]
     errors: list[ErrorRateResult] = Field(default_factory=list)
-    """Where error rates were recorded."""
     labels: list[LabelResult]
     events: list[Event]
     validity: Validity
@@ -139,7 +138,6 @@ class Results(Model):
     tests: list[TestResult]
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
-    """At most three, the most useful first."""
     provenance: Provenance
 
 

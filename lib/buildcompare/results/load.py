@@ -15,10 +15,9 @@ class AlertResult(Model):
 
     build: Side
     alert: str
-    """Its slug in the catalogue."""
     threshold: float
     first_s: Number
-    """Elapsed seconds at which it was first at its threshold; null where it never was."""
+    """Null where it never was at its threshold."""
     times: int
     """How often it came to its threshold from below."""
     share_steady: float
@@ -36,7 +35,6 @@ class LimitedBy(Model):
 
     base: str | None = None
     new: str | None = None
-
     alerts: list[AlertResult] = Field(default_factory=list)
 
     def of(self, build: Side) -> list[AlertResult]:
@@ -97,22 +95,18 @@ class TrafficMixResult(Model):
     """The change of an average over labels, split: `mix_percent` and `speed_percent` add up to `delta_percent`."""
 
     group: str
-    """The label table that it was computed from."""
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
     """What moved; `unknown`: the mix did, and how far speed moves by chance is not known."""
     counts: bool
     """Whether the metric counts as at unchanged mix (where the mix moved it), and not as measured."""
     base: float
-    """The averages over the labels, in seconds."""
     new: float
     delta_percent: float
     mix_percent: float
-    """What other calls did to the average, in percent of the base's."""
     mix_ci_low: Number = None
     """95 %, from the noise of the labels where it is known."""
     mix_ci_high: Number = None
     speed_percent: float
-    """What slower or faster calls did to it."""
     speed_ci_low: Number = None
     """95 %, from the noise of the average between runs of one build."""
     speed_ci_high: Number = None
@@ -126,4 +120,3 @@ class TrafficMixResult(Model):
     status: Status
     """Of the metric at unchanged mix."""
     movers: list[MixMover] = Field(default_factory=list)
-    """The labels that moved the mix most."""

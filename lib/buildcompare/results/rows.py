@@ -21,7 +21,6 @@ class MetricResult(Model):
     better: Better
     gate: bool
     margin_percent: float
-    """The smallest change that matters."""
     base: Number
     """Level over the steady window: the mean, for times the geometric mean."""
     new: Number
@@ -50,9 +49,7 @@ class MetricResult(Model):
     window: Pair[Window | None]
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
-    """Unbounded tests: what differs at the highest load that both builds sustained."""
     traffic_mix: TrafficMixResult | None = None
-    """Averages over labels whose call rates are known."""
 
     @property
     def effective_status(self) -> Status:
@@ -80,7 +77,6 @@ class ErrorRateResult(Model):
     unit: str
     better: Literal[Better.LOWER] = Better.LOWER
     gate: Literal[True] = True
-    """Errors are what users feel."""
     base: Number
     """Mean over the steady window, over the runs of the build."""
     new: Number
@@ -129,10 +125,8 @@ class Event(Model):
     """In the metric's unit, with its sign."""
     size_percent: Number
     ci: tuple[Number, Number] | None
-    """95 % interval of `size`."""
     group: int | None
     """The same number for events that happened together."""
     matched: bool
-    """Whether the other build shows it too."""
     warning: bool = False
     """Whether it is in one build only and surely larger than the metric's margin."""

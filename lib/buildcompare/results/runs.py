@@ -18,7 +18,6 @@ class Estimate(Model):
     """The same mean where the curve still rose or met the ceiling, so that the build supports at least as many."""
     reason: NoEstimate | None
     slope_users_per_s: Number = None
-    """Over the last 30 minutes, `window`."""
     window: Window | None = None
 
 
@@ -37,7 +36,6 @@ class ValidityReason(Model):
 
     code: ValidityCode
     status: ValidityStatus
-    """What it makes of the run: limited or invalid."""
     text: str = ""
     """A clause without a full stop and without the run's name."""
     side: Side | None = None
@@ -45,7 +43,6 @@ class ValidityReason(Model):
     """Counted from 1; null where it is about several runs."""
     metric: str | None = None
     because: Reason | None = None
-    """Of `no_steady_window`: why there is none."""
     until_s: Number = None
     """The run is valid up to here; null where the fault has no time."""
     numbers: dict[str, Number] = Field(default_factory=dict)
@@ -81,14 +78,12 @@ class ServerResult(Model):
     counter_resets: dict[str, int] = Field(default_factory=dict)
     """By counter that a graph takes the rate of, how often it started again inside the window."""
     warnings: list[str] = Field(default_factory=list)
-    """In the server's own words."""
 
 
 class RunResult(Model):
     """One run of one build."""
 
     start: str
-    """RFC 3339, UTC."""
     end: str
     duration_s: float
     stop_s: Number
@@ -98,7 +93,6 @@ class RunResult(Model):
     window_method: str
     window_reason: Reason | None
     load_curve: str | None
-    """Slug of the metric that the phases were read off."""
     phases: list[Phase]
     ramp_up: RampUp
     validity: Validity
@@ -106,10 +100,8 @@ class RunResult(Model):
     reported_supported_users: int | None
     coverage: list[SeriesCoverage]
     missing: list[str]
-    """Slugs that the catalogue has and this run lacks."""
     notes: list[str]
     server: ServerResult | None = None
-    """Null where the run was read from files."""
     samples_sha256: str = ""
     """Of all samples of its metrics and of when they were taken."""
 

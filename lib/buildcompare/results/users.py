@@ -50,7 +50,6 @@ class RampUp(Model):
     wave_amplitude_users: Number = None
     """From peak to trough."""
     wave_regularity: Number = None
-    """1 is a clock."""
     waves_p_value: Number = None
     plateau_users: Number = None
     plateau_drift_users_per_s: Number = None
@@ -71,7 +70,6 @@ class WithinRuns(Model):
 
     value: float
     ci_low: float
-    """Within these two runs only."""
     ci_high: float
 
     @property
@@ -99,7 +97,6 @@ class RampUps(Model):
     wave_period_s: WithinRuns | None = None
     """Of the pair of runs in the middle, which is one observation."""
     wave_amplitude_users: WithinRuns | None = None
-    """As `wave_period_s`."""
 
 
 class SupportedUsersResult(Model):

@@ -20,50 +20,34 @@ from buildcompare.results.codes import TestType
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts of one run.
-
-    Attributes
-    ----------
-    load
-        The curve of users, or of a proxy (`users` False), over elapsed seconds; None without either.
-    steady, no_steady
-        The steady window, or the reason why there is none.
-    target
-        Users of a bounded test; the ceiling of an unbounded one.
-    fastest_fall
-        Users per second that the coordinator takes away by itself.
-    coverage
-        By slug of the catalogue's metrics: the part of the steady window that has a number; None without a series.
-    window, clock
-        Start and end in seconds since 1970, and the address of the server whose clock this is; None where the
-        clocks of two runs cannot be compared.
-    resets
-        How often counters of the server restarted inside the window.
-    no_users
-        Whether a curve of users was recorded that is zero from beginning to end.
-    silent_s
-        From the load's last number to the known stop, in seconds; 0 where the stop is not known.
-    late_s
-        From the window's start to the first number of any metric, in seconds.
-    """
+    """Facts of one run."""
 
     kind: TestType
     load: pd.Series | None
+    """The curve of users, or of a proxy (`users` False), over elapsed seconds."""
     users: bool
     stop: Stop | None
     steady: Window | None
     no_steady: Reason | None = None
     target: int | None = None
+    """Users of a bounded test; the ceiling of an unbounded one."""
     fastest_fall: float = 4.0
+    """Users per second that the coordinator takes away by itself."""
     estimate: Estimate | None = None
     reported: float | None = None
     coverage: Mapping[str, float | None] = field(default_factory=dict)
+    """By slug: the part of the steady window that has a number; None without a series."""
     window: Window = (0.0, 0.0)
     clock: str | None = None
+    """The server whose clock `window` is of; None where the clocks of two runs cannot be compared."""
     resets: int = 0
+    """How often counters of the server restarted inside the window."""
     no_users: bool = False
+    """Whether a curve of users was recorded that is zero from beginning to end."""
     silent_s: float = 0.0
+    """From the load's last number to the stop; 0 where the stop is not known."""
     late_s: float = 0.0
+    """From the window's start to the first number of any metric."""
 
     @property
     def steady_s(self) -> float | None:
@@ -81,16 +65,13 @@ class RunFacts:
 
 
 def run_facts(
-    view: RunView,
-    estimate: Estimate | None,
-    test: Test,
-    run: Run,
-    catalogue: Catalogue,
-    coordinator: Coordinator,
+    view: RunView, estimate: Estimate | None, test: Test, run: Run, catalogue: Catalogue, coordinator: Coordinator
 ) -> RunFacts:
     """Collect the facts of one run of `test`."""
     known: Mapping[str, Any] = view.recording.provenance
     resets = known.get("counter_resets")
+    curves = [view.recording.curve(series) for series in view.recording.graphs()]
+    first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
     return RunFacts(
         kind=test.type,
         load=view.load,
@@ -108,14 +89,8 @@ def run_facts(
         resets=max(map(int, resets.values()), default=0) if isinstance(resets, Mapping) else 0,
         no_users=view.users is None and _only_zeros(view, catalogue),
         silent_s=view.recording.duration_s - view.stop.end_s if view.stop and view.recording.stop_known else 0.0,
-        late_s=_late_s(view),
+        late_s=min(first, default=0.0),
     )
-
-
-def _late_s(view: RunView) -> float:
-    curves = [view.recording.curve(series) for series in view.recording.graphs()]
-    first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
-    return min(first, default=0.0)
 
 
 def _only_zeros(view: RunView, catalogue: Catalogue) -> bool:

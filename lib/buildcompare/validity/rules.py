@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Coordinator, Test
 from buildcompare.load.curve import HARDLY_ANY, Fall, find_falls
+from buildcompare.load.users import Estimates
+from buildcompare.load.view import RunView, Views
 from buildcompare.load.windows import ARRIVAL_S, SHORTEST_S, sustained
-from buildcompare.results import Pair, Validity, ValidityReason
-from buildcompare.results.codes import SIDES, Side, ValidityCode, ValidityStatus
+from buildcompare.results import Estimate, Pair, Reason, Validity, ValidityReason
+from buildcompare.results.codes import SIDES, NoEstimate, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.numbers import fill
 from buildcompare.text.reasons import reason_words
-from buildcompare.validity.facts import RunFacts
+from buildcompare.validity.facts import RunFacts, run_facts
 
 REACHED = 0.97
 """A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
@@ -56,6 +60,42 @@ class TestValidity:
 
     test: Validity
     runs: Pair[tuple[Validity, ...]]
+
+
+def judge_validity(
+    test: Test, views: Views, estimates: Estimates, catalogue: Catalogue, coordinator: Coordinator
+) -> tuple[TestValidity, Views, Estimates]:
+    """Judge the runs of `test`; give the views cut to where they are valid, and the estimates without void ones."""
+    facts = Pair.of(
+        lambda side: [
+            run_facts(view, estimate, test, run, catalogue, coordinator)
+            for view, estimate, run in zip(views[side], estimates[side], test.runs(side), strict=True)
+        ]
+    )
+    validity = judge_facts(facts)
+    runs = validity.runs
+    cut = Pair.of(lambda side: [_cut(v, run.valid_until_s) for v, run in zip(views[side], runs[side], strict=True)])
+    left = Pair.of(lambda side: [_void(users, run) for users, run in zip(estimates[side], runs[side], strict=True)])
+    return validity, cut, left
+
+
+def _cut(view: RunView, until_s: float | None) -> RunView:
+    """The view with its steady window up to `until_s`."""
+    window = view.steady.window
+    if until_s is None or window is None or until_s >= window[1]:
+        return view
+    if until_s - window[0] < SHORTEST_S:
+        reason = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(until_s - window[0], 0.0) / 60)
+        return replace(view, steady=replace(view.steady, window=None, method="none", reason=reason))
+    return replace(view, steady=replace(view.steady, window=(window[0], until_s)))
+
+
+def _void(estimate: Estimate | None, validity: Validity) -> Estimate | None:
+    codes = {reason.code for reason in validity.reasons if voids(reason)}
+    if estimate is None or not codes:
+        return estimate
+    why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in codes else NoEstimate.INTERRUPTED
+    return Estimate(estimated=None, at_least=None, reason=why)
 
 
 def judge_facts(facts: Pair[list[RunFacts]]) -> TestValidity:
@@ -100,25 +140,16 @@ def _invalid(code: ValidityCode, says: str, numbers: dict[str, float]) -> Validi
 # ---- One run --------------------------------------------------------------------------------------------------------
 
 
-def _no_steady_window(facts: RunFacts) -> Reasons:
+def _recorded(facts: RunFacts) -> Reasons:
     if facts.steady is None and facts.no_steady:
         says = f"no steady window: {reason_words(facts.no_steady)}"
         yield _limited(ValidityCode.NO_STEADY_WINDOW, says, because=facts.no_steady)
-
-
-def _no_users(facts: RunFacts) -> Reasons:
     if facts.no_users:
         yield _limited(ValidityCode.NO_USERS, "its connected users are zero from beginning to end")
-
-
-def _silent_end(facts: RunFacts) -> Reasons:
     gaps_say_it = facts.users and facts.kind == "unbounded"
     if facts.silent_s > SILENT_S and not gaps_say_it:
         says = "its load has no samples in the last {seconds:min} before its stop"
         yield _limited(ValidityCode.SILENT_END, says, {"seconds": facts.silent_s})
-
-
-def _silent_start(facts: RunFacts) -> Reasons:
     if facts.late_s > SILENT_S:
         says = "its window starts {seconds:min} before its first sample; elapsed time counts from the window's start"
         yield _limited(ValidityCode.SILENT_START, says, {"seconds": facts.late_s})
@@ -337,21 +368,10 @@ def _other(side: Side) -> Side:
     return "new" if side == "base" else "base"
 
 
+# fmt: off
 _OF_ONE_RUN: tuple[Callable[[RunFacts], Reasons], ...] = (
-    _no_steady_window,
-    _no_users,
-    _silent_end,
-    _silent_start,
-    _falls,
-    _target,
-    _equilibrium,
-    _other_runs,
-    _coverage,
-    _counters_restarted,
+    _recorded, _falls, _target, _equilibrium, _other_runs, _coverage, _counters_restarted,
 )
 _BETWEEN_RUNS: tuple[Callable[[Pair[list[RunFacts]]], Reasons], ...] = (
-    _loads_differ,
-    _window_shorter,
-    _series_missing,
-    _windows_overlap,
+    _loads_differ, _window_shorter, _series_missing, _windows_overlap,
 )
