@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from buildcompare.findings import PLACES
+from buildcompare.findings import RANKS
 from buildcompare.results import Pair, ValidityReason
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import (
@@ -296,7 +296,7 @@ def test_a_finding_in_words(kind: FindingKind) -> None:
 
 def test_every_kind_has_a_sentence_and_a_sample() -> None:
     assert set(SAMPLES) == set(FindingKind) - OF_HISTORY
-    assert set(PLACES) <= set(FindingKind)
+    assert set(RANKS) <= set(FindingKind)
 
 
 @pytest.mark.parametrize(

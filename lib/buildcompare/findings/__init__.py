@@ -8,7 +8,6 @@ its sentence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
@@ -21,72 +20,37 @@ from buildcompare.text.findings import Names
 __all__ = ["above_the_fold", "find", "gravest_first", "headlines"]
 TOP = 10
 """Findings above the fold: what a release manager reads."""
-_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-
-
-class Place(NamedTuple):
-    """Where findings of a kind stand.
-
-    Attributes
-    ----------
-    rank
-        Order among the infos. `FIRST` also stands before warnings, `PAST` after the other warnings, and infos of
-        `FOLDED` are never above the fold.
-    headline
-        Whether a report in Markdown has it even where nothing happened.
-    """
-
-    rank: int
-    headline: bool = False
-
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
-PLACES = {
-    FindingKind.SUPPORTED_USERS: Place(FIRST, headline=True),
-    FindingKind.UNCHANGED: Place(QUIET, headline=True),
-    FindingKind.SETUP_DIFFERENCES: Place(PAST),
-    FindingKind.LEVEL_DRIFT: Place(PAST),
-    FindingKind.PREVIOUS_NEW: Place(PAST),
-    FindingKind.BETWEEN_DATABASES: Place(PAST, headline=True),
-    FindingKind.METRIC: Place(CHANGES),
-    FindingKind.BEGINNING: Place(CHANGES),
-    FindingKind.BLIND_SPOTS: Place(FOLDED),  # a pass names them in its first sentences
-    FindingKind.LABELS_IN_ONE_BUILD: Place(FOLDED),
-    FindingKind.RECORDING_NOTE: Place(FOLDED),
+RANKS = {
+    FindingKind.SUPPORTED_USERS: FIRST,
+    FindingKind.UNCHANGED: QUIET,
+    FindingKind.SETUP_DIFFERENCES: PAST,
+    FindingKind.LEVEL_DRIFT: PAST,
+    FindingKind.PREVIOUS_NEW: PAST,
+    FindingKind.BETWEEN_DATABASES: PAST,
+    FindingKind.METRIC: CHANGES,
+    FindingKind.BEGINNING: CHANGES,
+    FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
+    FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
+    FindingKind.RECORDING_NOTE: FOLDED,
 }
-"""The kinds that have a place of their own; all others are `OTHERS`."""
-
+"""Order of kinds among the infos; all others are `OTHERS`. `FIRST` also stands before warnings, `PAST` after the other
+warnings, and infos of `FOLDED` are never above the fold."""
+HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES)
+"""Kinds that a report in Markdown has even where nothing happened."""
+# fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
-    load.supported_users,
-    metrics.unjudgeable,
-    metrics.at_equal_load,
-    load.limited_by,
-    load.time_to_users,
-    load.beginning,
-    load.waves,
-    load.events,
-    load.reported_against_estimated,
-    recordings.named_twice,
-    recordings.validity,
-    recordings.left_out,
-    recordings.coverage,
-    recordings.servers,
-    recordings.counter_resets,
-    metrics.traffic_mix,
-    metrics.error_rates,
-    of_labels.labels_changed,
-    of_labels.methods_with_handlers,
+    load.supported_users, metrics.unjudgeable, metrics.at_equal_load, load.limited_by, load.time_to_users,
+    load.beginning, load.waves, load.events, load.reported_against_estimated, recordings.named_twice,
+    recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
+    metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
-    metrics.unchanged,
-    metrics.metrics,
-    of_labels.labels_in_several_tests,
-    load.bumps_in_both,
-    metrics.counted_errors,
-    metrics.blind_spots,
-    of_labels.labels_in_one_build,
-    recordings.notes,
+    metrics.unchanged, metrics.metrics, of_labels.labels_in_several_tests, load.bumps_in_both, metrics.counted_errors,
+    metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
+# fmt: on
 """The rules; findings of one rank keep their order."""
 
 
@@ -96,15 +60,7 @@ def find(
     inputs: Sequence[InputProvenance] = (),
     catalogue: Catalogue | None = None,
 ) -> list[Finding]:
-    """All findings about `tests`, the gravest first.
-
-    Parameters
-    ----------
-    labels
-        The names of the two builds.
-    inputs, catalogue
-        Where the recordings are from and what was looked for; without a catalogue mistaken inputs are not searched.
-    """
+    """All findings about `tests`, the gravest first; without a catalogue mistaken inputs are not searched."""
     names = Names.of(labels, tests)
     found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     found += [finding(each, names) for across in _ACROSS_TESTS for each in across(tests)]
@@ -123,22 +79,18 @@ def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fin
 
     They are chosen by their order: the supported users are among them, however many warnings there are.
     """
-    chosen = [each for each in findings if each.severity != Severity.INFO or _place(each).rank != FOLDED][:TOP]
-    first = sorted(chosen, key=lambda each: _SEVERITIES.index(each.severity))
+    chosen = [each for each in findings if each.severity != Severity.INFO or RANKS.get(each.kind) != FOLDED][:TOP]
+    first = sorted(chosen, key=lambda each: list(Severity).index(each.severity))
     return first, [each for each in findings if each not in first]
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
     """All that warns, and what everybody asks."""
-    return [each for each in findings if each.severity != Severity.INFO or _place(each).headline]
-
-
-def _place(found: Finding) -> Place:
-    return PLACES.get(found.kind, Place(OTHERS))
+    return [each for each in findings if each.severity != Severity.INFO or each.kind in HEADLINES]
 
 
 def _order(found: Finding) -> tuple[int, int]:
-    rank = _place(found).rank
+    rank = RANKS.get(found.kind, OTHERS)
     if found.severity == Severity.CRITICAL:
         return 0, int(rank == PAST)
     if rank == FIRST:

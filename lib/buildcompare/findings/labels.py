@@ -62,18 +62,11 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
     if not agreed:
         return
     rare = agreed[0].marked > 1 and agreed[0].expected < RARE
-    evidence = {
-        "labels": [
-            {
-                **_key(each),
-                "marked": each.marked,
-                "expected": each.expected,
-                "tests": {row.test: {"delta_percent": row.delta_percent, "marked": row.marked} for row in each.rows},
-            }
-            for each in agreed
-        ],
-        "not_named": max(len(agreed) - MOST_LABELS, 0),
-    }
+    found = []
+    for each in agreed:
+        in_tests = {row.test: {"delta_percent": row.delta_percent, "marked": row.marked} for row in each.rows}
+        found.append({**named(each), "marked": each.marked, "expected": each.expected, "tests": in_tests})
+    evidence = {"labels": found, "not_named": max(len(agreed) - MOST_LABELS, 0)}
     kind = FindingKind.LABELS_IN_SEVERAL_TESTS
     yield Found(kind, Severity.WARNING if rare else Severity.INFO, evidence, id=str(kind))
 
@@ -90,20 +83,17 @@ def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:
     return agreeing_labels(rows)
 
 
-def _key(agreed: Agreement) -> dict[str, str]:
-    key = agreed.label
-    assert isinstance(key, tuple)
-    return dict(zip(("group", "label", "stat"), key, strict=True))
+def named(agreed: Agreement) -> dict[str, str]:
+    """The label by its group, name and statistic."""
+    assert isinstance(agreed.label, tuple)
+    return dict(zip(("group", "label", "stat"), agreed.label, strict=True))
 
 
 def methods_with_handlers(test: TestResult) -> Iterator[Found]:
     """API handlers and database methods that are slower together, after adjusting for their whole tables."""
-    slower = [
-        row
-        for row in test.labels
-        if row.status == Status.REGRESSION and row.stat == "avg" and (row.p_adjusted or 0.0) < ALPHA
-    ]
-    handlers, methods = (_largest_first(row for row in slower if row.group == group) for group in (API, STORE))
+    slower = [row for row in test.labels if row.status == Status.REGRESSION and row.stat == "avg"]
+    surely = _largest_first(row for row in slower if (row.p_adjusted or 0.0) < ALPHA)
+    handlers, methods = ([row for row in surely if row.group == group] for group in (API, STORE))
     if handlers and methods:
         evidence = {
             "handlers": {row.label: row.delta_percent for row in handlers},

@@ -32,15 +32,16 @@ def supported_users(test: TestResult) -> Iterator[Found]:
         "ruled_out_percent": None if users.ci_low is None else -users.ci_low,
     }
     worse = users.delta_percent is not None and users.status == Status.REGRESSION
-    severity = Severity.CRITICAL if worse else Severity.INFO
-    yield Found(FindingKind.SUPPORTED_USERS, severity, evidence)
+    yield Found(FindingKind.SUPPORTED_USERS, Severity.CRITICAL if worse else Severity.INFO, evidence)
 
 
 def reported_against_estimated(test: TestResult) -> Iterator[Found]:
     """A curve that gives another figure than the load-test tool reported."""
     users = test.supported_users
-    for side in SIDES if users is not None else ():
-        reported, estimated = (users.reported[side], users.estimated[side]) if users is not None else (None, None)
+    if users is None:
+        return
+    for side in SIDES:
+        reported, estimated = users.reported[side], users.estimated[side]
         if reported is None or estimated is None:
             continue
         apart = (estimated / reported - 1.0) * 100.0
@@ -51,9 +52,8 @@ def reported_against_estimated(test: TestResult) -> Iterator[Found]:
 
 def limited_by(test: TestResult) -> Iterator[Found]:
     """Which threshold limited each build."""
-    limits = test.limited_by
-    if limits is not None:
-        yield Found(FindingKind.LIMITED_BY, Severity.INFO, limits.model_dump(mode="json"))
+    if test.limited_by is not None:
+        yield Found(FindingKind.LIMITED_BY, Severity.INFO, test.limited_by.model_dump(mode="json"))
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
@@ -76,15 +76,12 @@ def beginning(test: TestResult) -> Iterator[Found]:
     if new.early_bumps == base.early_bumps and shift.shift_status == Status.INCONCLUSIVE:
         return
     later = shift.shift_status == Status.REGRESSION and new.onset_s > base.onset_s
+    both = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s")
     evidence = {
-        "early_bumps": [base.early_bumps, new.early_bumps],
-        "onset_s": [base.onset_s, new.onset_s],
-        "slope_users_per_s": [base.slope_users_per_s, new.slope_users_per_s],
-        "wave_onset_s": [base.wave_onset_s, new.wave_onset_s],
+        **{key: [getattr(base, key), getattr(new, key)] for key in both},
         **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
     }
-    severity = Severity.WARNING if later else Severity.INFO
-    yield Found(FindingKind.BEGINNING, severity, evidence)
+    yield Found(FindingKind.BEGINNING, Severity.WARNING if later else Severity.INFO, evidence)
 
 
 def waves(test: TestResult) -> Iterator[Found]:
@@ -97,9 +94,8 @@ def waves(test: TestResult) -> Iterator[Found]:
     differ = []
     for measure, (base, new) in medians.items():
         difference = getattr(ramps, measure)
-        if difference is None or base is None or new is None or not difference.excludes_zero:
-            continue
-        if (new - base) / difference.value >= AGREEING:
+        known = difference is not None and base is not None and new is not None and difference.excludes_zero
+        if known and (new - base) / difference.value >= AGREEING:
             differ.append(measure)
     if differ:
         evidence = {

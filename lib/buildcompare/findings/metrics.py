@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found
 from buildcompare.findings.verdict import LEANING, lost
 from buildcompare.metrics.errors import UNIT as PER_USER_MINUTE
-from buildcompare.results import ErrorRateResult, MetricResult, TestResult
+from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.text.conclusions import by_chance_percent
 from buildcompare.text.findings import MOST_METRICS, MOST_MOVERS
@@ -22,7 +22,6 @@ ERRORS_TIMES = 2.0
 
 Where a chain of comparisons is known, `history.error_counts` judges the counts by how much they usually change.
 """
-_FOUND = (Status.REGRESSION, Status.IMPROVEMENT)
 Row = tuple[TestResult, MetricResult]
 
 
@@ -47,7 +46,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _significant(metric: MetricResult) -> bool:
     """At unchanged traffic mix where that changed; the mix has a finding of its own."""
-    return metric.effective_status in _FOUND or _leans(metric)
+    return metric.effective_status in (Status.REGRESSION, Status.IMPROVEMENT) or _leans(metric)
 
 
 def _leans(metric: MetricResult) -> bool:
@@ -74,9 +73,7 @@ def _by_itself(metric: MetricResult) -> float | None:
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
-    worse = [
-        metric for _, metric in rows if metric.effective_status == Status.REGRESSION and metric.better != "neutral"
-    ]
+    worse = [row for _, row in rows if row.effective_status == Status.REGRESSION and row.better != "neutral"]
     if worse and all(_from_load(metric) for metric in worse):
         return Severity.INFO
     if any(metric.gate for metric in worse):
@@ -88,10 +85,8 @@ def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
 
 def _from_load(metric: MetricResult) -> bool:
     """Whether a metric that users do not feel changed at different loads only, and not at an equal one."""
-    at_load = metric.load_adjusted
-    return (
-        not metric.gate and at_load is not None and at_load.p_value is not None and at_load.status != Status.REGRESSION
-    )
+    at_load = None if metric.gate else metric.load_adjusted
+    return at_load is not None and at_load.p_value is not None and at_load.status != Status.REGRESSION
 
 
 def _metric_evidence(
@@ -114,12 +109,8 @@ def _metric_evidence(
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
-    return {"test": test.name, **metric.model_dump(include={"delta_percent", "status"}), **_apart(metric)}
-
-
-def _apart(metric: MetricResult) -> dict[str, float | None]:
-    """The changes of a metric that a different load or a different mix has no part in, where they are known."""
-    found: dict[str, float | None] = {}
+    """The change, and what a different load or a different mix has no part in, where that is known."""
+    found = {"test": test.name, **metric.model_dump(include={"delta_percent", "status"})}
     if metric.load_adjusted is not None:
         found["at_equal_load_percent"] = metric.load_adjusted.delta_percent
     if metric.traffic_mix is not None and metric.traffic_mix.counts:
@@ -149,10 +140,8 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """How small a change these tests could not have seen."""
     seen = _detectable(tests)
     if seen:
-        evidence = {
-            "min_detectable_percent": {f"{test.name} {name}": size for test, name, size in seen},
-            "by_name": detectable(tests),
-        }
+        sizes = {f"{test.name} {name}": size for test, name, size in seen}
+        evidence = {"min_detectable_percent": sizes, "by_name": detectable(tests)}
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0].name)
 
 
@@ -180,41 +169,30 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
         judged = [row for row in rows if row[1].p_value is not None]
-        if judged:
-            evidence = _unchanged_evidence(alike, rows, judged)
-            only = alike[0].name if len(alike) == 1 else None
-            yield Found(FindingKind.UNCHANGED, Severity.INFO, evidence, test=only, id=f"{FindingKind.UNCHANGED}.{kind}")
-
-
-def _unchanged_evidence(tests: Sequence[TestResult], rows: Sequence[Row], judged: Sequence[Row]) -> dict[str, object]:
-    differ = sorted((row for row in judged if row[1].effective_status in _FOUND), key=_size, reverse=True)
-    same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
-    undecided = sorted((row for row in judged if row not in differ and row not in same), key=_size, reverse=True)
-    aside = [
-        row
-        for row in rows
-        if row[1].p_value is None and (row[1].reason is None or row[1].reason.code != ReasonCode.SET_BY_TEST)
-    ]
-    not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
-    return {
-        "tests": [test.name for test in tests],
-        "judged": len(judged),
-        "differ": [_row_evidence(row) for row in differ],
-        "same": [_key(row) for row in same],
-        "undecided": [_key(row) for row in undecided],
-        "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
-        "not_judged": [_key(row) for row in aside],
-        "not_judged_names": not_judged,
-        "not_named": [max(len(differ) - MOST_METRICS, 0), max(len(not_judged) - MOST_METRICS, 0)],
-    }
-
-
-def _size(row: Row) -> float:
-    return abs(row[1].effective_delta_percent or 0.0)
-
-
-def _key(row: Row) -> str:
-    return f"{row[0].name} {row[1].slug}"
+        if not judged:
+            continue
+        largest = sorted(judged, key=lambda row: -abs(row[1].effective_delta_percent or 0.0))
+        differ = [row for row in largest if row[1].effective_status in (Status.REGRESSION, Status.IMPROVEMENT)]
+        same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
+        undecided = [row for row in largest if row not in differ and row not in same]
+        aside = [
+            row
+            for row in rows
+            if row[1].p_value is None and (row[1].reason is None or row[1].reason.code != ReasonCode.SET_BY_TEST)
+        ]
+        not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
+        listed = {"same": same, "undecided": undecided, "not_judged": aside}
+        evidence = {
+            "tests": [test.name for test in alike],
+            "judged": len(judged),
+            "differ": [_row_evidence(row) for row in differ],
+            **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
+            "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
+            "not_judged_names": not_judged,
+            "not_named": [max(len(differ) - MOST_METRICS, 0), max(len(not_judged) - MOST_METRICS, 0)],
+        }
+        only = alike[0].name if len(alike) == 1 else None
+        yield Found(FindingKind.UNCHANGED, Severity.INFO, evidence, test=only, id=f"{FindingKind.UNCHANGED}.{kind}")
 
 
 def _row_evidence(row: Row) -> dict[str, object]:
@@ -243,17 +221,12 @@ def traffic_mix(test: TestResult) -> Iterator[Found]:
 
 def error_rates(test: TestResult) -> Iterator[Found]:
     """Each error rate that rose far although nothing judges it."""
+    least = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
     for row in test.errors:
-        if _jumped(row):
-            evidence = row.model_dump(mode="json")
-            yield Found(FindingKind.ERROR_RATE, Severity.WARNING, evidence, metric=row.slug)
-
-
-def _jumped(row: ErrorRateResult) -> bool:
-    least: Mapping[str, float] = {"percent": ERRORS_PERCENT, PER_USER_MINUTE: ERRORS_PER_USER_MINUTE}
-    if row.unit not in least or row.base is None or row.new is None:
-        return False
-    return row.new >= least[row.unit] and row.new >= ERRORS_TIMES * row.base
+        if row.unit not in least or row.base is None or row.new is None:
+            continue
+        if row.new >= least[row.unit] and row.new >= ERRORS_TIMES * row.base:
+            yield Found(FindingKind.ERROR_RATE, Severity.WARNING, row.model_dump(mode="json"), metric=row.slug)
 
 
 def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:

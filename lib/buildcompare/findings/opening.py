@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from buildcompare.findings.metrics import detectable
@@ -45,14 +44,10 @@ def opening(results: Results) -> Opening:
         return Opening(words.headed(verdict, about, len(tests)), " ".join(why))
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
-    return Opening(verdict + look, words.passed_words(detectable(tests), _not_judged(tests)))
-
-
-def _not_judged(tests: Sequence[TestResult]) -> list[str]:
-    """What users feel and no test judged."""
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if metric.p_value is not None}
-    return [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
+    not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
+    return Opening(verdict + look, words.passed_words(detectable(tests), not_judged))
 
 
 def _figure(test: TestResult, cause: Cause) -> words.Figure:

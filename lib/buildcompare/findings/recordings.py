@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found
-from buildcompare.results import InputProvenance, MetricResult, RunResult, Side, TestResult
+from buildcompare.results import InputProvenance, RunResult, Side, TestResult
 from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, ValidityCode, ValidityStatus
 from buildcompare.text.findings import MOST_MOVERS
 from buildcompare.validity.rules import APART
@@ -32,14 +32,11 @@ _AVERAGE = re.compile(r"(avg|average|mean)\b")
 
 def validity(test: TestResult) -> Iterator[Found]:
     """Why a test cannot be judged, or only in part."""
-    found = test.validity
-    if found.status == ValidityStatus.VALID:
-        return
     severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
-    if found.status == ValidityStatus.INVALID:
-        severity = Severity.CRITICAL
-    evidence = {**found.model_dump(mode="json"), "several": test.runs.several}
-    yield Found(FindingKind.VALIDITY, severity, evidence)
+    if test.validity.status != ValidityStatus.VALID:
+        invalid = test.validity.status == ValidityStatus.INVALID
+        evidence = {**test.validity.model_dump(mode="json"), "several": test.runs.several}
+        yield Found(FindingKind.VALIDITY, Severity.CRITICAL if invalid else severity, evidence)
 
 
 def only_usual_limits(test: TestResult) -> bool:
@@ -49,8 +46,8 @@ def only_usual_limits(test: TestResult) -> bool:
 
 def left_out(test: TestResult) -> Iterator[Found]:
     """Runs that do not count for the supported users of their build."""
-    for side, runs in _runs(test):
-        estimates = [run.estimated_supported_users for run in runs]
+    for side in SIDES:
+        estimates = [run.estimated_supported_users for run in getattr(test.runs, side)]
         for i, estimate in enumerate(estimates, start=1):
             if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
                 evidence = {"side": side, "run": i, "reason": estimate.reason}
@@ -62,35 +59,28 @@ def coverage(test: TestResult) -> Iterator[Found]:
     every = [*test.runs.base, *test.runs.new]
     nowhere = set.intersection(*(set(run.missing) for run in every)) if every else set()
     if nowhere:
-        evidence: dict[str, object] = {"slugs": sorted(nowhere)}
-        yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, evidence)
-    for side, runs in _runs(test):
-        for i, run in enumerate(runs, start=1):
-            place = {"side": side, "run": i, "runs": len(runs)}
-            empty = [c.slug for c in run.coverage if c.finite == 0]
-            gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
-            missing = [slug for slug in run.missing if slug not in nowhere]
-            found: list[tuple[FindingKind, dict[str, object]]] = []
-            if missing:
-                found.append((FindingKind.MISSING_METRICS, {"slugs": missing}))
-            if empty:
-                found.append((FindingKind.EMPTY_METRICS, {"slugs": empty}))
-            if gaps:
-                worst = min(gaps, key=lambda c: c.finite / c.expected)
-                percent = 100 * worst.finite / worst.expected
-                slugs = [c.slug for c in gaps]
-                found.append(
-                    (FindingKind.GAPS, {"slugs": slugs, "worst": worst.model_dump(), "worst_percent": percent})
-                )
-            for kind, evidence in found:
-                yield Found(kind, Severity.WARNING, {**place, **evidence})
+        yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, {"slugs": sorted(nowhere)})
+    for side, i, run in _each_run(test):
+        place = {"side": side, "run": i, "runs": len(getattr(test.runs, side))}
+        gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
+        worst = min(gaps, key=lambda c: c.finite / c.expected, default=None)
+        slugs = {
+            FindingKind.MISSING_METRICS: [slug for slug in run.missing if slug not in nowhere],
+            FindingKind.EMPTY_METRICS: [c.slug for c in run.coverage if c.finite == 0],
+        }
+        for kind, lacking in slugs.items():
+            if lacking:
+                yield Found(kind, Severity.WARNING, {**place, "slugs": lacking})
+        if worst is not None:
+            size = {"worst": worst.model_dump(), "worst_percent": 100 * worst.finite / worst.expected}
+            yield Found(FindingKind.GAPS, Severity.WARNING, {**place, "slugs": [c.slug for c in gaps], **size})
 
 
 def servers(test: TestResult) -> Iterator[Found]:
     """Servers of different kinds or versions: the same samples give different rates on them."""
     used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
-        for side, runs in _runs(test)
+        for side, runs in (("base", test.runs.base), ("new", test.runs.new))
     }
     if all(used.values()) and (used["base"] != used["new"] or len(used["base"]) > 1):
         yield Found(FindingKind.SERVER_VERSIONS, Severity.WARNING, used)
@@ -98,20 +88,18 @@ def servers(test: TestResult) -> Iterator[Found]:
 
 def counter_resets(test: TestResult) -> Iterator[Found]:
     """Counters that started again in a run: something was restarted."""
-    for side, runs in _runs(test):
-        for i, run in enumerate(runs, start=1):
-            resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
-            if resets:
-                evidence = {"side": side, "run": i, "runs": len(runs), "resets": resets}
-                yield Found(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence)
+    for side, i, run in _each_run(test):
+        resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
+        if resets:
+            evidence = {"side": side, "run": i, "runs": len(getattr(test.runs, side)), "resets": resets}
+            yield Found(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence)
 
 
 def named_twice(test: TestResult) -> Iterator[Found]:
     """A run that stands in two places: most likely a path was copied, and nothing was compared."""
     places: dict[str, list[tuple[Side, int]]] = {}
-    for side, runs in _runs(test):
-        for i, run in enumerate(runs, start=1):
-            places.setdefault(run.samples_sha256, []).append((side, i))
+    for side, i, run in _each_run(test):
+        places.setdefault(run.samples_sha256, []).append((side, i))
     for samples, named in places.items():
         if samples and len(named) > 1:
             evidence = {"samples_sha256": samples, "runs": named}
@@ -122,15 +110,15 @@ def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Notes of the recordings; tests with the same note share a finding."""
     noted: dict[str, list[str]] = {}
     for test in tests:
-        for note in sorted({note for _, runs in _runs(test) for run in runs for note in run.notes}):
+        for note in sorted({note for _, _, run in _each_run(test) for note in run.notes}):
             noted.setdefault(note, []).append(test.name)
     for note, having in noted.items():
-        evidence = {"note": note, "tests": having}
-        yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, evidence, test=having[0])
+        yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, {"note": note, "tests": having}, test=having[0])
 
 
-def _runs(test: TestResult) -> tuple[tuple[Side, list[RunResult]], ...]:
-    return ("base", test.runs.base), ("new", test.runs.new)
+def _each_run(test: TestResult) -> Iterator[tuple[Side, int, RunResult]]:
+    for side in SIDES:
+        yield from ((side, number, run) for number, run in enumerate(getattr(test.runs, side), start=1))
 
 
 # ---- Inputs that look like a mistake --------------------------------------------------------------------------------
@@ -172,18 +160,13 @@ def _users(test: TestResult, catalogue: Catalogue) -> Iterator[Found]:
     if test.type != "bounded" or test.users is None or catalogue.load is None:
         return
     rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
-    recorded = [_total(rows, side) for side in SIDES]
+    values = [[value for row in rows if (value := getattr(row, side)) is not None] for side in SIDES]
+    recorded = [sum(parts) if parts else None for parts in values]  # recorded in parts, such as by node: the sum
     most = max((users for users in recorded if users is not None), default=0.0)
     apart = (most / test.users - 1.0) * 100.0
     if apart > 100.0 * APART:
         evidence = {"users": test.users, "recorded": recorded, "percent": apart}
         yield Found(FindingKind.USERS_IN_PARAMS, Severity.WARNING, evidence, test=test.name)
-
-
-def _total(rows: Sequence[MetricResult], side: Side) -> float | None:
-    """Of a load that is recorded in parts, such as one series per node, the sum."""
-    values = [value for row in rows if (value := getattr(row, side)) is not None]
-    return sum(values) if values else None
 
 
 def _unrecognised(
@@ -198,14 +181,13 @@ def _unrecognised(
     loads = [metric for metric in catalogue.metrics if metric.load]
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
-        for side, runs in _runs(test):
-            for i, run in enumerate(runs, start=1):
-                lacking = [kind for kind in (gates, loads) if kind and all(m.slug in run.missing for m in kind)]
-                wanted = tuple(metric.slug for kind in lacking for metric in kind)
-                unknown = {each.slug for each in run.coverage} - {metric.slug for metric in catalogue.metrics}
-                known = tuple(sorted(unknown))
-                if len(lacking) == 2 or (wanted and _nearest(known, [m for kind in lacking for m in kind])):
-                    alike.setdefault((wanted, known), []).append((test.name, side, i))
+        for side, i, run in _each_run(test):
+            lacking = [kind for kind in (gates, loads) if kind and all(m.slug in run.missing for m in kind)]
+            wanted = [metric for kind in lacking for metric in kind]
+            unknown = {each.slug for each in run.coverage} - {metric.slug for metric in catalogue.metrics}
+            known = tuple(sorted(unknown))
+            if len(lacking) == 2 or (wanted and _nearest(known, wanted)):
+                alike.setdefault((tuple(metric.slug for metric in wanted), known), []).append((test.name, side, i))
     for (slugs, unknown_names), places in alike.items():
         metrics = [metric for metric in catalogue.metrics if metric.slug in slugs]
         files = [path for name, side, i in places for path in _files(inputs, name, side, i)]

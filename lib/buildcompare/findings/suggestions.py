@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from buildcompare.findings.finding import suggestion
-from buildcompare.findings.labels import slower_in_several
+from buildcompare.findings.labels import named, slower_in_several
 from buildcompare.findings.recordings import only_usual_limits
 from buildcompare.findings.verdict import LEANING
 from buildcompare.results import Suggestion, TestResult
@@ -61,13 +61,8 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """The label that is slower in the most tests."""
     for agreed in slower_in_several(tests)[:1]:
-        if agreed.marked < 2 or not isinstance(agreed.label, tuple):
-            continue
-        rows = [row for row in agreed.rows if row.marked]
-        evidence = {
-            **dict(zip(("group", "label", "stat"), agreed.label, strict=True)),
-            "marked": agreed.marked,
-            "largest_percent": rows[0].delta_percent,
-            "tests": {row.test: row.delta_percent for row in rows},
-        }
-        yield suggestion(SuggestionKind.LOOK_AT_LABEL, evidence, names)
+        marked = {row.test: row.delta_percent for row in agreed.rows if row.marked}
+        if agreed.marked > 1:
+            largest = next(iter(marked.values()))
+            evidence = {**named(agreed), "marked": agreed.marked, "largest_percent": largest, "tests": marked}
+            yield suggestion(SuggestionKind.LOOK_AT_LABEL, evidence, names)

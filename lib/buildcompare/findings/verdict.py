@@ -52,8 +52,10 @@ def causes(metrics: Sequence[MetricResult], supported_users: SupportedUsersResul
         for row, status, leaning in rows
         if status != Status.REGRESSION and leaning is not None and leaning < LEANING
     ]
-    if supported_users is not None and not _excludes_a_loss(supported_users):
-        found.append(Cause(CauseKind.LOSS_NOT_EXCLUDED, supported_users))
+    if supported_users is not None:
+        low, band = supported_users.ci_low, supported_users.band_percent
+        if low is None or band is None or not low > -2.0 * band:  # a loss of twice the margin is not excluded
+            found.append(Cause(CauseKind.LOSS_NOT_EXCLUDED, supported_users))
     found += [Cause(CauseKind.UNJUDGEABLE, metric) for metric in felt if lost(metric)]
     if all(row.p_value is None for row, _, _ in rows):
         found.append(Cause(CauseKind.NOTHING_JUDGED))
@@ -64,11 +66,6 @@ def lost(metric: MetricResult) -> bool:
     """Whether a metric is there in one build only, or was zero in one and is not in the other."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
-
-
-def _excludes_a_loss(users: SupportedUsersResult) -> bool:
-    """Whether a loss of twice the margin lies outside the interval."""
-    return users.ci_low is not None and users.band_percent is not None and users.ci_low > -2.0 * users.band_percent
 
 
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:

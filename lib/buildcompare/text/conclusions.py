@@ -28,14 +28,7 @@ def margin_of(row: Row) -> float | None:
 
 
 def conclusion(row: Mapping[str, Any], better: str) -> str:
-    """The change of `row` with its interval, and what follows.
-
-    Parameters
-    ----------
-    row
-        ``delta_percent``, ``ci_low``, ``ci_high``, ``status``, ``margin_percent`` (or ``band_percent``) and
-        ``by_chance_percent``.
-    """
+    """The change of `row`, a finding's evidence, with its interval, and what follows."""
     delta, low, high, status = row["delta_percent"], row["ci_low"], row["ci_high"], row["status"]
     margin = row["margin_percent"] if "margin_percent" in row else row["band_percent"]
     if low is None:
@@ -63,7 +56,12 @@ def explain(row: Row) -> str:
     if row.status == Status.EQUIVALENT:
         rare = f"{moved} or nearer to zero would be seen in fewer than one of 20 comparisons"
         return f"{same}. If the true change were {percent(margin)}, the margin, {rare}."
-    return f"{same}; {why_undecided(row)}. {_settled_by(row, margin)}"
+    seen = f"A rise below {percent(row.min_detectable_percent)} would rarely be significant here"
+    runs = "one run" if row.required_runs == 1 else f"{row.required_runs} runs"
+    settled = f"{runs} of each build would show a change of {percent(margin)}"
+    if row.required_runs is None:
+        settled = f"fewer than 100 runs of each build would not show a change of {percent(margin)}"
+    return f"{same}; {why_undecided(row)}. {seen}; {settled}."
 
 
 def why_undecided(row: Row) -> str:
@@ -88,14 +86,6 @@ def at_load_words(row: Mapping[str, Any], better: Better | str, margin: float) -
     if status == Status.INCONCLUSIVE and apart and abs(row["delta_percent"] or 0.0) <= margin:
         return f"{words}: differs, but not surely by more than {percent(margin)}"
     return words
-
-
-def _settled_by(row: Row, margin: float | None) -> str:
-    seen = f"A rise below {percent(row.min_detectable_percent)} would rarely be significant here"
-    if row.required_runs is None:
-        return f"{seen}; fewer than 100 runs of each build would not show a change of {percent(margin)}."
-    runs = "one run" if row.required_runs == 1 else f"{row.required_runs} runs"
-    return f"{seen}; {runs} of each build would show a change of {percent(margin)}."
 
 
 def _without_noise(row: Row) -> str:

@@ -61,15 +61,7 @@ class Names:
 
 
 def sentence(kind: FindingKind, evidence: Evidence, names: Names, test: str | None = None) -> str:
-    """The sentence of a finding; every number in it is in `evidence`.
-
-    Examples
-    --------
-    >>> names = Names(Pair("v1", "v2"), {"postgresql_bounded": "Bounded Postgres"})
-    >>> evidence = {"side": "new", "run": 1, "runs": 1, "slugs": ["rps"]}
-    >>> sentence(FindingKind.EMPTY_METRICS, evidence, names, "postgresql_bounded")
-    'Bounded Postgres: v2 has no sample in rps.'
-    """
+    """The sentence of a finding; every number in it is in `evidence`."""
     tests = evidence.get("tests")
     where = names.where(tests) if isinstance(tests, list) else names.tests.get(test or "", "")
     return (f"{where}: " if where and kind not in _NOWHERE else "") + _filled(_FINDINGS[kind], evidence, names)
@@ -101,8 +93,7 @@ def _supported_users(e: Evidence, names: Names) -> str:
     missing: list[str] = []
     for side, label in names.builds.items():
         if e[side] is None:
-            at_least = e["at_least"][side]
-            reason = e["reason"][side]
+            at_least, reason = e["at_least"][side], e["reason"][side]
             words = NO_ESTIMATE_WORDS[reason] if reason else "there is no estimate"
             missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
     text = f"the supported users cannot be compared ({'; '.join(missing)})"
@@ -112,22 +103,15 @@ def _supported_users(e: Evidence, names: Names) -> str:
     return f"{text}; {ruled_out} can be ruled out"
 
 
-def _limited_by(e: Evidence, names: Names) -> str:
-    return "; ".join(f"{label} was limited by {e[side]}" for side, label in names.builds.items() if e[side])
-
-
 def _beginning(e: Evidence, names: Names) -> str:
     bumps = [plural(count, "early bump") for count in e["early_bumps"]]
-    text = (
-        f"{names.builds.new} begins with {bumps[1]} against {bumps[0]} of {names.builds.base}; its lasting ramp starts "
-        f"at {minutes(e['onset_s'][1])} instead of {minutes(e['onset_s'][0])}"
-    )
+    text = f"{names.builds.new} begins with {bumps[1]} against {bumps[0]} of {names.builds.base}"
+    text += f"; its lasting ramp starts at {minutes(e['onset_s'][1])} instead of {minutes(e['onset_s'][0])}"
     if e["shift_users"] is not None and e["shift_status"] != Status.INCONCLUSIVE:
         side = "behind" if e["shift_users"] < 0 else "ahead"
-        text += (
-            f". From there to the first wave it runs {abs(e['shift_users']):,.0f} users {side} (95 % interval "
-            f"{e['shift_ci_low']:+,.0f} to {e['shift_ci_high']:+,.0f})".replace("-", "−")
-        )
+        bounds = f"{e['shift_ci_low']:+,.0f} to {e['shift_ci_high']:+,.0f}".replace("-", "−")
+        text += f". From there to the first wave it runs {abs(e['shift_users']):,.0f} users {side}"
+        text += f" (95 % interval {bounds})"
     slopes, waves = e["slope_users_per_s"], e["wave_onset_s"]
     if None not in slopes:
         text += f". The ramp itself rises by {slopes[1]:.2f} users per second against {slopes[0]:.2f}"
@@ -159,18 +143,13 @@ def _bumps_in_both(e: Evidence, names: Names) -> str:
 def _event(e: Evidence, names: Names) -> str:
     first = max(e["events"], key=lambda event: (event["warning"], abs(event["size_percent"] or 0.0)))
     smallest_first = sorted(e["events"], key=lambda event: -abs(event["size_percent"] or 0.0))[::-1]
-    others = {
-        each["metric"]: f"{e['names'][each['metric']]} {change(each['size_percent'])}"
-        for each in smallest_first
-        if each["metric"] != first["metric"]
-    }
+    sizes = {each["metric"]: change(each["size_percent"]) for each in smallest_first}
+    others = [f"{e['names'][metric]} {size}" for metric, size in sizes.items() if metric != first["metric"]]
     moves = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first["kind"]]
-    size = f"{moves} {change(first['size_percent'])} at {minutes(first['at_s'])}"
-    together = f", together with {listed(sorted(others.values()), MOST_METRICS)}" if others else ""
-    return (
-        f"{e['names'][first['metric']]} of {names.builds[e['side']]} {size}{together}; the other build shows nothing "
-        "similar"
-    )
+    text = f"{e['names'][first['metric']]} of {names.builds[e['side']]} {moves} {change(first['size_percent'])}"
+    text += f" at {minutes(first['at_s'])}"
+    text += f", together with {listed(sorted(others.values()), MOST_METRICS)}" if others else ""
+    return f"{text}; the other build shows nothing similar"
 
 
 def _unchanged(e: Evidence, names: Names) -> str:
@@ -206,44 +185,35 @@ def _metric(e: Evidence, names: Names) -> str:
     if mix and mix["counts"] and mix["at_unchanged_mix_percent"] is not None:
         words = status_words(mix["status"], e["better"], margin, mix["ci_low"], mix["ci_high"])
         size = f"{change(mix['at_unchanged_mix_percent'])} ({interval(mix['ci_low'], mix['ci_high'])})"
-        text += (
-            f". The traffic mix itself changed it by {change(mix['mix_percent'])}; at unchanged mix: {size}, {words}"
-        )
+        text += f". The traffic mix itself changed it by {change(mix['mix_percent'])}"
+        text += f"; at unchanged mix: {size}, {words}"
     if at_load and at_load["ci_low"] is not None:
         size = f"{change(at_load['delta_percent'])} ({interval(at_load['ci_low'], at_load['ci_high'])})"
-        text += (
-            f". At equal load ({at_load['users']:,.0f} users): {size}, {at_load_words(at_load, e['better'], margin)}"
-        )
+        words = at_load_words(at_load, e["better"], margin)
+        text += f". At equal load ({at_load['users']:,.0f} users): {size}, {words}"
+    apart = {"at_equal_load_percent": "at equal load", "at_unchanged_mix_percent": "at unchanged mix"}
     for group, start in (("also", "Also"), ("contrary", "The other way"), ("rest", "Not significant")):
-        others = [f"{names.tests[row['test']]} {_apart(row)}" for row in e["groups"][group]]
+        others = []
+        for row in e["groups"][group]:
+            left = ", ".join(f"{apart[key]} {change(row[key])}" for key in apart if key in row)
+            others.append(f"{names.tests[row['test']]} {change(row['delta_percent'])}" + (f" ({left})" if left else ""))
         text += f". {start}: {listed(others)}" if others else ""
     return text
 
 
-def _apart(row: Evidence) -> str:
-    """A change in another test, with what is left of it at equal load or at unchanged traffic mix."""
-    words = {"at_equal_load_percent": "at equal load", "at_unchanged_mix_percent": "at unchanged mix"}
-    apart = [f"{words[key]} {change(row[key])}" for key in words if key in row]
-    return change(row["delta_percent"]) + (f" ({', '.join(apart)})" if apart else "")
-
-
 def _equal_load(e: Evidence, names: Names) -> str:
-    at_load = e["load_adjusted"]
-    text = (
-        f"at equal load ({at_load['users']:,.0f} users) {e['name']} of {names.builds.new} "
-        f"{change(at_load['delta_percent'])}: regression, more than chance (adjusted "
-        f"{p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
+    text = fill(
+        "at equal load ({load_adjusted[users]:,.0f} users) {name} of {builds.new} {load_adjusted[delta_percent]:change}"
+        ": regression, more than chance (adjusted {p}) and more than the margin of {margin_percent:percent}",
+        {**e, "builds": names.builds, "p": p_words(e["load_adjusted"]["p_adjusted"])},
     )
     return text + (f"; at each build's own load {change(e['delta_percent'])}" if e["delta_percent"] is not None else "")
 
 
 def _unjudgeable(e: Evidence, names: Names) -> str:
     values = ", ".join(f"{quantity(e[side], e['unit'])} in {label}" for side, label in names.builds.items())
-    return f"{e['name']} cannot be judged: {values} ({_reason(e['reason'], 'no ratio')})"
-
-
-def _reason(reason: Any, otherwise: str) -> str:
-    return reason_words(Reason.model_validate(reason)) if reason else otherwise
+    why = reason_words(Reason.model_validate(e["reason"])) if e["reason"] else "no ratio"
+    return f"{e['name']} cannot be judged: {values} ({why})"
 
 
 def detectable_words(sizes: Mapping[str, Sequence[float]]) -> str:
@@ -256,14 +226,10 @@ def detectable_words(sizes: Mapping[str, Sequence[float]]) -> str:
 
 
 def _traffic_mix(e: Evidence, names: Names) -> str:
-    moved = [
-        f"{each['label']} from {percent(each['base_share_percent'])} to {percent(each['new_share_percent'])}"
-        for each in e["movers"]
-    ]
-    text = (
-        f"other calls moved {e['name']} of {names.builds.new} by {change(e['mix_percent'])}, of "
-        f"{change(e['delta_percent'])} in all; shares of calls: {listed(moved, MOST_MOVERS)}. {_at_unchanged_mix(e)}"
-    )
+    share = "{label} from {base_share_percent:percent} to {new_share_percent:percent}"
+    text = f"other calls moved {e['name']} of {names.builds.new} by {change(e['mix_percent'])}, of "
+    text += f"{change(e['delta_percent'])} in all; shares of calls: "
+    text += f"{listed([fill(share, each) for each in e['movers']], MOST_MOVERS)}. {_at_unchanged_mix(e)}"
     if e["percentiles"]:
         text += f". {listed(e['percentiles'])} may hold the same mix; a percentile is no sum over calls, so it cannot "
         text += "be split"
@@ -286,10 +252,9 @@ def _at_unchanged_mix(e: Evidence) -> str:
 def _error_rate(e: Evidence, names: Names) -> str:
     size = f" ({change(e['delta_percent'])})" if e["delta_percent"] is not None else ""
     of = " of the requests" if e["unit"] == "percent" else ""
-    return (
-        f"{e['name']} of {names.builds.new} are {quantity(e['new'], e['unit'])}{of} against "
-        f"{quantity(e['base'], e['unit'])}{size}. Not judged: {_reason(e['reason'], 'no noise is known')}"
-    )
+    why = reason_words(Reason.model_validate(e["reason"])) if e["reason"] else "no noise is known"
+    values = f"{quantity(e['new'], e['unit'])}{of} against {quantity(e['base'], e['unit'])}{size}"
+    return f"{e['name']} of {names.builds.new} are {values}. Not judged: {why}"
 
 
 def _counted_errors(e: Evidence, names: Names) -> str:
@@ -320,21 +285,15 @@ def _labels_in_several_tests(e: Evidence, names: Names) -> str:
         ]
         agreed.append(f"{each['label']} {each['stat']} ({' and '.join(moved)})")
     expected = significant(e["labels"][0]["expected"], 2)
-    return (
-        f"Slower in several tests: {listed(agreed, MOST_LABELS)}; by chance {expected} labels would agree as the first "
-        "one does"
-    )
+    text = f"Slower in several tests: {listed(agreed, MOST_LABELS)}"
+    return f"{text}; by chance {expected} labels would agree as the first one does"
 
 
 def _methods_with_handlers(e: Evidence, names: Names) -> str:
-    handlers, methods = (
-        listed([f"{label} ({change(delta)})" for label, delta in e[key].items()], MOST_LABELS)
-        for key in ("handlers", "methods")
-    )
-    return (
-        f"slower on average together are the handlers {handlers} and the database methods {methods}; which handler "
-        "calls which method is not recorded"
-    )
+    moved = ([f"{label} ({change(delta)})" for label, delta in e[key].items()] for key in ("handlers", "methods"))
+    handlers, methods = (listed(labels, MOST_LABELS) for labels in moved)
+    text = f"slower on average together are the handlers {handlers} and the database methods {methods}"
+    return f"{text}; which handler calls which method is not recorded"
 
 
 def _validity(e: Evidence, names: Names) -> str:
@@ -343,21 +302,14 @@ def _validity(e: Evidence, names: Names) -> str:
     return f"{'invalid test' if e['status'] == 'invalid' else 'limited'}: {'; '.join(words)}"
 
 
-def _named_twice(e: Evidence, names: Names) -> str:
-    runs = " and ".join(f"run {run} of {names.builds[side]}" for side, run in e["runs"])
-    return f"{runs} are the same recording, to the last sample: was one named twice?"
-
-
 def _unlikely_unit(e: Evidence, names: Names) -> str:
     values = [
         f"{quantity(e[side], 'seconds')} in {label}{f' ({listed(files, most=1)})' if files else ''}"
         for (side, label), files in zip(names.builds.items(), e["files"], strict=True)
     ]
-    why = (
-        f"{significant(e['times'], 2)} times apart, so one of them may be in milliseconds"
-        if e["apart"]
-        else f"an average above {quantity(e['longest_average_s'], 'seconds')} is more likely in milliseconds"
-    )
+    why = f"an average above {quantity(e['longest_average_s'], 'seconds')} is more likely in milliseconds"
+    if e["apart"]:
+        why = f"{significant(e['times'], 2)} times apart, so one of them may be in milliseconds"
     return f"{e['name']} {' and '.join(values)}: {why}; read as seconds"
 
 
@@ -386,7 +338,9 @@ _FINDINGS: Mapping[FindingKind, Say] = {
         "the curve of {build} gives {estimated:,.0f} supported users, the load-test tool reported {reported:,.0f} "
         "({percent:change}): they may be of different runs"
     ),
-    FindingKind.LIMITED_BY: _limited_by,
+    FindingKind.LIMITED_BY: lambda e, names: "; ".join(
+        f"{label} was limited by {e[side]}" for side, label in names.builds.items() if e[side]
+    ),
     FindingKind.TIME_TO_USERS: (
         "{builds.new} reaches {users:,} users after {new:min.1}, {builds.base} after {base:min.1}"
     ),
@@ -423,10 +377,11 @@ _FINDINGS: Mapping[FindingKind, Say] = {
         "{builds.base} was recorded by {base:list}, {builds.new} by {new:list}; servers compute rates differently, "
         "which may be a part of every change"
     ),
-    FindingKind.COUNTER_RESETS: (
-        "{who} restarted during the run: {resets:#counter} began again at zero ({resets:list})"
+    FindingKind.COUNTER_RESETS: "{who} restarted during the run: {resets:#counter} began again at zero ({resets:list})",
+    FindingKind.NAMED_TWICE: lambda e, names: (
+        f"{' and '.join(f'run {run} of {names.builds[side]}' for side, run in e['runs'])} are the same recording, to "
+        "the last sample: was one named twice?"
     ),
-    FindingKind.NAMED_TWICE: _named_twice,
     FindingKind.RECORDING_NOTE: "{note:sentence}",
     FindingKind.UNLIKELY_UNIT: _unlikely_unit,
     FindingKind.USERS_IN_PARAMS: _users_in_params,

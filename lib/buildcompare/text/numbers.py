@@ -23,19 +23,10 @@ STATUS_WORDS = {
     Status.INCONCLUSIVE: "cannot tell",
     Status.NOT_COMPARABLE: "not comparable",
 }
-STATUS_SYMBOLS = {
-    Status.REGRESSION: "✗",
-    Status.IMPROVEMENT: "✓",
-    Status.EQUIVALENT: "=",
-    Status.INCONCLUSIVE: "?",
-    Status.NOT_COMPARABLE: "∅",
-}
-VERDICT_WORDS = {
-    Verdict.PASS: "Pass",
-    Verdict.REGRESSION: "Regression",
-    Verdict.INCONCLUSIVE: "Cannot tell",
-    Verdict.INVALID: "Invalid test",
-}
+STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.INCONCLUSIVE: "?",
+                  Status.NOT_COMPARABLE: "∅"}  # fmt: skip
+VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
+                 Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "⊘"}
 
@@ -81,9 +72,7 @@ def change(percent: float | None) -> str:
     if percent is None:
         return MISSING
     text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+,.0f}"
-    if text in ("+0.0", "-0.0"):
-        return "0.0 %"
-    return f"{text.replace('-', '−')} %"
+    return "0.0 %" if text in ("+0.0", "-0.0") else f"{text.replace('-', '−')} %"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -100,9 +89,7 @@ def percent(value: float | None) -> str:
 
 def p_words(p_value: float | None) -> str:
     """A p-value: ``p 0.030``, ``p below 0.001``."""
-    if p_value is None or p_value >= 0.001:
-        return f"p {significant(p_value or 0.0, 2)}"
-    return "p below 0.001"
+    return f"p {significant(p_value or 0.0, 2)}" if p_value is None or p_value >= 0.001 else "p below 0.001"
 
 
 def counted(count: int, noun: str) -> str:
@@ -138,9 +125,8 @@ def minutes(seconds: float | None) -> str:
 
 def db_name(db_engine: str | None) -> str:
     """A database's name as people write it."""
-    if not db_engine:
-        return ""
-    return _DB_NAMES.get(db_engine.casefold(), db_engine[:1].upper() + db_engine[1:])
+    engine = db_engine or ""
+    return _DB_NAMES.get(engine.casefold(), engine[:1].upper() + engine[1:])
 
 
 def listed(items: Sequence[str], most: int = 5) -> str:
@@ -171,14 +157,11 @@ class _Template(string.Formatter):
 def fill(template: str, values: Mapping[str, Any]) -> str:
     """Fill a sentence with `values`.
 
-    Beside Python's own format specifications there are ``change``, ``percent``, ``min`` and ``min.1`` (seconds as
-    minutes), ``list`` and ``list.3`` (the first five or three), and ``#noun`` for a number, or the size of a list, with
-    its noun.
+    Format specifications are Python's, those of `_SPECS`, and ``#noun`` for a number, or a list's size, with its noun.
 
     Examples
     --------
-    >>> fill("{label} lost {lost:percent} at {at_s:min} in {runs:#run}", {"label": "v2", "lost": 9.1, "at_s": 4500,
-    ...                                                                   "runs": 2})
+    >>> fill("v2 lost {lost:percent} at {at_s:min} in {runs:#run}", {"lost": 9.1, "at_s": 4500, "runs": 2})
     'v2 lost 9.1 % at 75 min in 2 runs'
     """
     return _Template().vformat(template, (), values)

@@ -24,22 +24,16 @@ _STARTS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A row that made the verdict, with the title of its test.
-
-    Attributes
-    ----------
-    name
-        Of the metric, or `USERS`; None where the cause is about no single row.
-    loss_percent
-        The largest loss of users that the interval does not exclude.
-    """
+    """A row that made the verdict, with the title of its test."""
 
     kind: CauseKind
     test: str
     name: str | None = None
+    """Of the metric, or `USERS`; None where the cause is about no single row."""
     delta_percent: float | None = None
     at_unchanged_mix: bool = False
     loss_percent: float | None = None
+    """The largest loss of users that the interval does not exclude."""
 
     @property
     def size(self) -> float:
@@ -86,16 +80,16 @@ def invalid_words(tests: int, worse: Sequence[Figure]) -> str:
 def undecided_words(figures: Sequence[Figure]) -> Iterator[str]:
     """Why nothing can be concluded, a sentence for each kind of cause."""
     for kind, start in _STARTS.items():
-        where = [f"{each.test}{_cause(each)}" for each in figures if each.kind == kind]
+        where = []
+        for each in (each for each in figures if each.kind == kind):
+            cause = each.name
+            if kind == CauseKind.LOSS_NOT_EXCLUDED:
+                cause = (
+                    f"a loss of up to {percent(each.loss_percent)}" if (each.loss_percent or 0.0) > 0 else "no interval"
+                )
+            where.append(f"{each.test}: {cause}" if cause else each.test)
         if where:
             yield f"{start} ({listed(list(dict.fromkeys(where)))})."
-
-
-def _cause(figure: Figure) -> str:
-    if figure.kind == CauseKind.LOSS_NOT_EXCLUDED:
-        loss = figure.loss_percent
-        return f": a loss of up to {percent(loss)}" if loss is not None and loss > 0 else ": no interval"
-    return f": {figure.name}" if figure.name else ""
 
 
 def passed_words(detectable: Mapping[str, Sequence[float]], not_judged: Sequence[str]) -> str:

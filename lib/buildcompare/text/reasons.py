@@ -67,13 +67,7 @@ VERDICT_RULE = (
 
 
 def reason_words(reason: Reason) -> str:
-    """A reason as a clause without a full stop.
-
-    Examples
-    --------
-    >>> reason_words(Reason(code=ReasonCode.NOT_RECORDED, build="new"))
-    'not recorded in the new build'
-    """
+    """A reason as a clause without a full stop."""
     code = reason.code
     if code in _OF_A_BUILD:
         both = "either build" if code in _NEITHER else "both builds"
@@ -102,28 +96,17 @@ def validity_words(
 
 
 def limited_words(limits: LimitedBy, build: Side, alerts: Sequence[Alert]) -> str:
-    """A phrase for one build: what limited it, how often that alerted, what alerted first, and what was near.
-
-    Parameters
-    ----------
-    alerts
-        The catalogue's, for their names and units.
-    """
+    """A phrase for one build: what limited it, how often that alerted, what alerted first, and what was near."""
     known = {alert.slug: alert for alert in alerts}
     by, first = limits.limiting(build), limits.first(build)
     words = "no alert in the steady window"
     if by is not None:
-        words = (
-            f"{known[by.alert].name} (at or above {quantity(by.threshold, known[by.alert].unit)} in "
-            f"{by.share_steady:.0%} of the steady window; {by.times} times in all)"
-        )
-    if first is not None and first.first_s is not None and by is not None and first.alert == by.alert:
-        words += f", first at {first.first_s / 60:.0f} min"
-    elif first is not None and first.first_s is not None:
-        words += f"; first to alert: {known[first.alert].name}, at {first.first_s / 60:.0f} min"
-    near = [
-        f"{known[use.alert].name} ({use.nearness:.0%})"
-        for use in limits.near(build)
-        if by is None or use.alert != by.alert
-    ]
+        words = f"{known[by.alert].name} (at or above {quantity(by.threshold, known[by.alert].unit)} in "
+        words += f"{by.share_steady:.0%} of the steady window; {by.times} times in all)"
+    if first is not None and first.first_s is not None:
+        same = by is not None and first.alert == by.alert
+        words += ", first at" if same else f"; first to alert: {known[first.alert].name}, at"
+        words += f" {first.first_s / 60:.0f} min"
+    others = [use for use in limits.near(build) if by is None or use.alert != by.alert]
+    near = [f"{known[use.alert].name} ({use.nearness:.0%})" for use in others]
     return words + (f"; near its limit: {', '.join(near)}" if near else "")
