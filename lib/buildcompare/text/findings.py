@@ -148,7 +148,7 @@ def _event(e: Evidence, names: Names) -> str:
     moves = {"level": "shifts its level by", "spike": "has a spike of", "drop": "has a drop of"}[first["kind"]]
     text = f"{e['names'][first['metric']]} of {names.builds[e['side']]} {moves} {change(first['size_percent'])}"
     text += f" at {minutes(first['at_s'])}"
-    text += f", together with {listed(sorted(others.values()), MOST_METRICS)}" if others else ""
+    text += f", together with {listed(sorted(others), MOST_METRICS)}" if others else ""
     return f"{text}; the other build shows nothing similar"
 
 
