@@ -94,8 +94,9 @@ def waves(test: TestResult) -> Iterator[Found]:
     differ = []
     for measure, (base, new) in medians.items():
         difference = getattr(ramps, measure)
-        known = difference is not None and base is not None and new is not None and difference.excludes_zero
-        if known and (new - base) / difference.value >= AGREEING:
+        if difference is None or base is None or new is None or not difference.excludes_zero:
+            continue
+        if (new - base) / difference.value >= AGREEING:
             differ.append(measure)
     if differ:
         evidence = {
