@@ -63,7 +63,7 @@ def test_a_result_shows_verdict_and_table(laboratory: tuple[str, str], browser: 
             page = context.new_page()
             page.set_default_timeout(LIMIT_MS)
             page.goto(f"{url}/lab/tree/one.ipynb")
-            page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(state="attached")
+            page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # before, a run would be lost
             page.get_by_role("menuitem", name="Run", exact=True).click()
             page.get_by_text("Run All Cells", exact=True).click()
             verdict = page.locator(".jp-OutputArea .buildcompare .verdict")
