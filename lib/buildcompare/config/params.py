@@ -81,11 +81,9 @@ Variable = Annotated[str, AfterValidator(_variable)]
 HeaderName = Annotated[str, AfterValidator(_header)]
 _PRINTABLE = _check(re.compile("(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch, "printable ASCII")
 HeaderValue = Annotated[str, AfterValidator(_PRINTABLE)]
-_MILLISECONDS = _check(lambda value: abs(value * 1000 - round(value * 1000)) <= 1e-6, "whole milliseconds")
+_MILLISECONDS = _check(lambda v: abs(v * 1000 - round(v * 1000)) <= 1e-6, "whole milliseconds")
 Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_MILLISECONDS)]
-_TEXT = _check(
-    lambda value: not isinstance(value, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"'
-)
+_TEXT = _check(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
 Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT)]
 # A whole number is written the same by everyone; 10.10 and `yes` are not.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
@@ -315,12 +313,12 @@ def read_params(file: str | Path) -> Comparison:
     Parameters
     ----------
     file
-        Path of a YAML file; its keys are listed in the README.
+        Path of a YAML file; its keys are listed in the README. Without a `name` it takes the file's stem.
 
     Returns
     -------
     Comparison
-        What to compare. Without a `name` it takes the file's stem.
+        What to compare.
 
     Raises
     ------

@@ -116,8 +116,7 @@ def pull_progress(runs: int) -> Iterator[Callable[[str], AbstractContextManager[
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    watched = console.is_terminal or console.is_jupyter
-    with Progress(*columns, console=console, disable=not watched) as progress:
+    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as progress:
         task = progress.add_task("recordings", total=runs)
 
         @contextlib.contextmanager

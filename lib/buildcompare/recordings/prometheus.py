@@ -184,19 +184,12 @@ def _series(question: Question, answer: Answer) -> list[Series]:
         return []
     of_labels = question.role in _OF_LABELS
     common = {} if of_labels else _common(answer)
-    return [
-        Series(
-            question.metric,
-            labels.get(question.label, "") if of_labels else question.name,
-            question.unit,
-            times,
-            values,
-            question.role,
-            {key: value for key, value in labels.items() if key not in common},
-            question.stat,
-        )
-        for labels, times, values in answer.series
-    ]
+    found = []
+    for labels, times, values in answer.series:
+        name = labels.get(question.label, "") if of_labels else question.name
+        own = {key: value for key, value in labels.items() if key not in common}
+        found.append(Series(question.metric, name, question.unit, times, values, question.role, own, question.stat))
+    return found
 
 
 def _common(answer: Answer) -> Mapping[str, str]:

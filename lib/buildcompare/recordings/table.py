@@ -28,9 +28,8 @@ EXPECTED = "a recording: Parquet, or a CSV with the columns timestamp, metric, v
 MAX_COLUMNS = 50
 MAX_VALUES = 20_000_000
 """Bound on a Parquet file's values, which its own size does not bound: 20 hours of 1,000 series take 14 million."""
-MAX_TEXT = 10_000
-"""Bound on the length of a name or label in a Parquet file, where a few bytes may stand for many copies."""
-MAX_TEXT_IN_ALL = 100_000_000
+MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
+"""Bounds on the characters of names in a Parquet file, where a few bytes may stand for many copies."""
 FEW_DIGITS = 7
 """Whoever reads a plot writes down a few digits; an average or a rate that was computed has sixteen."""
 DIGITISED = Note(
