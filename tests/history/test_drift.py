@@ -25,19 +25,19 @@ def chain(levels: Sequence[float], *, change: float = 1.0) -> pd.DataFrame:
 
 
 def rows(base: np.ndarray, new: np.ndarray) -> pd.DataFrame:
-    """One test of a chain, as `beside` makes it."""
-    places = range(len(base))
-    return pd.DataFrame(
-        {
-            "order": places,
-            "comparison": [f"c{i}" for i in places],
-            "minor_base": [f"1.{i}" for i in places],
-            "minor_new": [f"1.{i + 1}" for i in places],
-            "users_base": base,
-            "users_new": new,
-        }
-    ).assign(
-        key="k", test="t", type="unbounded", db="", db_engine="", runs_base=1, runs_new=1, title_base="", title_new=""
+    """One test of a chain, as `beside` makes it; of tables, one test for each row."""
+    base, new = np.atleast_2d(base, new)
+    place, test = (each.ravel() for each in np.indices(base.shape)[::-1])
+    tests = pd.DataFrame({"order": place, "users_base": base.ravel(), "users_new": new.ravel()})
+    shared = {"type": "unbounded", "db": "", "db_engine": "", "runs_base": 1, "runs_new": 1, "title_base": ""}
+    return tests.assign(
+        **shared,
+        title_new="",
+        key=test.astype(str),
+        test=test,
+        comparison=[f"c{i}" for i in place],
+        minor_base=[f"1.{i}" for i in place],
+        minor_new=[f"1.{i + 1}" for i in place],
     )
 
 
@@ -53,7 +53,7 @@ def jumps(tests: pd.DataFrame) -> list[str]:
 
 
 def measured(before: float | None, value: float | None, runs: int = 1) -> pd.Series:
-    return measure_change(pd.Series([before]), pd.Series([value]), NOISE, (runs, runs)).iloc[0]
+    return pd.DataFrame(measure_change([before], [value], NOISE, (runs, runs))).iloc[0]
 
 
 def test_a_change_has_the_interval_of_two_single_runs() -> None:
@@ -69,8 +69,8 @@ def test_a_change_has_the_interval_of_two_single_runs() -> None:
 
 def test_few_degrees_of_freedom_widen_the_interval() -> None:
     learned = Noise(0.018, 4.0, NoiseSource.CALIBRATION)
-    (change,) = measure_change([100.0], [100.0], learned).itertuples()
-    assert change.ci_high == pytest.approx(100 * math.expm1(stats.t.ppf(0.975, 4) * 0.018 * math.sqrt(2.0)))
+    change = measure_change([100.0], [100.0], learned)
+    assert change["ci_high"] == pytest.approx(100 * math.expm1(stats.t.ppf(0.975, 4) * 0.018 * math.sqrt(2.0)))
 
 
 def test_a_level_has_the_interval_of_its_runs() -> None:
@@ -101,16 +101,14 @@ def test_a_quiet_chain_has_no_jump_and_one_jump_is_found() -> None:
     assert same_version(chain(quiet))[0].loc["c12", "delta_percent"] == pytest.approx(50, abs=10)
 
 
-@pytest.mark.slow
 def test_chains_without_a_jump_are_rarely_said_to_have_one() -> None:
-    rng = np.random.default_rng(2)
-    called = links = 0
-    for _ in range(200):
-        found, _ = same_version(chain(10_000 * np.exp(rng.normal(0, 0.06, 20))))
-        called += int(found["jump"].sum())
-        links += len(found)
-    assert links == 200 * 19
-    assert called / links < 0.005, "a normal chain has a modified z-score over 3.5 in about one link of a thousand"
+    levels = 10_000 * np.exp(np.random.default_rng(2).normal(0, 0.06, (200, 20)))
+    drift, _ = measure_drift(rows(levels, levels), NOISE)
+    found = drift[drift["kind"] == "same_version"]
+    assert len(found) == 200 * 19
+    assert found["jump"].mean() < 0.005, (
+        "a normal chain has a modified z-score over 3.5 in about one link of a thousand"
+    )
 
 
 def test_the_deviation_between_comparisons_is_found_despite_jumps() -> None:
@@ -163,22 +161,21 @@ def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
     assert linked([0, 2, 1, 3]) == [("c2", "c0", False), ("c1", "c0", True), ("c3", "c2", True)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("links", [5, 33])
 def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_one(links: int) -> None:
     """Batches of tests lie 8 % apart, as the published ones do; the true step halves the level."""
     rng = np.random.default_rng(20_000)
-    false = found = 0
-    for _ in range(300):
-        levels = np.exp(math.log(10_000) + rng.normal(size=links + 1) * 0.08 / math.sqrt(2))
-        own = np.exp(rng.normal(size=(2, links + 1)) * NOISE.sd)
-        drawn = rows(*(levels * own))
-        false += bool(jumps(drawn))
-        at = links // 2 + 1
-        drawn.loc[at:, ["users_base", "users_new"]] /= 2
-        found += f"c{at}" in jumps(drawn)
-    assert false <= 0.09 * 300
-    assert found >= 0.85 * 300
+    levels, own = np.empty((300, 1, links + 1)), np.empty((300, 2, links + 1))
+    for i in range(300):
+        levels[i] = np.exp(math.log(10_000) + rng.normal(size=links + 1) * 0.08 / math.sqrt(2))
+        own[i] = np.exp(rng.normal(size=(2, links + 1)) * NOISE.sd)
+    drawn = rows(*(levels * own).swapaxes(0, 1))
+    quiet, _ = measure_drift(drawn, NOISE)
+    assert quiet.loc[quiet["jump"], "test"].nunique() <= 0.09 * 300
+    at = links // 2 + 1
+    drawn.loc[drawn["order"] >= at, ["users_base", "users_new"]] /= 2
+    stepped, _ = measure_drift(drawn, NOISE)
+    assert stepped.loc[stepped["order"] == at, "jump"].sum() >= 0.85 * 300
 
 
 def test_a_comparison_without_this_test_is_skipped() -> None:

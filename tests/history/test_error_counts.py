@@ -25,14 +25,12 @@ def chain(base: np.ndarray, new: np.ndarray) -> pd.DataFrame:
     )
 
 
-@pytest.mark.slow
 def test_nothing_is_said_of_a_chain_in_which_nothing_happened() -> None:
     assert sum(not find_error_changes(drawn(seed, 30)).empty for seed in range(30_000, 30_200)) == 0
     few = chain(np.full(9, 3.0), np.array([[2.0, 3.0, 5.0][i % 3] for i in range(9)]))
     assert find_error_changes(few).empty, "single errors are chance"
 
 
-@pytest.mark.slow
 def test_errors_that_triple_are_found() -> None:
     found = 0
     for seed in range(30_000, 30_100):

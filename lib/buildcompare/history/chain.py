@@ -156,7 +156,7 @@ def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry]
         entries,
         noise,
         tests,
-        known.join(measure.measure_change(known["users_base"], known["users_new"], noise, runs)),
+        known.assign(**measure.measure_change(known["users_base"], known["users_new"], noise, runs)),
         pd.concat([drift.assign(flipped=False), databases], ignore_index=True),
         measure.find_error_changes(in_chain),
         between,

@@ -7,9 +7,10 @@ is no change of the build: it is run-to-run noise, and whatever else changed bet
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.results import BetweenComparisons, RepeatedMeasurements
@@ -25,51 +26,39 @@ LEAST_COUNT = 5
 LEAST_ERROR_FACTOR = 1.5
 """Smaller changes of error counts are not reported: half as many again, or a third fewer."""
 
+Array = npt.NDArray[Any]
+
 
 def measure_change(
-    before: Sequence[float] | pd.Series,
-    value: Sequence[float] | pd.Series,
-    noise: Noise,
-    runs: tuple[Sequence[float] | pd.Series | int, Sequence[float] | pd.Series | int] = (1, 1),
-) -> pd.DataFrame:
-    """Compare levels pairwise, with the interval that the noise of single runs gives.
+    before: npt.ArrayLike, value: npt.ArrayLike, noise: Noise, runs: tuple[npt.ArrayLike, npt.ArrayLike] = (1, 1)
+) -> dict[str, Array]:
+    """Compare n levels pairwise, each the mean over some `runs`, with the interval that the noise of single runs gives.
 
-    Parameters
-    ----------
-    before, value
-        Levels of n pairs, each the mean over some runs; a missing level is NaN.
-    noise
-        Run-to-run noise of a single run (log scale).
-    runs
-        How many runs stand behind `before` and behind `value`.
+    The columns are before, value, log_ratio, delta_percent, ci_low, ci_high (95 %, in percent) and p_value; all but the
+    first two are NaN where a level is missing or not positive.
 
-    Returns
-    -------
-    DataFrame
-        n rows, index of `before`: before, value, log_ratio, delta_percent, ci_low, ci_high (95 %, in percent), p_value.
-        All but the first two are NaN where a level is missing or not positive.
-
-    Examples
-    --------
     >>> noise = Noise(sd=0.018, df=math.inf, noise_source="catalogue")
-    >>> measure_change([8638.0], [6537.0], noise)[["delta_percent", "ci_low", "ci_high"]].round(1)
-       delta_percent  ci_low  ci_high
-    0          -24.3   -28.0    -20.5
+    >>> change = measure_change([8638.0], [6537.0], noise)
+    >>> [round(float(change[name][0]), 1) for name in ("delta_percent", "ci_low", "ci_high")]
+    [-24.3, -28.0, -20.5]
     """
     from scipy import stats
 
-    found = pd.DataFrame({"before": before, "value": value}, dtype="float64")
-    usable = ((found > 0) & (found < math.inf)).all(axis=1)
-    ratio = (found["value"] / found["before"]).where(usable).map(math.log, na_action="ignore")
+    levels = np.array([before, value], dtype=float)
+    usable = ((levels > 0) & (levels < math.inf)).all(axis=0)
+    ratio = np.full(usable.shape, math.nan)
+    ratio[usable] = [math.log(new / base) for base, new in levels[:, usable].T]
     sd = noise.sd * np.sqrt(1 / np.asarray(runs[0], dtype=float) + 1 / np.asarray(runs[1], dtype=float))
     half = float(stats.t.ppf(0.975, noise.df)) * sd
-    return found.assign(
-        log_ratio=ratio,
-        delta_percent=_percent(ratio),
-        ci_low=_percent(ratio - half),
-        ci_high=_percent(ratio + half),
-        p_value=2 * stats.t.sf(ratio.abs() / sd, noise.df),
-    )
+    return {
+        "before": levels[0],
+        "value": levels[1],
+        "log_ratio": ratio,
+        "delta_percent": _percent(ratio),
+        "ci_low": _percent(ratio - half),
+        "ci_high": _percent(ratio + half),
+        "p_value": 2 * stats.t.sf(np.abs(ratio) / sd, noise.df),
+    }
 
 
 def beside(tests: pd.DataFrame) -> pd.DataFrame:
@@ -88,23 +77,16 @@ def level_interval(users: pd.Series, runs: pd.Series, noise: Noise) -> tuple[pd.
 
 
 def measure_drift(both: pd.DataFrame, noise: Noise) -> tuple[pd.DataFrame, list[BetweenComparisons]]:
-    """Compare each comparison with the one that measured its base's version before, test by test.
+    """Compare each comparison of a chain (`both`: see :func:`beside`) with the one that measured its base before.
 
-    That is the last comparison whose new build is of that version, so that one that was recorded late, or belongs to an
-    older line of releases, does not break the chain of the others; without any, it is the one before. A comparison
-    without levels is skipped.
+    That is, test by test, the last comparison whose new build is of its base's version, so that one that was recorded
+    late, or belongs to an older line of releases, does not break the chain of the others; without any, it is the one
+    before. A comparison without levels is skipped.
 
     A drift of the same version is a jump where its modified z-score exceeds 3.5: the log ratio over 1.4826 times the
     median absolute log ratio of the test (its center is zero, where the same version belongs), which is never taken for
     less than the noise of two single runs. Of drawn chains without a jump, whose batches scatter by 8 %, 4 to 6 % have
     one by this rule, with 5 links or with 33 (tests/history/test_drift.py).
-
-    Parameters
-    ----------
-    both
-        The tests of a chain, as :func:`beside` makes them.
-    noise
-        Of one run's supported users.
 
     Returns
     -------
@@ -114,45 +96,72 @@ def measure_drift(both: pd.DataFrame, noise: Noise) -> tuple[pd.DataFrame, list[
     between
         By test, how far the same version lies apart; only tests with a link.
     """
-    both = both.assign(rank=pd.factorize(both["key"])[0])
-    known = both[both["users_base"].notna() | both["users_new"].notna()]
-    earlier = _earlier(known)
-    now = known[earlier.notna()].reset_index(drop=True)
-    then = known.loc[earlier.dropna()].reset_index(drop=True)
-    shared = now[["order", "rank", "comparison", "test", "type", "db", "db_engine"]]
-    shared = shared.assign(against=then["comparison"], against_label=then["title_new"])
-    made = []
-    for kind, side in ((DriftKind.SAME_VERSION, "base"), (DriftKind.PREVIOUS_NEW, "new")):
-        change = measure_change(then["users_new"], now[f"users_{side}"], noise, (then["runs_new"], now[f"runs_{side}"]))
-        same = now[f"minor_{side}"].ne("") & now[f"minor_{side}"].eq(then["minor_new"])
-        made.append(shared.join(change).assign(kind=kind, side=side, label=now[f"title_{side}"], same_version=same))
-    drift = pd.concat(made, ignore_index=True)
-    is_drift = drift["kind"].eq(DriftKind.SAME_VERSION) & drift["same_version"]
-    size = drift["log_ratio"].abs().where(is_drift).groupby(drift["rank"])
-    links = size.transform("count")
-    sd = (MAD_TO_SD * size.transform("median")).clip(lower=math.sqrt(2.0) * noise.sd).where(links >= LEAST_COUNT)
-    z = (drift["log_ratio"] / sd).where(is_drift)
-    drift = drift.assign(z=z, jump=z.abs() > OUTLIER, links=links, sd_percent=_percent(sd))
-    tested = drift.drop_duplicates("rank").sort_values("rank")[["type", "db", "sd_percent", "links"]]
+    rows = {str(name): column.to_numpy() for name, column in both.items()}
+    now, then = np.tile(_links(rows), 2)
+    is_base = np.arange(now.size) < now.size // 2
+    names = ("minor", "users", "runs", "title")
+    own = {name: np.where(is_base, rows[f"{name}_base"][now], rows[f"{name}_new"][now]) for name in names}
+    change = measure_change(rows["users_new"][then], own["users"], noise, (rows["runs_new"][then], own["runs"]))
+    ratio = change["log_ratio"]
+    same_version = (own["minor"] != "") & (own["minor"] == rows["minor_new"][then])
+    is_drift = is_base & same_version
+    rank = pd.factorize(both["key"])[0][now]
+    sd, links = _robust_sd(np.where(is_drift, ratio, math.nan), rank)
+    sd = np.where(links >= LEAST_COUNT, np.fmax(sd, math.sqrt(2.0) * noise.sd), math.nan)
+    z = np.where(is_drift, ratio / sd, math.nan)
     between = [
-        BetweenComparisons(type=kind, db_engine=db or None, sd_percent=sd_percent, links=count)
-        for kind, db, sd_percent, count in tested.itertuples(index=False)
+        BetweenComparisons(
+            type=rows["type"][now[i]],
+            db_engine=rows["db"][now[i]] or None,
+            sd_percent=float(_percent(sd[i])),
+            links=int(links[i]),
+        )
+        for i in np.unique(rank, return_index=True)[1]
     ]
-    return drift.dropna(subset=["log_ratio"]).sort_values(["order", "rank"], kind="stable"), between
+    drift = {
+        **{name: rows[name][now] for name in ("order", "comparison", "test", "type", "db", "db_engine")},
+        "against": rows["comparison"][then],
+        "against_label": rows["title_new"][then],
+        **change,
+        "kind": np.where(is_base, DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW),
+        "side": np.where(is_base, "base", "new"),
+        "label": own["title"],
+        "same_version": same_version,
+        "z": z,
+        "jump": np.abs(z) > OUTLIER,
+    }
+    kept = np.lexsort((rank, drift["order"]))
+    kept = kept[~np.isnan(ratio[kept])]
+    return pd.DataFrame({name: column[kept] for name, column in drift.items()}), between
 
 
-def _earlier(known: pd.DataFrame) -> pd.Series:
-    """For each row the index of the row that it is compared with; NaN for the first of its test."""
+def _links(rows: dict[str, Array]) -> npt.NDArray[np.int64]:
+    """Places of rows with levels, but for the first of each test, and of the rows that they are compared with."""
     previous: dict[str, int] = {}
     new: dict[tuple[str, str], int] = {}
-    found: list[int | None] = []
-    columns = (known[name] for name in ("key", "minor_base", "minor_new", "users_new"))
-    for row, key, base, later, users in zip(known.index, *columns, strict=True):
-        found.append(new.get((key, base), previous.get(key)))
+    found = []
+    columns = ("key", "minor_base", "minor_new", "users_base", "users_new")
+    for row, (key, base, later, *users) in enumerate(zip(*(rows[name] for name in columns), strict=True)):
+        if math.isnan(users[0]) and math.isnan(users[1]):
+            continue
+        if key in previous:
+            found.append((row, new.get((key, base), previous[key])))
         previous[key] = row
-        if later and not math.isnan(users):
+        if later and not math.isnan(users[1]):
             new[key, later] = row
-    return pd.Series(found, known.index, dtype="float64")
+    return np.array(found, dtype=np.int64).reshape(-1, 2).T
+
+
+def _robust_sd(log_ratio: Array, test: Array) -> tuple[Array, Array]:
+    """For each row: the robust standard deviation around zero of its test, and from how many rows that is."""
+    sd, count = np.full(log_ratio.shape, math.nan), np.zeros(log_ratio.shape, dtype=int)
+    for each in range(test.max(initial=-1) + 1):
+        mine = test == each
+        known = np.abs(log_ratio[mine & ~np.isnan(log_ratio)])
+        count[mine] = known.size
+        if known.size:
+            sd[mine] = MAD_TO_SD * np.median(known)
+    return sd, count
 
 
 def compare_databases(tests: pd.DataFrame, noise: Noise) -> pd.DataFrame:
@@ -164,7 +173,7 @@ def compare_databases(tests: pd.DataFrame, noise: Noise) -> pd.DataFrame:
     one = tests[tests["db"].ne("") & tests["key"].str.endswith("/")].rename(columns={"title": "label"})
     rows = one.merge(one, on=["order", "comparison", "type", "side"], suffixes=("_other", ""))
     rows = rows[rows["db_other"] < rows["db"]].reset_index(drop=True)
-    rows = rows.join(measure_change(rows["users_other"], rows["users"], noise, (rows["runs_other"], rows["runs"])))
+    rows = rows.assign(**measure_change(rows["users_other"], rows["users"], noise, (rows["runs_other"], rows["runs"])))
     rows = rows.dropna(subset=["log_ratio"]).assign(pair=lambda r: r["type"] + "/" + r["db_other"] + "/" + r["db"])
     rows = rows.sort_values(["order", "pair", "side"])
     new = rows["delta_percent"].where(rows["side"] == "new")
@@ -186,12 +195,8 @@ def find_error_changes(both: pd.DataFrame) -> pd.DataFrame:
     Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it is
     reported where it is more than 3.5 robust standard deviations (the chance of counting, Poisson, included) and half
     or more. The first rule alone calls too much: published counts have heavier tails than a normal distribution (9 of
-    25 bounded MySQL tests lie beyond it). Counts of unbounded tests are taken relative to the supported users.
-
-    Parameters
-    ----------
-    both
-        The tests of a chain, as :func:`beside` makes them. Those without an error in one build are left out.
+    25 bounded MySQL tests lie beyond it). Counts of unbounded tests are taken relative to the supported users; a test
+    without an error in one build is left out.
 
     Returns
     -------
@@ -199,20 +204,17 @@ def find_error_changes(both: pd.DataFrame) -> pd.DataFrame:
         One row for each such test: the columns of `both`, and delta_percent (relative to the load), usual_percent
         (robust standard deviation over the chain), z, comparisons (how many that was learned from).
     """
-    load = (both["users_new"] / both["users_base"]).where(both["type"] == "unbounded", 1.0)
-    known = (both["errors_base"] > 0) & (both["errors_new"] > 0) & (load > 0)
-    found = both[known].assign(ratio=np.log(both["errors_new"][known] / both["errors_base"][known] / load[known]))
-    size = found["ratio"].abs().groupby(found["key"])
-    usual = MAD_TO_SD * size.transform("median")
-    z: pd.Series = found["ratio"] / np.sqrt(usual**2 + 1 / found["errors_base"] + 1 / found["errors_new"])
-    found = found.assign(
-        delta_percent=_percent(found["ratio"]),
-        usual_percent=_percent(usual),
-        z=z,
-        comparisons=size.transform("count"),
-    )
-    large = (z.abs() > OUTLIER) & (found["ratio"].abs() > math.log(LEAST_ERROR_FACTOR))
-    return found[large & (found["comparisons"] >= LEAST_COUNT)]
+    columns = ("errors_base", "errors_new", "users_base", "users_new")
+    base, new, *users = (both[name].to_numpy(dtype=float) for name in columns)
+    load = np.where(both["type"].to_numpy() == "unbounded", users[1] / users[0], 1.0)
+    known = (base > 0) & (new > 0) & (load > 0)
+    base, new = base[known], new[known]
+    ratio = np.log(new / base / load[known])
+    usual, count = _robust_sd(ratio, pd.factorize(both["key"])[0][known])
+    z = ratio / np.sqrt(usual**2 + 1 / base + 1 / new)
+    large = (np.abs(z) > OUTLIER) & (np.abs(ratio) > math.log(LEAST_ERROR_FACTOR)) & (count >= LEAST_COUNT)
+    found = {"delta_percent": _percent(ratio), "usual_percent": _percent(usual), "z": z, "comparisons": count}
+    return both.iloc[np.flatnonzero(known)[large]].assign(**{name: each[large] for name, each in found.items()})
 
 
 def measure_repeats(users: pd.Series, build: pd.Series) -> RepeatedMeasurements | None:
@@ -229,6 +231,5 @@ def measure_repeats(users: pd.Series, build: pd.Series) -> RepeatedMeasurements 
     return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
 
 
-def _percent(log_ratio: pd.Series) -> pd.Series:
-    percent: pd.Series = 100.0 * np.expm1(log_ratio.clip(upper=700.0))
-    return percent
+def _percent(log_ratio: Array) -> Array:
+    return 100.0 * np.expm1(np.minimum(log_ratio, 700.0))
