@@ -106,9 +106,7 @@ def test_chains_without_a_jump_are_rarely_said_to_have_one() -> None:
     drift, _ = measure_drift(rows(levels, levels), NOISE)
     found = drift[drift["kind"] == "same_version"]
     assert len(found) == 200 * 19
-    assert found["jump"].mean() < 0.005, (
-        "a normal chain has a modified z-score over 3.5 in about one link of a thousand"
-    )
+    assert found["jump"].mean() < 0.005, "a normal chain has a z-score over 3.5 in about one link of a thousand"
 
 
 def test_the_deviation_between_comparisons_is_found_despite_jumps() -> None:

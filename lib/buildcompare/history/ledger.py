@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -38,21 +38,16 @@ _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
 
 
-def _filled(default: int | None) -> BeforeValidator:
-    """Make a pair of a JSON object that may leave a build out."""
-
-    def fill(given: Any) -> Any:
-        if isinstance(given, dict) and given.keys() <= {*SIDES}:
-            return Pair.of(lambda side: given.get(side, default))
-        return given
-
-    return BeforeValidator(fill)
+def _pair(given: Any, default: int | None = None) -> Any:
+    """The pair of a JSON object that may leave a build out."""
+    partial = isinstance(given, dict) and given.keys() <= {*SIDES}
+    return Pair.of(lambda side: given.get(side, default)) if partial else given
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], _filled(None)]
-Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], _filled(None)]
-RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], _filled(1)]
+Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
+Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
+RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
 TestKey = tuple[str, str]
 """A test's type and database: what a test of one comparison is found again by in the next."""
 
@@ -84,28 +79,18 @@ class LedgerBuild(_Strict):
 
 
 class LedgerTest(_Strict):
-    """One test of a comparison.
-
-    Attributes
-    ----------
-    users
-        The target (bounded) or the ceiling (unbounded).
-    supported_users, errors
-        Of each build; null where there is no figure.
-    runs
-        How many runs stand behind each build's figures.
-    written
-        The figures that people wrote about this test, where the ledger's source tells; both null: nobody did.
-    """
+    """One test of a comparison, its figures of each build (null: none) over so many `runs`."""
 
     name: FileName
     type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
     users: int | None = Field(default=None, gt=0)
+    """The target (bounded) or the ceiling (unbounded)."""
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
     written: Users | None = None
+    """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
 
     @field_validator("db_engine")
     @classmethod
@@ -119,23 +104,7 @@ class LedgerTest(_Strict):
 
 
 class Entry(_Strict):
-    """One comparison as the ledger keeps it.
-
-    Attributes
-    ----------
-    kind
-        Studies answer a question of their own: they are kept, and stay out of the chain of releases.
-    position
-        Place in the chain; null for a study.
-    setup
-        Rows of the setup table: Markdown, at their writer's choice.
-    coordinator
-        Steps, rest time and alert thresholds of the load test, where they are known.
-    servers
-        Which metrics servers (kind and version) it was recorded by.
-    source
-        What wrote this entry: ``report``, or the name of the table that it was imported from.
-    """
+    """One comparison as the ledger keeps it. Studies answer a question of their own, and stay out of the chain."""
 
     schema_version: Literal[1] = 1
     name: FileName
@@ -147,9 +116,11 @@ class Entry(_Strict):
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
     setup: dict[str, str] = Field(default_factory=dict)
+    """Rows of the setup table: Markdown, at their writer's choice."""
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     servers: list[Name] = Field(default_factory=list)
     source: Name
+    """What wrote this entry: ``report``, or the name of the table that it was imported from."""
 
     @model_validator(mode="after")
     def _placed(self) -> Entry:
@@ -202,16 +173,12 @@ class Ledger:
 
 
 def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
-    """The tests of `entries` as one frame.
+    """The tests of `entries` as one frame, a row for each comparison, test and build.
 
-    Returns
-    -------
-    DataFrame
-        One row for each comparison, test and build: order (place in `entries`), comparison, kind, setup (with
-        coordinator, as JSON; empty where it is not recorded), test, type, db_engine, db (its name for comparing), key
-        (of the same test in other comparisons), told (whether the source says what people wrote), side, title, minor
-        and version (of the build), users (supported), runs, errors, written. Texts are empty and numbers NaN where
-        nothing is known.
+    Columns: order (place in `entries`), comparison, kind, setup (with coordinator, as JSON; empty where it is not
+    recorded), test, type, db_engine, db (its name for comparing), key (of the same test in other comparisons), told
+    (whether the source says what people wrote), side, title, minor and version (of the build), users (supported), runs,
+    errors, written. Texts are empty and numbers NaN where nothing is known.
     """
     columns = (
         "order comparison kind setup test type db_engine db key told side title minor version users runs errors written"
@@ -233,13 +200,7 @@ def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Read a ledger; a folder that does not exist yet is an empty one.
-
-    Raises
-    ------
-    InputError
-        Where a file is damaged, is called otherwise than its comparison, or two claim the same place.
-    """
+    """Read a ledger, which no file may damage and no two entries share a place in; an absent folder is an empty one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
     entries = [_read(file) for file in sorted(folder.glob("*.json"))]
@@ -304,74 +265,59 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     """
     kept = {entry.name: entry for entry in read_ledger(folder).entries}
     for entry in entries:
-        kept[entry.name] = _placed_among(kept.values(), entry, folder)
-    return _write(folder, [kept[entry.name] for entry in entries])
-
-
-def check_name(ledger: Ledger, entry: Entry) -> None:
-    """Refuse a name or a pair of builds that is another comparison's: known long before there are results.
-
-    Raises
-    ------
-    InputError
-        As :func:`record` does.
-    """
-    _namesake(ledger.entries, entry, ledger.folder)
-
-
-def _namesake(entries: Iterable[Entry], entry: Entry, folder: Path) -> Entry | None:
-    """The same comparison's entry, if there is one."""
-
-    def refuse(other: Entry, expected: str, found: str) -> InputError:
-        return InputError(file=folder / f"{other.name}.json", key="name", expected=expected, found=found)
-
-    builds = f"{entry.base.label} with {entry.new.label}"
-    namesake = next((e for e in entries if e.name.casefold() == entry.name.casefold()), None)
-    if namesake is not None:
-        same = (namesake.name, namesake.kind) == (entry.name, entry.kind) and namesake.is_same_comparison(entry)
-        if not same:
-            found = f"that of {namesake.base.label} with {namesake.new.label}"
-            raise refuse(namesake, f"the comparison of {builds}, or another name", found)
-    for other in entries:
-        if other is not namesake and other.kind == entry.kind == "monthly" and other.is_same_comparison(entry):
-            expected = f"{entry.name!r}, or no record yet of {builds}"
-            raise refuse(other, expected, f"the same comparison as {other.name!r}")
-    return namesake
-
-
-def _placed_among(entries: Collection[Entry], entry: Entry, folder: Path) -> Entry:
-    """`entry` with the place that it had already, once nothing speaks against it."""
-    namesake = _namesake(entries, entry, folder)
-    others = [e for e in entries if e is not namesake]
-    if any(e.simulated != entry.simulated for e in others):
-        kinds = ("measured", "simulated")
-        expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
-        raise InputError(file=folder, key=entry.name, expected=expected, found=f"a {kinds[entry.simulated]} one")
-    if namesake is not None and entry.kind == "monthly":
-        entry = entry.model_copy(update={"position": namesake.position})
-    clash = next((e for e in others if entry.position is not None and e.position == entry.position), None)
-    if clash is not None:
-        raise _same_place(folder, clash, entry)
-    return entry
-
-
-def _write(folder: Path, entries: Iterable[Entry]) -> list[Path]:
-    """All files beside their places first, so that a disk that is full in between leaves the ledger as it was."""
+        kept[entry.name] = _placed(Ledger(folder, list(kept.values())), entry)
     halves: dict[Path, Path] = {}
     try:
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for entry in entries:
-                file = folder / f"{entry.name}.json"
+            # All files beside their places first, so that a disk that is full in between leaves the ledger as it was.
+            for name in (entry.name for entry in entries):
+                file = folder / f"{name}.json"
                 half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
-                text = json.dumps(entry.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False)
-                half.write_text(text + "\n", encoding="utf-8")
+                data = kept[name].model_dump(mode="json", exclude_defaults=True)
+                half.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             for file, half in halves.items():
                 half.replace(file)
     finally:
         for half in halves.values():
             half.unlink(missing_ok=True)
     return list(halves)
+
+
+def check_name(ledger: Ledger, entry: Entry) -> Entry | None:
+    """The entry of the same comparison, if there is one; refuses a name or a pair of builds that is another's."""
+
+    def refuse(other: Entry, expected: str, found: str) -> InputError:
+        return InputError(file=ledger.folder / f"{other.name}.json", key="name", expected=expected, found=found)
+
+    builds = f"{entry.base.label} with {entry.new.label}"
+    namesake = next((e for e in ledger.entries if e.name.casefold() == entry.name.casefold()), None)
+    if namesake is not None:
+        same = (namesake.name, namesake.kind) == (entry.name, entry.kind) and namesake.is_same_comparison(entry)
+        if not same:
+            found = f"that of {namesake.base.label} with {namesake.new.label}"
+            raise refuse(namesake, f"the comparison of {builds}, or another name", found)
+    for other in ledger.entries:
+        if other is not namesake and other.kind == entry.kind == "monthly" and other.is_same_comparison(entry):
+            expected = f"{entry.name!r}, or no record yet of {builds}"
+            raise refuse(other, expected, f"the same comparison as {other.name!r}")
+    return namesake
+
+
+def _placed(ledger: Ledger, entry: Entry) -> Entry:
+    """`entry` with the place that it had already, once nothing speaks against it."""
+    namesake = check_name(ledger, entry)
+    others = [e for e in ledger.entries if e is not namesake]
+    if any(e.simulated != entry.simulated for e in others):
+        kinds = ("measured", "simulated")
+        expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
+        raise InputError(file=ledger.folder, key=entry.name, expected=expected, found=f"a {kinds[entry.simulated]} one")
+    if namesake is not None and entry.kind == "monthly":
+        entry = entry.model_copy(update={"position": namesake.position})
+    clash = next((e for e in others if entry.position is not None and e.position == entry.position), None)
+    if clash is not None:
+        raise _same_place(ledger.folder, clash, entry)
+    return entry
 
 
 def version_in(label: str) -> str | None:
