@@ -200,7 +200,7 @@ def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Read a ledger, which no file may damage and no two entries share a place in; an absent folder is an empty one."""
+    """Read a ledger and check all of it; a folder that does not exist yet is an empty one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
     entries = [_read(file) for file in sorted(folder.glob("*.json"))]

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -22,11 +22,10 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import resolve, root
 from buildcompare.history.chain import Step, analyse_chain
 from buildcompare.history.compare import SupportedUsersNoise
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger, version_in
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, version_in
 from buildcompare.report import publication
-from buildcompare.results import Drift, Results, TestResult, dumps
+from buildcompare.results import Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
-from buildcompare.stats.noise import Noise
 from buildcompare.text import numbers as wording
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
@@ -38,13 +37,7 @@ _GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Ver
 
 @dataclass(frozen=True)
 class UsersLine:
-    """Supported users of both builds in one test, or of one version in two comparisons; None without a figure.
-
-    Attributes
-    ----------
-    test
-        As people call it: the database, or the test's name.
-    """
+    """Supported users of both builds in one test, or of one version in two comparisons; None without a figure."""
 
     test: str
     before: float | None
@@ -57,16 +50,9 @@ class UsersLine:
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One comparison.
+    """One comparison; without a `verdict` it was never a report of ours, with a `fault` its results cannot be shown.
 
-    Attributes
-    ----------
-    verdict
-        None where the ledger does not say: it was never a report of ours.
-    before
-        The comparison that `drift` and `setup` look back to; None where nothing is said of them.
-    fault
-        Why its results cannot be shown.
+    `before` is the comparison that `drift` and `setup` look back to; None where nothing is said of them.
     """
 
     name: str
@@ -105,21 +91,11 @@ class IndexRow:
 
 
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
-    """Write the page into the folder of all reports; its path and its number of rows.
+    """Write the page into the folder of all reports' folders; its path and its number of rows.
 
-    Parameters
-    ----------
-    folder
-        The folder of the reports' folders.
-    ledgers
-        Folders of ledgers; by default those that the reports were compared with, and all in ``data/history``.
-    metrics
-        The catalogue that says how far runs scatter, for comparisons that only a ledger holds.
-
-    Raises
-    ------
-    InputError
-        Where a ledger is damaged. A report that cannot be read becomes a row that says so.
+    Without `ledgers` (folders) those that the reports were compared with, and all in ``data/history``. The catalogue
+    `metrics` says how far runs scatter, for comparisons that only a ledger holds. A damaged ledger is an InputError; a
+    report that cannot be read becomes a row that says so.
     """
     rows = index_rows(folder, ledgers, metrics)
     publication.write_text(folder / INDEX, render(rows))
@@ -130,12 +106,14 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     """The newest of the chain first; before it what no ledger holds, after it the studies, then what is broken."""
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
-    named = [
-        resolve(found.history.ledger) for found in reports.values() if isinstance(found, Results) and found.history
-    ]
+    named = [resolve(each.history.ledger) for each in reports.values() if isinstance(each, Results) and each.history]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
     noise = SupportedUsersNoise.of(read_catalogue(metrics)).noise
-    steps = {(ledger.folder, name): step for ledger in opened for name, step in _steps(ledger, noise).items()}
+    steps: dict[tuple[Path, str], Step] = {}
+    for ledger in opened:
+        known = analyse_chain(ledger.chain, noise, ledger.studies).steps.values() if noise else ()
+        found = {step.entry.name: step for step in known or map(Step, ledger.entries)}
+        steps |= {(ledger.folder, name): step for name, step in found.items()}
     unrecorded, recorded, broken = [], [], []
     reported: set[tuple[Path, str]] = set()
     for path, results in reports.items():
@@ -170,8 +148,8 @@ def render(rows: Sequence[IndexRow]) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     environment = Environment(
         loader=PackageLoader("buildcompare.report", "templates/index"),
-        autoescape=True,
         undefined=StrictUndefined,
+        autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -185,13 +163,6 @@ def render(rows: Sequence[IndexRow]) -> str:
         VERDICT_WORDS=wording.VERDICT_WORDS,
         VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
     )
-
-
-def _steps(ledger: Ledger, noise: Noise | None) -> Mapping[str, Step]:
-    """What is known of each entry, by its name; without noise, only what it holds."""
-    if noise is None:
-        return {entry.name: Step(entry) for entry in ledger.entries}
-    return analyse_chain(ledger.chain, noise, ledger.studies).steps
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -221,14 +192,13 @@ def _read(file: Path) -> Results | str:
 
 
 def _of_report(results: Results, links: Sequence[tuple[str, str]]) -> IndexRow:
-    measured = [(test, test.supported_users) for test in results.tests]
     row = IndexRow(
         name=results.comparison,
         base=results.base.label,
         new=results.new.label,
         verdict=results.verdict,
         simulated=results.simulated,
-        users=_sorted(_line(test, users.base, users.new, users) for test, users in measured if users),
+        users=_lines((test, test.supported_users, test.supported_users) for test in results.tests),
         links=links,
     )
     history = results.history
@@ -239,7 +209,6 @@ def _of_report(results: Results, links: Sequence[tuple[str, str]]) -> IndexRow:
 
 def _of_step(step: Step) -> IndexRow:
     entry = step.entry
-    measured = [(test, test.supported_users, step.changes.get(test.name)) for test in entry.tests]
     row = IndexRow(
         name=entry.name,
         base=entry.base.title,
@@ -247,36 +216,41 @@ def _of_step(step: Step) -> IndexRow:
         verdict=entry.verdict,
         simulated=entry.simulated,
         study=entry.kind == "study",
-        users=_sorted(_line(test, users.base, users.new, change) for test, users, change in measured if users),
+        users=_lines((test, test.supported_users, step.changes.get(test.name)) for test in entry.tests),
         position=entry.position or 0,
     )
     return _with_past(row, step)
 
 
 def _with_past(row: IndexRow, step: Step) -> IndexRow:
-    lines = [replace(_line(each, each.before, each.value, each), jump=each.jump) for each in step.same_version]
-    return replace(row, before=step.before, drift=_sorted(lines), setup=step.setup_changed)
+    lines = [
+        UsersLine(
+            wording.db_name(d.db_engine) or d.test, d.before, d.value, d.delta_percent, d.ci_low, d.ci_high, d.jump
+        )
+        for d in step.same_version
+    ]
+    return replace(row, before=step.before, drift=sorted(lines, key=_by_test), setup=step.setup_changed)
 
 
-def _line(test: TestResult | LedgerTest | Drift, before: float | None, value: float | None, change: Any) -> UsersLine:
-    name = wording.db_name(test.db_engine) or (test.test if isinstance(test, Drift) else test.name)
-    if change is None or change.delta_percent is None or math.isnan(change.delta_percent):
-        return UsersLine(name, before, value)
-    return UsersLine(name, before, value, change.delta_percent, change.ci_low, change.ci_high)
+def _lines(tests: Iterable[tuple[TestResult | LedgerTest, Any, Any]]) -> list[UsersLine]:
+    """Each test with its users and their change, where there are any."""
+    lines = []
+    for test, users, change in tests:
+        size: tuple[float, ...] = ()
+        if change is not None and change.delta_percent is not None and not math.isnan(change.delta_percent):
+            size = (change.delta_percent, change.ci_low, change.ci_high)
+        if users:
+            lines.append(UsersLine(wording.db_name(test.db_engine) or test.name, users.base, users.new, *size))
+    return sorted(lines, key=_by_test)
 
 
-def _sorted(lines: Iterable[UsersLine]) -> list[UsersLine]:
+def _by_test(line: UsersLine) -> str:
     """One order in all columns and rows, whatever order the tests were written down in."""
-    return sorted(lines, key=lambda line: line.test.casefold())
+    return line.test.casefold()
 
 
 def _probe(results: Results) -> Entry:
     """What a ledger knows a report's comparison by."""
-    return Entry(
-        name=results.comparison,
-        position=1,
-        base=LedgerBuild.of(results.base.label),
-        new=LedgerBuild.of(results.new.label),
-        tests=[LedgerTest(name="any", type="bounded")],
-        source="report",
-    )
+    base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
+    tests = [LedgerTest(name="any", type="bounded")]
+    return Entry(name=results.comparison, position=1, base=base, new=new, tests=tests, source="report")
