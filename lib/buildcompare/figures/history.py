@@ -27,15 +27,7 @@ _HEADROOM = 1.16
 
 
 def levels(table: pd.DataFrame, db_engine: str) -> Figure:
-    """Draw one database's chain.
-
-    Parameters
-    ----------
-    table
-        As :meth:`buildcompare.history.view.HistoryView.levels` makes it; at least one row.
-    db_engine
-        Its database.
-    """
+    """Draw one database's chain: `table` as :meth:`HistoryView.levels` makes it, at least one row."""
     order, names = pd.factorize(table["comparison"])
     table = table.assign(order=order, place=order + table["side"].map(APART))
     with styled():

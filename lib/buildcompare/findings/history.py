@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from buildcompare.results import Drift, Finding, HistoryResult, SetupDifference, Suggestion
 from buildcompare.results.codes import DriftKind, FindingKind, SetupChange, Severity, SuggestionKind
@@ -19,8 +20,8 @@ def find(
     if history is None:
         return []
     if history.before is None:
-        evidence: dict[str, object] = {"ledger": history.ledger, "comparisons": history.comparisons}
-        return [_finding(FindingKind.NO_HISTORY, Severity.INFO, text.no_history(history.reason), evidence)]
+        known = {"ledger": history.ledger, "comparisons": history.comparisons}
+        return [_finding(FindingKind.NO_HISTORY, Severity.INFO, text.no_history(history.reason), known)]
     levels = [row for row in drift if _is_drift(row, history.margin_percent)]
     severity = Severity.WARNING if any(_is_unusual(row) for row in levels) else Severity.INFO
     differences = [row.model_dump() for row in setup_differences]
@@ -29,18 +30,22 @@ def find(
         words = text.setup_compared(setup_differences, setup_differences[0].against)
         found.append(_finding(FindingKind.SETUP_DIFFERENCES, severity, words, {"differences": differences}))
     for rows in _grouped(levels, "against"):
-        evidence = {
-            "rows": _dumped(rows),
-            "between": [each.model_dump() for each in history.between],
-            "differences": differences,
-        }
+        between = [each.model_dump() for each in history.between]
+        evidence = {"rows": _dumped(rows), "between": between, "differences": differences}
         found.append(_finding(FindingKind.LEVEL_DRIFT, severity, text.level_drift(rows, history.between), evidence))
     tests = {row.test for row in levels}
     beside = [row for row in drift if row.kind == DriftKind.PREVIOUS_NEW and row.test in tests]
     if beside:
-        evidence = {"rows": _dumped(beside)}
-        found.append(_finding(FindingKind.PREVIOUS_NEW, Severity.INFO, text.previous_new(beside), evidence))
-    return [*found, *_databases([row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES])]
+        words = text.previous_new(beside)
+        found.append(_finding(FindingKind.PREVIOUS_NEW, Severity.INFO, words, {"rows": _dumped(beside)}))
+    for pair in _grouped([row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES], "against", "test"):
+        flipped = [row for row in pair if row.flipped]
+        if any(row.beyond_chance for row in flipped):  # in one build at least
+            earlier = flipped[0].earlier
+            words = text.between_databases(pair, earlier, fewer=(flipped[0].delta_percent or 0.0) < 0)
+            evidence = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(earlier)}
+            found.append(_finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, words, evidence))
+    return found
 
 
 def former_setup(
@@ -54,24 +59,10 @@ def former_setup(
     rows = [row for row in rows if row.against == changed[0].against]
     if rows:
         worst = max(rows, key=lambda row: abs(row.delta_percent or 0.0))
-        evidence = {
-            "delta_percent": worst.delta_percent,
-            "against": worst.against,
-            "differences": [row.model_dump() for row in changed],
-        }
+        evidence: dict[str, Any] = {"delta_percent": worst.delta_percent, "against": worst.against}
+        evidence["differences"] = [row.model_dump() for row in changed]
         words = text.former_setup(worst, changed)
         yield Suggestion(kind=SuggestionKind.FORMER_SETUP, test=worst.test, text=words, evidence=evidence)
-
-
-def _databases(rows: Sequence[Drift]) -> Iterator[Finding]:
-    """Databases that changed places, beyond chance in one build at least."""
-    for pair in _grouped(rows, "against", "test"):
-        flipped = [row for row in pair if row.flipped]
-        if any(row.beyond_chance for row in flipped):
-            earlier = flipped[0].earlier
-            words = text.between_databases(pair, earlier, fewer=(flipped[0].delta_percent or 0.0) < 0)
-            evidence = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(earlier)}
-            yield _finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, words, evidence)
 
 
 def _grouped(rows: Sequence[Drift], *names: str) -> list[list[Drift]]:
@@ -95,15 +86,6 @@ def _dumped(rows: Sequence[Drift]) -> list[dict[str, object]]:
     return [row.model_dump(exclude={"earlier"}) for row in rows]
 
 
-def _finding(kind: FindingKind, severity: Severity, words: str, evidence: Mapping[str, object]) -> Finding:
-    return Finding.model_validate(
-        {
-            "id": f"history.{kind}",
-            "severity": severity,
-            "kind": kind,
-            "test": None,
-            "metric": None,
-            "text": words,
-            "evidence": dict(evidence),
-        }
-    )
+def _finding(kind: FindingKind, severity: Severity, words: str, evidence: dict[str, Any]) -> Finding:
+    about = {"severity": severity, "kind": kind, "test": None, "metric": None, "text": words, "evidence": evidence}
+    return Finding.model_validate({"id": f"history.{kind}", **about})

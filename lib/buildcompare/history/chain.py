@@ -34,7 +34,7 @@ _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *_COORDINAT
 class Step:
     """One comparison of a ledger, compared with the one `before` it and with those that measured its versions.
 
-    `changes` (by test) and `errors` are its rows of the :class:`ChainAnalysis`; a study and the first of all have none `before`.
+    `changes` (by test) and `errors` are its rows of the :class:`ChainAnalysis`; a study has none `before` it.
     """
 
     entry: Entry

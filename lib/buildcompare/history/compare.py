@@ -47,10 +47,7 @@ class HistoryContext:
 def compare_to_ledger(
     ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: SupportedUsersNoise, *, simulated: bool
 ) -> HistoryContext:
-    """Compare the results of `params` with what the ledger holds from before.
-
-    That is what stands before its own entry, or the whole chain where it is not recorded yet.
-    """
+    """Compare the results of `params` with the chain before its own entry, or the whole where it has none yet."""
     entry = entry_of(params, tests, position=1, simulated=simulated)
     own = ledger.find(entry)
     before = own.position or 0 if own else math.inf
@@ -79,28 +76,15 @@ def compare_to_ledger(
         name += ".new"
     found = analyse_chain([*alike, entry.model_copy(update={"name": name})], known.noise, ledger.studies)
     own_step = found.only(len(alike))
-    taught = {
-        "run_sd_percent": 100.0 * math.expm1(known.noise.sd),
-        "noise_source": known.noise.noise_source,
-        "between": found.between,
-        "repeats": found.repeats,
-    }
-    return HistoryContext(history.model_copy(update=taught), own_step.drift, own_step.setup_differences)
+    taught = {"run_sd_percent": 100.0 * math.expm1(known.noise.sd), "noise_source": known.noise.noise_source}
+    history = history.model_copy(update={**taught, "between": found.between, "repeats": found.repeats})
+    return HistoryContext(history, own_step.drift, own_step.setup_differences)
 
 
 def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: int | None, **known: Any) -> Entry:
-    """The ledger's entry of a comparison.
+    """The ledger's entry of a comparison, at `position` in the chain (None: a study).
 
-    Parameters
-    ----------
-    params
-        What is compared.
-    tests
-        Its results; without any, the entry says which builds and tests are to be compared.
-    position
-        Its place in the chain; None for a study.
-    known
-        Further fields of the entry: `simulated`, `verdict`.
+    Without the results of its `tests` it says which builds and tests are to be compared. `known` are further fields.
     """
     steps = params.coordinator
     coordinator = {"users_inc": float(steps.users_inc), "users_dec": float(steps.users_dec), "rest_s": steps.rest_s}
@@ -137,18 +121,17 @@ def place_in_words(ledger: Ledger, name: str) -> str:
 
 
 def _test(asked: Test, result: TestResult | None) -> LedgerTest:
+    test = LedgerTest(name=asked.name, type=asked.type, db_engine=asked.db_engine)
     if result is None:
-        return LedgerTest(name=asked.name, type=asked.type, db_engine=asked.db_engine)
+        return test
     measured = result.supported_users
     users = [level if level and level > 0 else None for level in (measured.base, measured.new)] if measured else []
     counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
     errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
-    return LedgerTest(
-        name=asked.name,
-        type=asked.type,
-        db_engine=asked.db_engine,
-        users=result.users,
-        supported_users=Pair(*users) if any(users) else None,
-        runs=Pair(len(result.runs.base), len(result.runs.new)),
-        errors=None if errors == Pair(None, None) else errors,
-    )
+    figures = {
+        "users": result.users,
+        "supported_users": Pair(*users) if any(users) else None,
+        "runs": result.runs.map(len),
+        "errors": None if errors == Pair(None, None) else errors,
+    }
+    return LedgerTest.model_validate({**dict(test), **figures})

@@ -30,8 +30,6 @@ from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, i
 USUAL = "data/history/mattermost"
 """What the notebook opens when nobody said which ledger."""
 
-_UNNAMED = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
-
 
 @dataclass(frozen=True)
 class HistoryView:
@@ -51,12 +49,9 @@ class HistoryView:
     def levels(self, db_engine: str) -> pd.DataFrame:
         """Supported users of each build of each comparison, in the chain's order.
 
-        Returns
-        -------
-        DataFrame
-            Columns: comparison; side; build; users with `low` and `high` (95 %, one level by itself); drift_percent
-            (a base against the same version in an earlier comparison; NaN otherwise); against (that comparison);
-            judged (whether enough is known to call it a jump); jump; setup_changed (settings).
+        Columns: comparison; side; build; users with `low` and `high` (95 %, one level by itself); drift_percent (a base
+        against the same version in an earlier comparison; NaN otherwise); against (that comparison); judged (whether
+        enough is known to call it a jump); jump; setup_changed (settings).
         """
         tests, drift = self.chain.tests, self.chain.drift
         rows = tests[tests["kind"].eq("monthly") & tests["type"].eq("unbounded") & tests["db"].eq(db_engine)]
@@ -73,27 +68,21 @@ class HistoryView:
         return rows[columns.split()]
 
     def releases(self) -> pd.DataFrame:
-        """Every release and study, the newest first, with what a reader wants to know of it and where its report is.
-
-        Returns
-        -------
-        DataFrame
-            Columns: comparison; builds; verdict; supported users (each test with its change and 95 % interval); drift
-            (likewise, of the same version against an earlier comparison); setup (what changed); report (a link).
-        """
+        """Every release and study, the newest first: builds, verdict, changes, drift, setup and the report's link."""
         rows = []
         for entry in (*reversed(self.ledger.chain), *self.ledger.studies):
             step = self.chain.steps[entry.name]
             setup = ", ".join(step.setup_changed) or "none recorded"
-            row = {
-                "comparison": _name(entry),
-                "builds": f"{entry.base.title} → {entry.new.title}",
-                "verdict": VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
-                "supported users": "; ".join(sorted(_measured(row) for row in step.changes.values())),
-                "drift": "; ".join(sorted(_drifted(row) for row in step.same_version)) or MISSING,
-                "setup changed": setup if step.before else MISSING,
-                "report": _report(entry.name),
-            }
+            published = (root() / "reports" / entry.name / "report.html").is_file()
+            row = (
+                _name(entry),
+                f"{entry.base.title} → {entry.new.title}",
+                VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
+                "; ".join(sorted(_measured(row) for row in step.changes.values())),
+                "; ".join(sorted(_drifted(row) for row in step.same_version)) or MISSING,
+                setup if step.before else MISSING,
+                f"../{quote(f'reports/{entry.name}/report.html')}" if published else "",  # as a notebook sees it
+            )
             rows.append(row)
         columns = ["comparison", "builds", "verdict", "supported users", "drift", "setup changed", "report"]
         return pd.DataFrame(rows, columns=columns)
@@ -115,33 +104,23 @@ class HistoryView:
         yield from (text.errors_changed(row) for row in step.errors)
         if step.entry.kind == "study":
             return
-        about = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
-        history = HistoryResult.model_validate({**_UNNAMED, **about})
+        known = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
+        history = HistoryResult.model_validate(
+            {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": "", **known}
+        )
         if step.before is not None and not step.setup_changed:
             yield text.setup_compared(step.setup_differences, step.before)
         yield from (each.text for each in findings.find(history, step.drift, step.setup_differences))
 
 
 def open_history(variables: Mapping[str, Any]) -> HistoryView:
-    """The ledger that a notebook's variables name (`history`, `metrics`), or else the environment variable HISTORY.
-
-    Raises
-    ------
-    InputError
-        Where the ledger is damaged, or the catalogue does not say how far runs scatter.
-    """
+    """The ledger that a notebook's variables name (`history`, `metrics`), or else the environment variable HISTORY."""
     folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
     return view_ledger(read_ledger(resolve(folder)), str(variables.get("metrics") or "mattermost"))
 
 
 def view_ledger(ledger: Ledger, metrics: str) -> HistoryView:
-    """Analyse a ledger by the catalogue `metrics`.
-
-    Raises
-    ------
-    InputError
-        Where the catalogue does not say how far runs scatter.
-    """
+    """Analyse a ledger by the catalogue `metrics`, which must say how far runs scatter."""
     known = SupportedUsersNoise.of(read_catalogue(metrics))
     if known.noise is None:
         expected = "a catalogue that says how far runs scatter"
@@ -150,13 +129,7 @@ def view_ledger(ledger: Ledger, metrics: str) -> HistoryView:
 
 
 def ledger_text(folder: Path, metrics: str) -> str:
-    """The text of a ledger, comparison by comparison; what is usual is learned from all of it.
-
-    Raises
-    ------
-    InputError
-        Where the ledger is empty or damaged, or the catalogue does not say how far runs scatter.
-    """
+    """The text of a ledger, comparison by comparison; an InputError where it is empty or damaged."""
     ledger = read_ledger(folder)
     if not ledger.entries:
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
@@ -198,9 +171,3 @@ def _measured(row: Any) -> str:
 def _drifted(row: Drift) -> str:
     size = f"{change(row.delta_percent)} ({interval(row.ci_low, row.ci_high)})"
     return f"{db_name(row.db_engine) or row.test} {size} since {row.against}{', jump' if row.jump else ''}"
-
-
-def _report(name: str) -> str:
-    """Where the published report is, seen from a notebook; nothing where there is none."""
-    file = Path("reports") / name / "report.html"
-    return f"../{quote(file.as_posix())}" if (root() / file).is_file() else ""

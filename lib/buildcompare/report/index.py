@@ -225,9 +225,9 @@ def _of_step(step: Step) -> IndexRow:
 def _with_past(row: IndexRow, step: Step) -> IndexRow:
     lines = [
         UsersLine(
-            wording.db_name(d.db_engine) or d.test, d.before, d.value, d.delta_percent, d.ci_low, d.ci_high, d.jump
+            wording.db_name(x.db_engine) or x.test, x.before, x.value, x.delta_percent, x.ci_low, x.ci_high, x.jump
         )
-        for d in step.same_version
+        for x in step.same_version
     ]
     return replace(row, before=step.before, drift=sorted(lines, key=_by_test), setup=step.setup_changed)
 
@@ -236,9 +236,8 @@ def _lines(tests: Iterable[tuple[TestResult | LedgerTest, Any, Any]]) -> list[Us
     """Each test with its users and their change, where there are any."""
     lines = []
     for test, users, change in tests:
-        size: tuple[float, ...] = ()
-        if change is not None and change.delta_percent is not None and not math.isnan(change.delta_percent):
-            size = (change.delta_percent, change.ci_low, change.ci_high)
+        known = change is not None and change.delta_percent is not None and not math.isnan(change.delta_percent)
+        size = (change.delta_percent, change.ci_low, change.ci_high) if known else (None, None, None)
         if users:
             lines.append(UsersLine(wording.db_name(test.db_engine) or test.name, users.base, users.new, *size))
     return sorted(lines, key=_by_test)
