@@ -31,9 +31,7 @@ if sys.platform != "win32":
 LOCK = ".lock"
 MAX_BYTES = 1_000_000
 """An entry of forty tests has some 20 kB; what is larger is none."""
-_VERSION = re.compile(
-    r"(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])", re.IGNORECASE
-)
+_VERSION = re.compile(r"(?i)(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])")
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
 
@@ -138,10 +136,10 @@ class Entry(_Strict):
 
     def is_same_comparison(self, other: Entry) -> bool:
         """Whether both compare the same two builds: by name, or by two different versions to the last digit."""
-        mine, theirs = (self.base, self.new), (other.base, other.new)
         versions = (self.base.version, self.new.version)
         by_version = None not in versions and versions[0] != versions[1]
-        return mine == theirs or (by_version and versions == (other.base.version, other.new.version))
+        same_versions = by_version and versions == (other.base.version, other.new.version)
+        return same_versions or (self.base, self.new) == (other.base, other.new)
 
 
 @dataclass(frozen=True)

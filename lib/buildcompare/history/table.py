@@ -47,13 +47,7 @@ _NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,9})?")
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the table.
-
-    Attributes
-    ----------
-    commas
-        Whether cells are separated by commas: where they are not, a point may be one between thousands.
-    """
+    """One line of the table; where `commas` separate no cells, a point may be one between thousands."""
 
     file: Path
     line: int
@@ -72,7 +66,7 @@ class _Row:
             raise self.fault(column, "a value", "none")
         return value
 
-    def one_of(self, column: str, known: Sequence[str]) -> str:
+    def one_of(self, column: str, *known: str) -> str:
         value = self.text(column, needed=True).casefold()
         if value not in known:
             raise self.fault(column, f"one of {', '.join(known)}", repr(value[:60]))
@@ -103,13 +97,7 @@ class _Row:
 
 
 def import_table(file: Path, folder: Path) -> list[Entry]:
-    """Record every comparison of a table in the ledger at `folder`; nothing is written where a row is at fault.
-
-    Raises
-    ------
-    InputError
-        With file, line and column; or as :func:`buildcompare.history.ledger.record` does.
-    """
+    """Record every comparison of a table in the ledger at `folder`; nothing is written where a row is at fault."""
     entries = read_table(file)
     with locked(folder):
         record(folder, entries)
@@ -117,16 +105,14 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
 
 
 def read_table(file: Path) -> list[Entry]:
-    """Every comparison of a table: the chain in its order, then the studies.
-
-    Raises
-    ------
-    InputError
-        With file, line and column.
-    """
+    """Every comparison of a table: the chain in its order, then the studies. Errors name file, line and column."""
     groups: dict[str, list[_Row]] = {}
     for row in _rows(file):
-        groups.setdefault(_name(row), []).append(row)
+        # What a comparison is called: its release, and the run of a study that was run more than once.
+        name = "-".join(part for part in (row.text("release", needed=True), row.text("run")) if part)
+        if not SLUG.fullmatch(name):
+            raise row.fault("release", "letters, digits, '.', '_' and '-', at most 100 of them", repr(name[:60]))
+        groups.setdefault(name, []).append(row)
     placed: dict[int | None, str] = {}
     entries = []
     for name, rows in groups.items():
@@ -173,14 +159,6 @@ def _rows(file: Path) -> Iterator[_Row]:
         yield _Row(file, line, dict(zip(header, cells, strict=True)), delimiter == ",")
 
 
-def _name(row: _Row) -> str:
-    """What a comparison is called: its release, and the run of a study that was run more than once."""
-    name = "-".join(part for part in (row.text("release", needed=True), row.text("run")) if part)
-    if not SLUG.fullmatch(name):
-        raise row.fault("release", "letters, digits, '.', '_' and '-', at most 100 of them", repr(name[:60]))
-    return name
-
-
 def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     first = rows[0]
     tests: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -191,7 +169,7 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
             raise row.fault("db, test_type", f"each test of {name} once", f"{test['name']} as on line {line}")
     for column in ("monthly", "order", *(f"{side}_{each}" for side in SIDES for each in ("label", "version"))):
         _shared(rows, column, everywhere=True)
-    kind = "monthly" if first.one_of("monthly", ("yes", "study")) == "yes" else "study"
+    kind = "monthly" if first.one_of("monthly", "yes", "study") == "yes" else "study"
     order = first.whole("order")
     if (kind == "monthly") != (order is not None):
         expected = "a place for a monthly comparison, and none for a study"
@@ -203,8 +181,7 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
         "name": name,
         "kind": kind,
         "position": order,
-        "base": _build(first, "base"),
-        "new": _build(first, "new"),
+        **{side: _build(first, side) for side in SIDES},
         "tests": [test for _, test in tests.values()],
         "setup": {title: re.sub(r"^(\d+)m$", r"\1 minutes", value) for title, value in settings.items() if value},
         "coordinator": {column: row.number(column) for column, row in named},
@@ -225,7 +202,7 @@ def _build(row: _Row, side: str) -> dict[str, str | None]:
 
 
 def _test(row: _Row) -> dict[str, Any]:
-    db, kind = row.text("db", needed=True).casefold(), row.one_of("test_type", ("bounded", "unbounded"))
+    db, kind = row.text("db", needed=True).casefold(), row.one_of("test_type", "bounded", "unbounded")
     if not SLUG.fullmatch(f"{db}_{kind}"):
         raise row.fault("db", "the name of a database", repr(db[:60]))
     users = {side: row.positive(f"su_{side}") for side in SIDES}

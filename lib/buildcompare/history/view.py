@@ -105,9 +105,8 @@ class HistoryView:
         if step.entry.kind == "study":
             return
         known = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
-        history = HistoryResult.model_validate(
-            {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": "", **known}
-        )
+        unnamed = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
+        history = HistoryResult.model_validate({**unnamed, **known})
         if step.before is not None and not step.setup_changed:
             yield text.setup_compared(step.setup_differences, step.before)
         yield from (each.text for each in findings.find(history, step.drift, step.setup_differences))

@@ -223,12 +223,10 @@ def _of_step(step: Step) -> IndexRow:
 
 
 def _with_past(row: IndexRow, step: Step) -> IndexRow:
-    lines = [
-        UsersLine(
-            wording.db_name(x.db_engine) or x.test, x.before, x.value, x.delta_percent, x.ci_low, x.ci_high, x.jump
-        )
-        for x in step.same_version
-    ]
+    lines = []
+    for each in step.same_version:
+        size = (each.delta_percent, each.ci_low, each.ci_high, each.jump)
+        lines.append(UsersLine(wording.db_name(each.db_engine) or each.test, each.before, each.value, *size))
     return replace(row, before=step.before, drift=sorted(lines, key=_by_test), setup=step.setup_changed)
 
 

@@ -57,19 +57,15 @@ def level_drift(rows: Sequence[Drift], between: Sequence[BetweenComparisons]) ->
         for each in between
         if each.sd_percent is not None and (each.type, each.db_engine or "") in keys
     ]
-    if not usual:
-        return text
-    return f"{text} Between comparisons the same version moves with a standard deviation of {listed(usual)}."
+    more = f" Between comparisons the same version moves with a standard deviation of {listed(usual)}."
+    return text + more if usual else text
 
 
 def previous_new(rows: Sequence[Drift]) -> str:
     """New against the previous new: a figure that is easily taken for the drift."""
-    first = rows[0]
     changes = ", ".join(f"{_test(row)} {change(row.delta_percent)}" for row in rows)
-    return (
-        f"{first.label} against {first.against_label} in {first.against}: {changes}; this holds that drift and the "
-        "change of the build together."
-    )
+    words = f"{rows[0].label} against {rows[0].against_label} in {rows[0].against}: {changes}"
+    return f"{words}; this holds that drift and the change of the build together."
 
 
 def between_databases(rows: Sequence[Drift], earlier: Sequence[DatabaseOrder], *, fewer: bool) -> str:
@@ -117,10 +113,7 @@ def variance(between: Sequence[BetweenComparisons], repeats: RepeatedMeasurement
 
 
 def users_changed(row: Any) -> str:
-    """One test's supported users within a comparison, and what was published about them.
-
-    `row` is of :attr:`buildcompare.history.chain.ChainAnalysis.within`.
-    """
+    """One test's supported users within a comparison (a row of `ChainAnalysis.changes`), and what was published."""
     text = (
         f"{row.type.capitalize()} {db_name(row.db_engine)}".strip()
         + f": {row.title_new} supports {row.users_new:,.0f} "
