@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,9 +46,7 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylabel("supported users")
         axes.grid(visible=False, axis="x")
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.1, ncols=4, frameon=False, fontsize=7.5
-        )
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.1, ncols=4, frameon=False, fontsize=7.5)
         sns.despine(ax=axes)
     return finished(drawing, f"history_{db_engine or 'users'}", levels_alt(table, db_engine), graph_of=None)
 
@@ -55,23 +54,10 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
 def _builds(axes: Axes, table: pd.DataFrame) -> None:
     for side, rows in table.groupby("side"):
         errors = [rows["users"] - rows["low"], rows["high"] - rows["users"]]
-        colour = COLOURS[str(side)]
-        axes.errorbar(rows["place"], rows["users"], yerr=errors, fmt="none", lw=1.1, capsize=2, color=colour, zorder=3)
-    shown = table.assign(build=table["side"] + ", with 95 % interval")
-    labels = dict(zip(shown["side"], shown["build"], strict=True))
-    sns.scatterplot(
-        shown,
-        x="place",
-        y="users",
-        hue="build",
-        style="build",
-        palette={label: COLOURS[side] for side, label in labels.items()},
-        markers={label: MARKERS[side] for side, label in labels.items()},
-        s=16,
-        linewidth=0,
-        ax=axes,
-        zorder=3,
-    )
+        look: dict[str, Any] = {"color": COLOURS[str(side)], "zorder": 3}
+        axes.errorbar(rows["place"], rows["users"], yerr=errors, fmt="none", lw=1.1, capsize=2, **look)
+        look |= {"marker": MARKERS[str(side)], "label": f"{side}, with 95 % interval"}
+        axes.scatter(rows["place"], rows["users"], s=16, linewidths=0, **look)
 
 
 def _drift(axes: Axes, table: pd.DataFrame) -> None:

@@ -43,8 +43,8 @@ def find(
         if any(row.beyond_chance for row in flipped):  # in one build at least
             earlier = flipped[0].earlier
             words = text.between_databases(pair, earlier, fewer=(flipped[0].delta_percent or 0.0) < 0)
-            evidence = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(earlier)}
-            found.append(_finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, words, evidence))
+            seen = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(earlier)}
+            found.append(_finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, words, seen))
     return found
 
 

@@ -131,7 +131,7 @@ def _test(asked: Test, result: TestResult | None) -> LedgerTest:
     figures = {
         "users": result.users,
         "supported_users": Pair(*users) if any(users) else None,
-        "runs": result.runs.map(len),
+        "runs": Pair(len(result.runs.base), len(result.runs.new)),
         "errors": None if errors == Pair(None, None) else errors,
     }
     return LedgerTest.model_validate({**dict(test), **figures})

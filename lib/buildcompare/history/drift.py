@@ -88,13 +88,8 @@ def measure_drift(both: pd.DataFrame, noise: Noise) -> tuple[pd.DataFrame, list[
     less than the noise of two single runs. Of drawn chains without a jump, whose batches scatter by 8 %, 4 to 6 % have
     one by this rule, with 5 links or with 33 (tests/history/test_drift.py).
 
-    Returns
-    -------
-    drift
-        Two rows for each linked test: `same_version` (this base with the previous new) and `previous_new` (this new
-        with the previous new), in the order of the chain.
-    between
-        By test, how far the same version lies apart; only tests with a link.
+    The frame has two rows for each linked test, `same_version` (this base with the previous new) and `previous_new`
+    (this new with the previous new), in the order of the chain; the list, by test, how far the same version lies apart.
     """
     rows = {str(name): column.to_numpy() for name, column in both.items()}
     now, then = np.tile(_links(rows), 2)
@@ -198,11 +193,8 @@ def find_error_changes(both: pd.DataFrame) -> pd.DataFrame:
     25 bounded MySQL tests lie beyond it). Counts of unbounded tests are taken relative to the supported users; a test
     without an error in one build is left out.
 
-    Returns
-    -------
-    DataFrame
-        One row for each such test: the columns of `both`, and delta_percent (relative to the load), usual_percent
-        (robust standard deviation over the chain), z, comparisons (how many that was learned from).
+    The frame has a row for each such test: the columns of `both`, and delta_percent (relative to the load),
+    usual_percent (robust standard deviation over the chain), z, comparisons (how many that was learned from).
     """
     columns = ("errors_base", "errors_new", "users_base", "users_new")
     base, new, *users = (both[name].to_numpy(dtype=float) for name in columns)
@@ -214,7 +206,8 @@ def find_error_changes(both: pd.DataFrame) -> pd.DataFrame:
     z = ratio / np.sqrt(usual**2 + 1 / base + 1 / new)
     large = (np.abs(z) > OUTLIER) & (np.abs(ratio) > math.log(LEAST_ERROR_FACTOR)) & (count >= LEAST_COUNT)
     found = {"delta_percent": _percent(ratio), "usual_percent": _percent(usual), "z": z, "comparisons": count}
-    return both.iloc[np.flatnonzero(known)[large]].assign(**{name: each[large] for name, each in found.items()})
+    rows: pd.DataFrame = both.iloc[np.flatnonzero(known)[large]]
+    return rows.assign(**{name: each[large] for name, each in found.items()})
 
 
 def measure_repeats(users: pd.Series, build: pd.Series) -> RepeatedMeasurements | None:

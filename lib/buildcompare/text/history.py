@@ -44,9 +44,8 @@ def level_drift(rows: Sequence[Drift], between: Sequence[BetweenComparisons]) ->
     first = rows[0]
     moved = "jumped" if any(row.jump for row in rows) else "moved"
     sizes = "; ".join(_size(row) for row in rows)
-    setup = "no setup difference is recorded"
-    if first.setup_changed:
-        setup = f"the setup changed too ({listed(first.setup_changed)})"
+    changed = first.setup_changed
+    setup = f"the setup changed too ({listed(changed)})" if changed else "no setup difference is recorded"
     text = (
         f"The level {moved}: {first.label} against {first.against_label} in {first.against}: {sizes}. Both are builds "
         f"of one version, so the build hardly explains it; {setup}."
@@ -123,10 +122,10 @@ def users_changed(row: Any) -> str:
     if not row.told:
         return text
     written = [row.written_base, row.written_new]
-    if all(pd.isna(figure) for figure in written):
-        return f"{text} Nobody wrote about it."
     if written == [row.users_base, row.users_new]:
         return text
+    if all(pd.isna(figure) for figure in written):
+        return f"{text} Nobody wrote about it."
     figures = " and ".join("none" if pd.isna(figure) else f"{figure:,.0f}" for figure in written)
     return f"{text} Published with other figures: {figures}."
 
