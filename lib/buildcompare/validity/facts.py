@@ -50,11 +50,6 @@ class RunFacts:
     """From the window's start to the first number of any metric."""
 
     @property
-    def steady_s(self) -> float | None:
-        """Length of the steady window in seconds."""
-        return self.steady[1] - self.steady[0] if self.steady else None
-
-    @property
     def under_load(self) -> pd.Series:
         """The finite part of the load up to the stop."""
         if self.load is None:

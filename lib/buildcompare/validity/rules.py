@@ -333,12 +333,12 @@ def _loads_differ(facts: Pair[list[RunFacts]]) -> Reasons:
 
 
 def _window_shorter(facts: Pair[list[RunFacts]]) -> Reasons:
-    lengths = facts.map(lambda runs: [run.steady_s for run in runs if run.kind == "bounded"])
+    windows = facts.map(lambda runs: [run.steady for run in runs if run.kind == "bounded"])
     for side in SIDES:
-        theirs = [length for length in lengths[_other(side)] if length is not None]
-        for i, own in enumerate(lengths[side], start=1):
-            if theirs and own is not None and own < SHORTER * float(np.median(theirs)):
-                numbers = {"seconds": own, "other_seconds": float(np.median(theirs))}
+        theirs = float(np.median([w[1] - w[0] for w in windows[_other(side)] if w] or [0.0]))
+        for i, own in enumerate(windows[side], start=1):
+            if own and own[1] - own[0] < SHORTER * theirs:
+                numbers = {"seconds": own[1] - own[0], "other_seconds": theirs}
                 says = "its steady window is short: {seconds:min} against {other_seconds:min} of the other build"
                 yield _limited(ValidityCode.WINDOW_SHORTER, says, numbers, side=side, run=i)
 
