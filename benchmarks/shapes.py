@@ -23,8 +23,8 @@ import pandas as pd
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
+from buildcompare.load.compare import shift
 from buildcompare.load.shape import Shape, measure_shape
-from buildcompare.load.shift import shift
 from buildcompare.load.waves import compare_waves, red_noise_test
 from buildcompare.load.windows import find_stop
 from buildcompare.recordings.sources import record
@@ -76,7 +76,7 @@ def compared(truth: ShapeTruth, shape: Shape, unit: float = 1.0) -> dict[str, tu
     return {
         "onset": (truth.onset_s, number(shape.beginning.onset_s)),
         "slope": (truth.slope_at((ramp.start_s + ramp.end_s) / 2), ramp.slope / unit)
-        if ramp and math.isfinite(ramp.slope_ci[0])
+        if ramp and ramp.end_s - ramp.start_s >= 60.0
         else (math.nan, math.nan),
         "kink": (truth.first_alert_s, ramp.kink_s) if ramp and ramp.kink_s else (math.nan, math.nan),
         "bumps": (truth.early_bumps, len(shape.beginning.bumps)),

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from buildcompare.config.params import read_params as read_params
     from buildcompare.labels.tables import label_table as label_table
     from buildcompare.labels.traffic_mix import traffic_mix as traffic_mix
+    from buildcompare.load.compare import shift as shift
     from buildcompare.load.ramp import bumps as bumps
     from buildcompare.load.ramp import ramp as ramp
-    from buildcompare.load.shift import shift as shift
     from buildcompare.load.users import supported_users as supported_users
     from buildcompare.load.waves import waves as waves
     from buildcompare.load.windows import steady_window as steady_window
@@ -63,7 +63,7 @@ _PUBLIC = {
     "read": "recordings.sources",
     "read_params": "config.params",
     "run_noise": "stats.noise",
-    "shift": "load.shift",
+    "shift": "load.compare",
     "steady_window": "load.windows",
     "supported_users": "load.users",
     "traffic_mix": "labels.traffic_mix",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from buildcompare.config.catalogue import Alert, read_catalogue
-from buildcompare.load.limits import alerts_of_build, alerts_of_run
+from buildcompare.load.users import alerts_of_build, alerts_of_run
 from buildcompare.load.view import view_run
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import Recording, Series

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from buildcompare.load.compare import shift
 from buildcompare.load.shape import measure_plateau, measure_shape
-from buildcompare.load.shift import shift
 from buildcompare.load.windows import find_stop
 from shape_curves import (
     hunting,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pandas as pd
 import pytest
 
 from buildcompare.config.params import Run, Source
+from buildcompare.load.compare import shift
 from buildcompare.load.shape import Shape, measure_shape
-from buildcompare.load.shift import shift
 from buildcompare.load.waves import waves
 from buildcompare.load.windows import find_stop
 from buildcompare.recordings.sources import record
@@ -41,7 +40,7 @@ def test_simulated_shapes_are_what_really_happened() -> None:
         hunting, ramp, onset = found.waves, found.ramp, found.beginning.onset_s
         right["onset"].append(onset is not None and abs(onset - truth.onset_s) <= 20.0)
         right["bumps"].append(len(found.beginning.bumps) == truth.early_bumps)
-        if ramp is not None and math.isfinite(ramp.slope_ci[0]):
+        if ramp is not None and ramp.end_s - ramp.start_s >= 60.0:
             true = truth.slope_at((ramp.start_s + ramp.end_s) / 2)
             right["slope"].append(ramp.slope == pytest.approx(true, rel=0.05))
         if truth.wave_onset_s is not None and truth.wave_period_s is not None:
@@ -73,7 +72,7 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
 @pytest.mark.slow
 def test_a_kink_is_at_the_first_alert() -> None:
     """Expected where the first alert comes late enough to see the faster ramp before it."""
-    expected, errors, ratios = [], [], []
+    expected, errors = [], []
     for seed in range(5000, 5080):
         found, truth = simulated(seed)
         assert found is not None
@@ -81,18 +80,10 @@ def test_a_kink_is_at_the_first_alert() -> None:
             continue
         if found.ramp.kink_s is not None:
             errors.append(found.ramp.kink_s - truth.first_alert_s)
-            # Measured over what really happened after it: alerts on the way make it less than the rule's pace.
-            seconds = np.arange(int(found.ramp.kink_s) + 45, int(found.ramp.kink_s) + 45 + 240)
-            true = np.polyfit(seconds, truth.connected[seconds], 1)[0]
-            after = found.ramp.slope_after
-            assert after is not None
-            ratios.append(after / true)
-            assert after <= 1.02 * truth.slopes[1]
         if truth.first_alert_s > found.ramp.start_s + 60.0 and truth.slopes[0] > 1.2 * truth.slopes[1]:
             expected.append(found.ramp.kink_s is not None)
     assert len(errors) >= 8
     assert np.abs(errors).max() <= 30.0
-    assert np.median(np.abs(np.array(ratios) - 1.0)) <= 0.05
     assert np.mean(expected) >= 0.8
 
 
@@ -103,7 +94,7 @@ def test_goroutines_tell_the_beginning_and_the_ramp() -> None:
         found, truth = simulated(seed, None, GOROUTINES)
         assert found is not None
         bumps.append(abs(len(found.beginning.bumps) - truth.early_bumps) <= 1)
-        if found.ramp is not None and math.isfinite(found.ramp.slope_ci[0]):
+        if found.ramp is not None and found.ramp.end_s - found.ramp.start_s >= 60.0:
             true = 3.01 * truth.slope_at((found.ramp.start_s + found.ramp.end_s) / 2)
             slopes.append(found.ramp.slope == pytest.approx(true, rel=0.05))
     assert np.mean(bumps) >= 0.85

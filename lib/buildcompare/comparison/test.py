@@ -13,8 +13,7 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.compare import compare_ramps, ramp_ups
-from buildcompare.load.limits import limited_by
-from buildcompare.load.users import compare_supported_users, estimates
+from buildcompare.load.users import compare_supported_users, estimates, limited_by
 from buildcompare.load.view import RunView, Views, view_run
 from buildcompare.metrics.compare import compare_metrics
 from buildcompare.metrics.compare_events import compare_events

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import stdtrit
 
 from buildcompare.recordings.recording import FloatArray
 
@@ -33,27 +32,6 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-def slope_interval(elapsed: FloatArray, values: FloatArray, block_s: float) -> tuple[float, tuple[float, float]]:
-    """Least-squares slope per second of finite samples, and its 95 % interval from means over blocks of `block_s`.
-
-    Samples are correlated; means over blocks longer than their memory are nearly independent. With fewer than three
-    blocks the interval is infinite.
-    """
-    slope, height = np.polyfit(elapsed, values, 1)
-    residual = values - (height + slope * elapsed)
-    block = ((elapsed - elapsed[0]) // block_s).astype(np.int64)
-    counts = np.bincount(block)
-    filled = counts > 0
-    means = np.bincount(block, residual)[filled] / counts[filled]
-    centres = np.bincount(block, elapsed)[filled] / counts[filled]
-    error = math.inf
-    if means.size > 2:
-        spread = float(((centres - centres.mean()) ** 2).sum())
-        variance = float((means**2).sum()) / (means.size - 2) / spread
-        error = float(stdtrit(means.size - 2, 0.975)) * math.sqrt(variance)
-    return float(slope), (float(slope) - error, float(slope) + error)
-
-
 # ---- The prepared curve ---------------------------------------------------------------------------------------------
 
 PROXY_STEP = 1.2e-3  # One action as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users
@@ -64,31 +42,15 @@ SIGNAL = 30.0  # A curve below this many deviations of its noise is a constant l
 
 @dataclass(frozen=True)
 class LoadCurve:
-    """A curve of users, or of a proxy that follows them, ready to be measured.
-
-    Attributes
-    ----------
-    elapsed, values
-        Finite samples under load, without those of a reset; elapsed seconds and the curve's unit, shape (n,) each.
-    sample_s
-        The usual distance of two samples, in seconds.
-    step
-        What one action of the coordinator adds or takes, in the curve's unit.
-    noise
-        Standard deviation of a sample's own noise, in the curve's unit.
-    level
-        What the curve reaches (its 98 % quantile: single samples do not count).
-    resets
-        (start, end) in elapsed seconds of each collapse that no coordinator orders, such as a server's restart.
-    """
+    """A curve of users, or of a proxy that follows them, ready to be measured: elapsed seconds and the curve's unit."""
 
     elapsed: FloatArray
-    values: FloatArray
-    sample_s: float
-    step: float
-    noise: float
-    level: float
-    resets: tuple[tuple[float, float], ...]
+    values: FloatArray  # Finite samples under load, without those of a reset; shape (n,) each
+    sample_s: float  # The usual distance of two samples
+    step: float  # What one action of the coordinator adds or takes
+    noise: float  # Standard deviation of a sample's own noise
+    level: float  # What the curve reaches (its 98 % quantile: single samples do not count)
+    resets: tuple[tuple[float, float], ...]  # Collapses that no coordinator orders, such as a restart: start and end
 
     def between(self, start_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Elapsed seconds and values from `start_s` to `end_s`, both included."""
@@ -101,23 +63,12 @@ class LoadCurve:
 
 
 def prepare_load(
-    curve: pd.Series,
-    stop_s: float = math.inf,
-    *,
-    step: float = USERS_INC,
-    proxy: bool = False,
-    per_user: float | None = None,
+    curve: pd.Series, stop_s: float, *, step: float = USERS_INC, proxy: bool = False, per_user: float | None = None
 ) -> LoadCurve | None:
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None where it shows no load.
 
-    Parameters
-    ----------
-    step
-        Users per action of the coordinator.
-    proxy
-        Whether the curve only follows the users: its idle level is then taken off.
-    per_user
-        What a user adds to a proxy (goroutines: about 3); where it is unknown, the step is a part of the level.
+    The idle level of a `proxy` is taken off. `step` is the users per action of the coordinator, `per_user` what a user
+    adds to a proxy (goroutines: about 3); where that is unknown, the step is a part of the level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -207,25 +158,13 @@ def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Tu
 
 
 class Fall(NamedTuple):
-    """Users who disappeared at once, as no coordinator takes them away: an agent or the server failed.
+    """Users who disappeared at once, as no coordinator takes them away: an agent or the server failed."""
 
-    Attributes
-    ----------
-    kind
-        ``restart``: hardly anyone was left, and they came back; ``lost``: a part, or for good.
-    at_s
-        Elapsed seconds of the last sample before it.
-    before, after
-        Users then, and users who were left.
-    back_s
-        Elapsed seconds at which as many were there again; None where they never were.
-    """
-
-    kind: Literal["lost", "restart"]
-    at_s: float
+    kind: Literal["lost", "restart"]  # `restart`: hardly anyone was left, and they came back
+    at_s: float  # Elapsed seconds of the last sample before it
     before: float
     after: float
-    back_s: float | None
+    back_s: float | None  # When as many were there again; None where they never were
 
 
 AT_ONCE_S = 30.0  # How fast users are lost: connections of a lost agent time out within half a minute
@@ -250,14 +189,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:
     """The falls of `load` (users, or a proxy, over elapsed seconds) before `stop_s`, in their order.
 
-    Parameters
-    ----------
-    fastest_fall
-        Users per second that the coordinator itself may take away: none in a bounded test.
-    hardly_any, back
-        With less than this part left, and that part back later, it is a restart.
-    smooth
-        Whether a single sample, such as a missed scrape, is no fall.
+    The coordinator itself may take away `fastest_fall` users per second (none in a bounded test). With less than
+    `hardly_any` left, and the part `back` there later, it is a restart. With `smooth`, a single sample is no fall.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:

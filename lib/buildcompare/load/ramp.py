@@ -9,16 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from buildcompare.load.curve import LoadCurve, find_turns, holes, samples, slope_interval
+from buildcompare.load.curve import LoadCurve, find_turns, holes, samples
 from buildcompare.load.windows import load_curve
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import Bump
 
 # ---- Early bumps ----------------------------------------------------------------------------------------------------
 
-TURN_STEPS = (
-    8.0  # Actions of a turn that counts: the first number beyond the coarsest pixel of published plots, 56 users
-)
+TURN_STEPS = 8.0  # Actions of a turn that counts: the first number beyond a published plot's coarsest pixel, 56 users
 EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
 """A peak is early below `EARLY_PART` of the curve's level, or where the curve then falls by `DEEP_PART` of the peak
 before it first reaches `HALF` of the level: the ramp had to start again."""
@@ -28,19 +26,12 @@ FOOT = 2.0  # A climb began before the recording if it leaves its foot within th
 
 @dataclass(frozen=True)
 class Beginning:
-    """How a run began.
+    """How a run began."""
 
-    Attributes
-    ----------
-    bumps
-        The early bumps in their order; heights in the curve's unit.
-    onset_s
-        When the lasting ramp starts, elapsed seconds: the last sample that is within one step of the trough that it
-        climbs from. None where the recording starts in mid-ramp, where a hole hides it, or the curve never climbs.
-    """
-
-    bumps: tuple[Bump, ...]
+    bumps: tuple[Bump, ...]  # The early ones in their order; heights in the curve's unit
     onset_s: float | None
+    """When the lasting ramp starts: the last sample that is within one step of the trough that it climbs from. None
+    where the recording starts in mid-ramp, where a hole hides it, or the curve never climbs."""
 
     @property
     def bump_seconds(self) -> float:
@@ -49,10 +40,7 @@ class Beginning:
 
 
 def bumps(users: pd.Series | LoadCurve) -> Beginning:
-    """The early bumps of a run, and the onset of the ramp that lasts.
-
-    A bump is a rise that falls back before the lasting ramp. Everything up to the last early peak is a beginning; the
-    lasting ramp starts at the trough after it.
+    """The early bumps of a run, rises that fall back, and the onset of the lasting ramp after the last of them.
 
     Parameters
     ----------
@@ -137,7 +125,6 @@ TRUSTED_PART, END_STEPS = 0.7, 2.0
 SHORTEST_STRETCH_S, MAIN_PART = 45.0, 0.35
 """The ramp is the first stretch that climbs at least this part of what the longest climbs: an alert soon after the
 onset makes a short stretch, and is not the ramp."""
-BLOCK_S = 30.0  # The slope's interval is from means over blocks: residuals of a ramp are correlated
 AFTER_S = 240.0  # A second straight stretch is one that lasts this long: twice the alert queries' minute, up and down
 SLOWER = (0.2, 0.8)  # A kink leaves between these parts of the slope: half, or a third, where the coordinator rests
 
@@ -154,28 +141,15 @@ class _Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Ramp:
-    """The lasting ramp of one run; elapsed seconds and the curve's unit.
-
-    Attributes
-    ----------
-    start_s, end_s
-        Its straight stretch. It ends at an alert, at a bend, or with the recording.
-    slope, slope_ci
-        Per second, and its 95 % interval (infinite for a stretch too short to tell).
-    kink_s, slope_after
-        Where the curve leaves the ramp for a second straight stretch, less steep: the coordinator rests between
-        actions from the first alert on, which is no defect. None where the curve merely bends.
-    complete
-        Whether the ramp is seen to end; False where the recording ends first.
-    """
+    """The lasting ramp of one run; elapsed seconds and the curve's unit."""
 
     start_s: float
-    end_s: float
-    slope: float
-    slope_ci: tuple[float, float]
+    end_s: float  # Of its straight stretch: an alert, a bend, or the recording's end
+    slope: float  # Per second
     kink_s: float | None
-    slope_after: float | None
-    complete: bool
+    """Where the curve leaves the ramp for a second straight stretch, less steep: the coordinator rests between actions
+    from the first alert on, which is no defect. None where the curve merely bends."""
+    complete: bool  # Whether the ramp is seen to end; False where the recording ends first
 
 
 def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp | None:
@@ -207,32 +181,22 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     """
     curve = load_curve(users)
     onset_s = bumps(curve).onset_s if onset_s is None else onset_s
-    stretches = _stretches(curve, float(curve.elapsed[0]) if onset_s is None else onset_s + LAG_S)
+    start_s = float(curve.elapsed[0]) if onset_s is None else onset_s + LAG_S
+    # A stretch that starts above half is the creep towards the equilibrium.
+    until_s = float(curve.elapsed[int(np.argmax(curve.values >= HALF * curve.level))])
+    stretches: list[_Stretch] = []
+    while (not stretches or start_s < until_s) and (stretch := _stretch(curve, start_s)):
+        stretches.append(stretch)
+        start_s = stretch.end_s + LAG_S
     most = max((stretch.rise for stretch in stretches), default=0.0)
     if not most > 0:
         return None
     found = next(stretch for stretch in stretches if stretch.rise >= MAIN_PART * most)
     # Strictly straight: with a pixel's room, the creep towards the equilibrium would look like a kink.
     after = _stretch(curve, found.end_s + LAG_S, pixel=0.0)
-    kink: tuple[float | None, float | None] = (None, None)
     long = after is not None and after.end_s - after.start_s >= AFTER_S
-    if after is not None and long and SLOWER[0] * found.slope <= after.slope <= SLOWER[1] * found.slope:
-        kink = found.end_s, after.slope
-    _, interval = slope_interval(*curve.between(found.start_s, found.end_s), BLOCK_S)
-    return Ramp(*found, interval, *kink, complete=bool(found.end_s < curve.elapsed[-1]))
-
-
-def _stretches(curve: LoadCurve, start_s: float) -> list[_Stretch]:
-    """The straight stretches from `start_s` on; one that starts above half is the creep towards the equilibrium."""
-    until_s = float(curve.elapsed[int(np.argmax(curve.values >= HALF * curve.level))])
-    found: list[_Stretch] = []
-    while not found or start_s < until_s:
-        stretch = _stretch(curve, start_s)
-        if stretch is None:
-            break
-        found.append(stretch)
-        start_s = stretch.end_s + LAG_S
-    return found
+    kinked = after is not None and long and SLOWER[0] * found.slope <= after.slope <= SLOWER[1] * found.slope
+    return Ramp(*found, kink_s=found.end_s if kinked else None, complete=bool(found.end_s < curve.elapsed[-1]))
 
 
 def _stretch(curve: LoadCurve, start_s: float, *, pixel: float = PIXEL) -> _Stretch | None:

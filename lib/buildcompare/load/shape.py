@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from buildcompare.load.curve import USERS_INC, LoadCurve, prepare_load, slope_interval
+from buildcompare.load.curve import USERS_INC, LoadCurve, prepare_load
 from buildcompare.load.ramp import Beginning, Ramp, bumps, ramp
 from buildcompare.load.waves import Waves, waves
 from buildcompare.load.windows import Stop, find_stop, plateau_start
@@ -24,36 +24,18 @@ TOLERANCE = 2.0
 SHORTEST_S = 600.0
 LEAST_PART = 0.5
 """No stop is looked for before the curve has reached this part of its level: an early stretch of bumps is flat."""
-BLOCK_S = 300.0  # Blocks for the drift's interval: longer than the longest usual wave (250 s)
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """The end of a load curve; elapsed seconds and the curve's unit.
+    """The end of a load curve; elapsed seconds and the curve's unit."""
 
-    Attributes
-    ----------
-    level
-        Mean over `window`: the last 30 minutes under load.
-    drift, drift_ci
-        Least-squares slope over the window per second, and its 95 % interval from means over blocks. A stop one minute
-        later would change the level by 60 times as much.
-    settled
-        Whether the load was in equilibrium: the drift is about within the rule of the load-test tool. None where
-        the window is too short to tell.
-    settled_s
-        When a stop would first have met that rule; None where none would have.
-    earliest_level
-        The level that a stop at `settled_s` would have given.
-    """
-
-    window: tuple[float, float]
-    level: float
-    drift: float
-    drift_ci: tuple[float, float]
-    settled: bool | None
-    settled_s: float | None
-    earliest_level: float | None
+    window: tuple[float, float]  # The last 30 minutes under load
+    level: float  # Mean over them
+    drift: float  # Least-squares slope over them per second: a stop one minute later changes the level by 60 times it
+    settled: bool | None  # Whether the drift is about within the load-test tool's rule; None: too short to tell
+    settled_s: float | None  # When a stop would first have met that rule; None where none would have
+    earliest_level: float | None  # The level that such a stop would have given
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
@@ -63,10 +45,10 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
         return None
     limit = SLOPE_STEPS * curve.step
-    drift, interval = slope_interval(elapsed, values, BLOCK_S)
+    drift = float(np.polyfit(elapsed, values, 1)[0])
     whole = stop_s - start >= 0.99 * WINDOW_S
     settled = bool(abs(drift) < TOLERANCE * limit) if whole else None
-    return Plateau((start, stop_s), float(values.mean()), drift, interval, settled, *_first_stop(curve, stop_s, limit))
+    return Plateau((start, stop_s), float(values.mean()), drift, settled, *_first_stop(curve, stop_s, limit))
 
 
 def _first_stop(curve: LoadCurve, stop_s: float, limit: float) -> tuple[float | None, float | None]:
@@ -90,30 +72,18 @@ def _first_stop(curve: LoadCurve, stop_s: float, limit: float) -> tuple[float | 
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of one run. Everything in the unit of its curve.
-
-    Attributes
-    ----------
-    proxy
-        Whether the curve only follows the users: heights are then not users, and the threshold of a turn is a guess
-        from the level and the noise.
-    lost
-        User-seconds lost against the ideal ramp, up to the end of the linear ramp; None where the start was not seen.
-    delay_s
-        How much later than the ideal ramp the run was at the end of its linear ramp.
-    phases
-        In their order, without overlap, from the first sample to the last number.
-    """
+    """The shape of one run, in the unit of its curve."""
 
     curve: LoadCurve
     proxy: bool
+    """Whether the curve only follows the users: heights are then not users, and the threshold of a turn is a guess."""
     beginning: Beginning
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
     lost: float | None
-    delay_s: float | None
-    phases: tuple[Phase, ...]
+    """User-seconds lost against the ideal ramp up to the end of the linear one; None where the start was not seen."""
+    phases: tuple[Phase, ...]  # In their order, without overlap, from the first sample to the last number
 
 
 def measure_shape(
@@ -126,19 +96,10 @@ def measure_shape(
     ideal_slope: float | None = None,
     step: float = USERS_INC,
 ) -> Shape | None:
-    """Measure every part of the shape of a run; None where its curve shows no load.
+    """Measure every part of the shape of a run (users, or a proxy, over elapsed seconds); None without any load.
 
-    Parameters
-    ----------
-    load
-        Users, or a proxy, over elapsed seconds.
-    stop
-        When the load stopped; default: :func:`buildcompare.load.windows.find_stop`.
-    proxy, per_user, step
-        As for :func:`buildcompare.load.curve.prepare_load`.
-    ideal_slope
-        What the coordinator would add per second without any alert, where it is known (users_inc per rest_s);
-        default: the slope of the lasting ramp.
+    `proxy`, `per_user` and `step` are as for :func:`~buildcompare.load.curve.prepare_load`. `ideal_slope` is what the
+    coordinator would add per second without any alert; where it is unknown, the slope of the lasting ramp.
     """
     stop = stop or find_stop(load)
     curve = None if stop is None else prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
@@ -155,51 +116,38 @@ def measure_shape(
         end_s = None if line is None else line.end_s
         hunting = waves(curve, onset_s=onset, tested_from_s=end_s)
         plateau = measure_plateau(curve, stop.at_s, end_s)
-    lost, delay = _lost(curve, beginning, line, ideal_slope)
-    marks = _marks(curve, beginning, line, hunting, plateau, end_s if bounded else None)
-    return Shape(curve, proxy, beginning, line, hunting, plateau, lost, delay, _phases(marks, stop))
+    lost = None
+    if line is not None and beginning.onset_s is not None:
+        lost = _lost(curve, line.end_s, line.slope if ideal_slope is None else ideal_slope)
+    found = Shape(curve, proxy, beginning, line, hunting, plateau, lost, phases=())
+    return replace(found, phases=_phases(found, stop, end_s if bounded else None))
 
 
-def _lost(
-    curve: LoadCurve, beginning: Beginning, line: Ramp | None, ideal_slope: float | None
-) -> tuple[float | None, float | None]:
-    """Area between the ideal ramp from the first sample and the curve, and the delay at the ramp's end."""
-    if line is None or beginning.onset_s is None:
-        return None, None
-    slope = line.slope if ideal_slope is None else ideal_slope
-    elapsed, values = curve.between(float(curve.elapsed[0]), line.end_s)
+def _lost(curve: LoadCurve, end_s: float, slope: float) -> float:
+    """Area between the ideal ramp from the first sample and the curve."""
+    elapsed, values = curve.between(float(curve.elapsed[0]), end_s)
     ideal = np.minimum(values[0] + slope * (elapsed - elapsed[0]), max(float(values[-1]), float(values[0])))
     ahead = ideal - values
-    area = float(((ahead[1:] + ahead[:-1]) / 2.0 * np.diff(elapsed)).sum())
-    return area, float(elapsed[-1] - elapsed[0] - (values[-1] - values[0]) / slope)
+    return float(((ahead[1:] + ahead[:-1]) / 2.0 * np.diff(elapsed)).sum())
 
 
-def _marks(
-    curve: LoadCurve,
-    beginning: Beginning,
-    line: Ramp | None,
-    hunting: Waves,
-    plateau: Plateau | None,
-    top_s: float | None,
-) -> list[tuple[PhaseName, float]]:
-    """Where each phase starts; `top_s`: the start of a bounded run's plateau."""
-    first = float(curve.elapsed[0])
+def _phases(shape: Shape, stop: Stop, top_s: float | None) -> tuple[Phase, ...]:
+    """Each phase until a later one starts; `top_s`: the start of a bounded run's plateau."""
+    beginning, line, hunting, plateau = shape.beginning, shape.ramp, shape.waves, shape.plateau
+    first = float(shape.curve.elapsed[0])
     marks: list[tuple[PhaseName, float]] = [("early_bumps", first)] if beginning.bumps else []
     if line is not None or top_s is not None:
         marks.append(("ramp", beginning.onset_s if beginning.bumps and beginning.onset_s is not None else first))
     if top_s is not None:
-        return [*marks, ("plateau", top_s)]
-    if line is not None and line.complete:
-        marks.append(("bend", line.end_s))
-    if hunting.claimed and hunting.onset_s is not None:
-        marks.append(("waves", hunting.onset_s))
-    if plateau is not None and plateau.settled:
-        marks.append(("plateau", plateau.window[0]))
-    return marks
-
-
-def _phases(marks: list[tuple[PhaseName, float]], stop: Stop) -> tuple[Phase, ...]:
-    """Each phase until a later one starts; one that starts no earlier than a later phase is left out."""
+        marks.append(("plateau", top_s))
+    else:
+        if line is not None and line.complete:
+            marks.append(("bend", line.end_s))
+        if hunting.claimed and hunting.onset_s is not None:
+            marks.append(("waves", hunting.onset_s))
+        if plateau is not None and plateau.settled:
+            marks.append(("plateau", plateau.window[0]))
+    # A phase that starts no earlier than a later one is left out.
     ends = [start for _, start in marks[1:]] + [stop.at_s]
     found = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
     if stop.shutdown:

@@ -1,23 +1,27 @@
-"""Estimate the supported users of a run by the load-test tool's own definition, and compare those of two builds."""
+"""Estimate the supported users of a run by the load-test tool's own definition, and find what limited them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.params import Test
+from buildcompare.config.catalogue import Alert, Catalogue
+from buildcompare.config.params import Coordinator, Test
 from buildcompare.load.curve import samples
 from buildcompare.load.view import Views
 from buildcompare.load.windows import Stop, find_stop
+from buildcompare.recordings.recording import Recording
 from buildcompare.results import Estimate, SupportedUsersResult
-from buildcompare.results.codes import Better, NoEstimate, NoiseSource, Pair, Status
+from buildcompare.results.codes import SIDES, Better, NoEstimate, NoiseSource, Pair, Side, Status
+from buildcompare.results.load import AlertResult, LimitedBy
 from buildcompare.stats.effects import measure_effect, p_worse_one_sided, status_of
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
+from buildcompare.text.reasons import limited_words
 
 Estimates: TypeAlias = Pair[list[Estimate | None]]
 """The supported users of each run of both builds, by its curve; None in bounded tests."""
@@ -51,8 +55,8 @@ def supported_users(
 ) -> Estimate:
     """The mean of the connected users over the last 30 minutes under load, where that is what the build supports.
 
-    A curve whose stop was seen (or is known) has met the load-test tool's stop rule by the tool's own count, so it is
-    called climbing only well beyond it; a curve that may have been cut must not be estimated at all.
+    A curve whose stop was seen has met the load-test tool's stop rule by the tool's own count, so it is called climbing
+    only well beyond it; a curve that may have been cut is not estimated at all.
 
     Parameters
     ----------
@@ -131,8 +135,7 @@ def estimates(test: Test, views: Views) -> Estimates:
 
 def _ends_with(stop: Stop | None, ends: list[float]) -> bool:
     """Whether a curve shows no shutdown, and ends where another ends."""
-    seen = stop is None or stop.shutdown
-    return not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in ends)
+    return stop is not None and not stop.shutdown and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in ends)
 
 
 def compare_supported_users(
@@ -184,3 +187,80 @@ def compare_supported_users(
         at_least=at_least,
         reason=without.map(lambda runs: next((run.reason for run in runs), None)),
     )
+
+
+# ---- What limited them ------------------------------------------------------------------------------------------------
+
+QUIET_S = 60.0  # The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)
+PERCENTILE = 95.0  # What counts as having been near: above it are single samples
+
+
+def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
+    """What limited each build of an unbounded test; None where no alert's query was recorded."""
+    if test.type != "unbounded":
+        return None
+    found: list[AlertResult] = []
+    for side in SIDES:
+        runs = [
+            alerts_of_run(catalogue.alerts, coordinator.thresholds, view.recording, view.stop.at_s, view.steady.window)
+            for view in views[side]
+            if view.stop is not None
+        ]
+        found += alerts_of_build(catalogue.alerts, runs, side)
+    limits = LimitedBy(alerts=found)
+    words: dict[str, str] = {use.build: limited_words(limits, use.build, catalogue.alerts) for use in found}
+    return limits.model_copy(update=words) if found else None
+
+
+def alerts_of_run(
+    alerts: Sequence[Alert],
+    thresholds: Mapping[str, float],
+    recording: Recording,
+    stop_s: float,
+    steady: tuple[float, float] | None,
+) -> list[AlertResult]:
+    """What each alert did in one run up to `stop_s`; `thresholds` by alert count in place of the catalogue's."""
+    start, end = steady or (math.inf, -math.inf)
+    found = []
+    for alert in alerts:
+        curves = [recording.curve(s) for s in recording.series if s.role == "alert" and s.metric == alert.slug]
+        if not curves:
+            continue
+        answers = pd.concat(curves).groupby(level=0).max()  # the highest of several series
+        answers = answers[(answers.index >= QUIET_S) & (answers.index <= stop_s) & np.isfinite(answers.to_numpy())]
+        if answers.empty:
+            continue
+        threshold = thresholds.get(alert.slug, alert.threshold)
+        fired = answers.to_numpy() >= threshold
+        inside = np.asarray((answers.index > start) & (answers.index <= end))
+        near = inside.any() and threshold > 0
+        use = AlertResult(
+            build="base",
+            alert=alert.slug,
+            threshold=threshold,
+            first_s=float(answers.index[int(np.argmax(fired))]) if fired.any() else None,
+            times=int(fired[0]) + int(np.count_nonzero(fired[1:] & ~fired[:-1])),
+            share_steady=float(fired[inside].mean()) if inside.any() else 0.0,
+            nearness=float(np.percentile(answers.to_numpy()[inside], PERCENTILE)) / threshold if near else None,
+        )
+        found.append(use)
+    return found
+
+
+def alerts_of_build(alerts: Sequence[Alert], runs: Sequence[Sequence[AlertResult]], build: Side) -> list[AlertResult]:
+    """The runs of one build as one: means of the shares, the earliest first time, times in all."""
+    found = []
+    for alert in alerts:
+        uses = [use for run in runs for use in run if use.alert == alert.slug]
+        nearness = [use.nearness for use in uses if use.nearness is not None]
+        first = [use.first_s for use in uses if use.first_s is not None]
+        if uses:
+            update = {
+                "build": build,
+                "first_s": min(first, default=None),
+                "times": sum(use.times for use in uses),
+                "share_steady": math.fsum(use.share_steady for use in uses) / len(uses),
+                "nearness": math.fsum(nearness) / len(nearness) if nearness else None,
+            }
+            found.append(uses[0].model_copy(update=update))
+    return found

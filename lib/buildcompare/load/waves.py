@@ -39,56 +39,30 @@ NEAR = 0.25  # Periods or frequencies this part apart are of one oscillation, wh
 
 @dataclass(frozen=True)
 class WaveTest:
-    """A spectral peak against red noise.
+    """A spectral peak against red noise."""
 
-    Attributes
-    ----------
-    p_value
-        Of the largest peak against the fitted AR(1) spectrum, over all frequencies searched (Sidak).
-    period_s
-        Of that peak, in seconds.
-    share
-        Part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation.
-    swing
-        From peak to trough of a sine that has this part of the variance, in the curve's unit.
-    """
-
-    p_value: float
+    p_value: float  # Of the largest peak against the fitted AR(1) spectrum, over all frequencies searched (Sidak)
     period_s: float
-    share: float
-    swing: float
+    share: float  # Part of the variance within a quarter of the peak's frequency: 1 is a pure oscillation
+    swing: float  # From peak to trough of a sine that has this part of the variance, in the curve's unit
 
 
 @dataclass(frozen=True)
 class Waves:
-    """The wavy pattern of one run.
+    """The wavy pattern of one run."""
 
-    Attributes
-    ----------
-    onset_s, onset_users
-        Time and height of the first of three falls in a row after the lasting ramp has started; None without them.
-    falls, cycles
-        Every fall from there to the stop, and the times between the peaks of all cycles (seconds).
-    period_s
-        Median time from peak to peak of all cycles from the onset to the stop, in seconds. Where the curve is too
-        noisy to tell a cycle from noise, the spectral peak must agree; else it is that of the peak, or None without.
-    amplitude
-        Median fall of the waves from peak to trough, in the curve's unit; None where samples are too far apart.
-    regularity
-        1 minus the relative spread (median absolute deviation, as a standard deviation) of the times between
-        peaks, not below 0: 1 is a clock.
-    test
-        The test against red noise; None where the stretch is too short for it.
-    """
-
-    onset_s: float | None = None
-    onset_users: float | None = None
-    falls: tuple[Turn, ...] = ()
-    cycles: tuple[float, ...] = ()
+    onset_s: float | None = None  # Of the first of three falls in a row after the lasting ramp has started
+    onset_users: float | None = None  # The height there
+    falls: tuple[Turn, ...] = ()  # Every one from there to the stop
+    cycles: tuple[float, ...] = ()  # Seconds between the peaks of all cycles
     period_s: float | None = None
-    amplitude: float | None = None
+    """Median of the cycles. Where the curve is too noisy to tell a cycle from noise, the spectral peak must agree; else
+    it is that of the peak, or None without."""
+    amplitude: float | None = None  # Median fall of the waves from peak to trough; None: samples too far apart
     regularity: float | None = None
-    test: WaveTest | None = None
+    """1 minus the relative spread (median absolute deviation, as a standard deviation) of the cycles, not below 0: 1 is
+    a clock."""
+    test: WaveTest | None = None  # None where the stretch is too short for it
 
     @property
     def claimed(self) -> bool:
@@ -98,9 +72,6 @@ class Waves:
 
 def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_from_s: float | None = None) -> Waves:
     """The waves of a run's load: since when, how fast, how high, and whether red noise would make them.
-
-    The test starts at the waves' own onset: what lies before is no oscillation, and its bends would be left to the test
-    by any smooth trend.
 
     Parameters
     ----------
@@ -198,8 +169,7 @@ def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> 
     likelihood, after a smooth trend is taken away; the largest ratio over the frequencies searched, with Sidak's
     correction. A peak stands above its neighbours, those outside of the search too: a ratio that still rises towards
     longer periods is what the trend left of a bend. Red noise as the null: Mann & Lees 1996; against white noise 95 to
-    100 % of red noise would be called an oscillation. The frequencies count as independent, which tapers make
-    conservative. Gaps are bridged by straight lines. By hand: neither scipy nor statsmodels has this test.
+    100 % of red noise would be called an oscillation. By hand: neither scipy nor statsmodels has this test.
     """
     if elapsed.size < FEWEST_SAMPLES:
         return None
@@ -264,25 +234,18 @@ LEAST_REACH = 2.5  # Half a sample of 5 s: cycles that are all alike would claim
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[WithinRuns | None, WithinRuns | None]:
-    """How the period (seconds) and the height (the curve's unit) of the waves of two runs differ, cycle by cycle.
+    """How the period (seconds) and the height (the curve's unit) of the waves of two runs differ, new minus base.
 
     By trimmed means with Welch's degrees of freedom (Yuen 1974, Biometrika 61): neighbouring cycles are nearly
     independent, since each ends with the alert that the one before knew nothing of. The intervals hold within this pair
-    of runs. One run of each build is one observation of the difference between builds: another pair would differ by
-    more than these intervals say. Of pairs of equal settings (seeds below 500) 2.6 % are called different in their
-    period, by medians and quartiles 5.9 %; of those with a tenth more, 73 and 68 %.
-
-    Returns
-    -------
-    tuple
-        New minus base; None for what one of the runs does not state, or has too few cycles for.
+    of runs, which is one observation of the builds: another pair differs by more. Of pairs of equal settings (seeds
+    below 500) 2.6 % are called different in their period, by medians and quartiles 5.9 %; of those with a tenth more,
+    73 and 68 %. None for what one of the runs does not state, or has too few cycles for.
     """
-    period = amplitude = None
-    if base.period_s is not None and new.period_s is not None:
-        period = _difference(base.cycles, new.cycles)
-    if base.amplitude is not None and new.amplitude is not None:
-        amplitude = _difference([turn.depth for turn in base.falls], [turn.depth for turn in new.falls])
-    return period, amplitude
+    period = None not in (base.period_s, new.period_s)
+    height = None not in (base.amplitude, new.amplitude)
+    depths = ([turn.depth for turn in waves.falls] for waves in (base, new))
+    return _difference(base.cycles, new.cycles) if period else None, _difference(*depths) if height else None
 
 
 def _difference(base: Sequence[float], new: Sequence[float]) -> WithinRuns | None:

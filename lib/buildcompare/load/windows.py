@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,14 +26,11 @@ DECLINE_S = 60.0  # Window for telling a shutdown from a slow decline: the queri
 
 @dataclass(frozen=True)
 class Stop:
-    """The end of the load: elapsed seconds of the last sample under load, and of the last that is a number.
+    """The end of the load, in elapsed seconds."""
 
-    `shutdown` is whether the curve shows the agents being shut down, from `at_s` to `end_s`.
-    """
-
-    at_s: float
-    end_s: float
-    shutdown: bool
+    at_s: float  # Of the last sample under load
+    end_s: float  # Of the last sample that is a number
+    shutdown: bool  # Whether the curve shows the agents being shut down in between
 
 
 def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> Stop | None:
@@ -42,14 +38,8 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
     A shutdown is a fall at the very end, faster than the coordinator can take users away, after which the curve does
     not come back. A fall that lasts is no shutdown but a loss of load, unless little is left. A curve that is not above
-    zero shows no load and so no shutdown: its stop is its last number.
-
-    Parameters
-    ----------
-    load
-        Users, or a proxy, over elapsed seconds.
-    fastest_fall
-        What the coordinator can do by itself, per second; None where the curve is not in users.
+    zero shows no load and so no shutdown: its stop is its last number. `fastest_fall` is what the coordinator can do by
+    itself, per second; None where the curve is not in users.
     """
     elapsed, values = samples(load)
     if not values.size:
@@ -58,7 +48,11 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     largest = float(np.abs(values).max())
     if largest > LARGEST:
         values = values * (LARGEST / largest)
-    level = _level_under_load(elapsed, values)
+    high = float(np.quantile(values, 0.99))
+    if not high > 0:
+        return Stop(end_s, end_s, shutdown=False)
+    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]]  # the last sample that is clearly under load
+    level = float(np.median(values[(elapsed <= up) & (elapsed > up - REFERENCE_S)]))
     if not level > 0:
         return Stop(end_s, end_s, shutdown=False)
 
@@ -66,7 +60,13 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
         """How far a curve under load may fall in so long."""
         return np.maximum(STEP_NOISE * level, ROUNDING * (fastest_fall or 0.0) * seconds)
 
-    cut = _end_of_decline(elapsed, values, int(np.flatnonzero(values >= STILL_UP * level)[-1]), allowed)
+    cut = int(np.flatnonzero(values >= STILL_UP * level)[-1])
+    # Where a slow decline goes over into the shutdown: users who drop out a few at a time are none, however many.
+    ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + DECLINE_S), values.size - 1)
+    steep = np.flatnonzero(values[cut:] - values[ahead] > allowed(elapsed[ahead] - elapsed[cut:]))
+    if steep.size and steep[0] > 0:
+        first, last = cut + int(steep[0]), int(ahead[steep[0]])
+        cut = first + int(np.argmax(np.diff(values[first : last + 1]) < -allowed(np.diff(elapsed[first : last + 1]))))
     while cut > 0 and values[cut - 1] - values[cut] > allowed(elapsed[cut] - elapsed[cut - 1]):
         cut -= 1
     tail = values[cut + 1 :]
@@ -74,30 +74,6 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     if tail.size == 0 or not (short or tail.min() < LITTLE_LEFT * level):
         return Stop(end_s, end_s, shutdown=False)
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
-
-
-def _level_under_load(elapsed: FloatArray, values: FloatArray) -> float:
-    """The median of the stretch before the last sample that is clearly up."""
-    high = float(np.quantile(values, 0.99))
-    if not high > 0:
-        return 0.0
-    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]]
-    return float(np.median(values[(elapsed <= up) & (elapsed > up - REFERENCE_S)]))
-
-
-def _end_of_decline(
-    elapsed: FloatArray, values: FloatArray, cut: int, allowed: Callable[[FloatArray], FloatArray]
-) -> int:
-    """Where a slow decline from `cut` on goes over into the shutdown; `cut` where it is not slow, or never ends so.
-
-    Users who drop out a few at a time are no shutdown, however many they are in the end.
-    """
-    ahead = np.minimum(np.searchsorted(elapsed, elapsed[cut:] + DECLINE_S), values.size - 1)
-    steep = np.flatnonzero(values[cut:] - values[ahead] > allowed(elapsed[ahead] - elapsed[cut:]))
-    if not steep.size or steep[0] == 0:
-        return cut
-    first, last = cut + int(steep[0]), int(ahead[steep[0]])
-    return first + int(np.argmax(np.diff(values[first : last + 1]) < -allowed(np.diff(elapsed[first : last + 1]))))
 
 
 # ---- The steady window ----------------------------------------------------------------------------------------------
@@ -126,10 +102,10 @@ def steady_window(
     stop: Stop | None = None,
     proxy: bool = False,
 ) -> SteadyState:
-    """The window of a run over which it may be compared: where the load no longer changes by itself.
+    """The window over which a run may be compared: where the load no longer changes by itself.
 
-    Bounded tests: from where the load has reached its plateau to the stop. Unbounded tests: the last 30 minutes before
-    the stop, over which the load-test tool counts the supported users.
+    Bounded tests: from the start of the plateau to the stop. Unbounded tests: the last 30 minutes before the stop, over
+    which the load-test tool counts the supported users.
 
     Parameters
     ----------
@@ -158,12 +134,12 @@ def steady_window(
     """
     stop = stop or find_stop(users)
     if stop is None:
-        return _none(ReasonCode.NO_SAMPLES)
+        return no_window(ReasonCode.NO_SAMPLES)
     if type == "unbounded":
         return _checked(max(stop.at_s - UNBOUNDED_S, float(users.index[0]) + SETTLE_S), stop.at_s, "last_30_minutes")
     reached = plateau_start(*samples(users, stop.at_s), proxy=proxy)
     if reached is None:
-        return _none(ReasonCode.NEVER_RISES)
+        return no_window(ReasonCode.NEVER_RISES)
     return _checked(reached + SETTLE_S, stop.at_s, "target_reached")
 
 
@@ -175,14 +151,14 @@ def mser_window(curve: pd.Series) -> SteadyState:
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
     if batches.size < 10:
-        return _none(ReasonCode.FEW_SAMPLES)
+        return no_window(ReasonCode.FEW_SAMPLES)
     reverse, counts = batches[::-1], np.arange(1, batches.size + 1)
     sums, squares = np.cumsum(reverse), np.cumsum(reverse**2)
     variances = np.maximum(squares / counts - (sums / counts) ** 2, 0.0)
     errors = (variances / counts)[::-1]  # errors[d]: squared standard error after dropping d batches
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
-        return _none(ReasonCode.STILL_MOVES)
+        return no_window(ReasonCode.STILL_MOVES)
     return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5")
 
 
@@ -214,7 +190,8 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
     return float(np.sort(values)[-min(count, values.size)])
 
 
-def _none(code: ReasonCode) -> SteadyState:
+def no_window(code: ReasonCode) -> SteadyState:
+    """A run without a steady window, and why."""
     return SteadyState(None, "none", Reason(code=code))
 
 
@@ -225,13 +202,7 @@ def _checked(start: float, end: float, method: Literal["target_reached", "last_3
 
 
 def load_curve(users: pd.Series | LoadCurve, *, step: float = USERS_INC) -> LoadCurve:
-    """`users` up to their stop, prepared to be measured; a curve that is already prepared as it is.
-
-    Raises
-    ------
-    ValueError
-        Where the curve shows no load.
-    """
+    """`users` up to their stop, prepared to be measured; ValueError where the curve shows no load."""
     if isinstance(users, LoadCurve):
         return users
     stop = find_stop(users)
