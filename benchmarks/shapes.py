@@ -24,7 +24,7 @@ import pandas as pd
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Source
 from buildcompare.load.compare import shift
-from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.view import Shape, measure_shape
 from buildcompare.load.waves import compare_waves, red_noise_test
 from buildcompare.load.windows import find_stop
 from buildcompare.recordings.sources import record

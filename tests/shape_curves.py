@@ -10,7 +10,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.load.curve import LoadCurve, prepare_load
-from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.view import Shape, measure_shape
 from buildcompare.load.windows import find_stop
 from loadsim import ShapeTruth, random_settings, shape_truth, simulate_run
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from buildcompare.load.curve import find_turns, prepare_load
-from buildcompare.load.shape import measure_shape
+from buildcompare.load.view import measure_shape
 from buildcompare.load.windows import Stop
 from loadsim import Restart, random_settings, simulate_run
 from shape_curves import (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from buildcompare.load.compare import shift
-from buildcompare.load.shape import measure_plateau, measure_shape
+from buildcompare.load.view import measure_plateau, measure_shape
 from buildcompare.load.windows import find_stop
 from shape_curves import (
     hunting,

@@ -11,7 +11,7 @@ import pytest
 
 from buildcompare.config.params import Run, Source
 from buildcompare.load.compare import shift
-from buildcompare.load.shape import Shape, measure_shape
+from buildcompare.load.view import Shape, measure_shape
 from buildcompare.load.waves import waves
 from buildcompare.load.windows import find_stop
 from buildcompare.recordings.sources import record

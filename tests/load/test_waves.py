@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.load.shape import measure_shape
+from buildcompare.load.view import measure_shape
 from buildcompare.load.waves import red_noise_test
 from buildcompare.load.windows import Stop
 from shape_curves import (

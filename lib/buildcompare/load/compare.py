@@ -13,15 +13,12 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from buildcompare.load.curve import LoadCurve
 from buildcompare.load.ramp import round_marks, time_to_users
-from buildcompare.load.shape import Shape, measure_shape
-from buildcompare.load.view import RunView, Views
+from buildcompare.load.view import RunView, Shape, Views, measure_shape
 from buildcompare.load.waves import compare_waves
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Pair, Status
 from buildcompare.results.users import RampUp, RampUps, WithinRuns
 from buildcompare.stats.levels import mean_of_runs, measure_level
-
-# ---- The beginning of each run ------------------------------------------------------------------------------------
 
 
 def ramp_ups(views: Views) -> Pair[list[RampUp]]:
@@ -33,22 +30,16 @@ def ramp_ups(views: Views) -> Pair[list[RampUp]]:
         ]
     )
     marks = round_marks([users for runs in plateaus for users in runs if users is not None])
-    return Pair.of(
-        lambda side: [
-            RampUp(plateau_users=users, time_to=_time_to(view, marks), **_shape(view.shape))
-            for view, users in zip(views[side], plateaus[side], strict=True)
-        ]
-    )
 
+    def ramp_up(view: RunView, plateau: float | None) -> RampUp:
+        shape = view.shape
+        # A window that opened in mid-ramp does not know since when.
+        opened_late = shape is not None and shape.ramp is not None and shape.beginning.onset_s is None
+        reached = {} if view.users is None else time_to_users(view.users, marks)
+        times = {str(mark): None if opened_late else at_s for mark, at_s in reached.items()}
+        return RampUp(plateau_users=plateau, time_to=times, **_shape(shape))
 
-def _time_to(view: RunView, marks: list[int]) -> dict[str, float | None]:
-    """When the run reached each mark; a window that opened in mid-ramp does not know since when."""
-    if view.users is None:
-        return {}
-    shape = view.shape
-    opened_late = shape is not None and shape.ramp is not None and shape.beginning.onset_s is None
-    reached = time_to_users(view.users, marks)
-    return {str(mark): None if opened_late else at_s for mark, at_s in reached.items()}
+    return Pair.of(lambda side: [*map(ramp_up, views[side], plateaus[side])])
 
 
 def _shape(shape: Shape | None) -> dict[str, object]:
@@ -79,8 +70,6 @@ def _shape(shape: Shape | None) -> dict[str, object]:
             found |= {"wave_onset_users": waves.onset_users, "wave_amplitude_users": waves.amplitude}
     return found
 
-
-# ---- The shift -------------------------------------------------------------------------------------------------------
 
 FEWEST = 12  # Times at which a gap is looked at, where samples are so far apart that there would be fewer
 LEAST_SD_S, ONSET_SD = 20.0, 0.1
@@ -223,9 +212,6 @@ def _within(times: FloatArray, gap: FloatArray) -> float:
     return math.sqrt(math.pi / 2.0 * variance / max(gap.size - 2, 1) / effective)
 
 
-# ---- Both builds -----------------------------------------------------------------------------------------------------
-
-
 def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
     """The mean shapes, and of the pairs of runs of each number the middle one's shift and difference of the waves."""
     pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
@@ -261,11 +247,7 @@ def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
     """The mean over the runs of one build; of a single run, that run."""
     if len(ramps) == 1:
         return ramps[0]
-    names = [
-        name
-        for name, field in RampUp.model_fields.items()
-        if name not in ("time_to", "bumps", "early_bumps", "equilibrium") and field.default is None
-    ]
+    names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}
     marks = ramps[0].time_to if ramps else {}
     counts = sorted(ramp.early_bumps for ramp in ramps if ramp.early_bumps is not None)
     return RampUp(

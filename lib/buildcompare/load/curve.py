@@ -32,8 +32,6 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
 
-# ---- The prepared curve ---------------------------------------------------------------------------------------------
-
 PROXY_STEP = 1.2e-3  # One action as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users
 SMALLEST = 10.0  # A curve that never exceeds this many actions shows no load
 NOISE_UP_TO_S = 20.0  # With samples further apart, differences are the waves', and the curve counts as exact
@@ -73,8 +71,7 @@ def prepare_load(
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
         return None
-    if proxy:
-        values = values - values.min()
+    values = values - values.min() if proxy else values
     level = float(np.quantile(values, 0.98))
     if proxy:
         step = PROXY_STEP * level if per_user is None else step * per_user
@@ -110,9 +107,6 @@ def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple
     return tuple(found)
 
 
-# ---- Turns ----------------------------------------------------------------------------------------------------------
-
-
 class Turn(NamedTuple):
     """A fall from a peak to the trough after it, and the trough before the peak (at first: the first sample)."""
 
@@ -134,27 +128,22 @@ def find_turns(elapsed: FloatArray, values: FloatArray, least: float) -> list[Tu
     found: list[Turn] = []
     if not elapsed.size:
         return found
-    times, curve = elapsed.tolist(), values.tolist()
-    start = low = high = (times[0], curve[0])
+    points = [*zip(elapsed.tolist(), values.tolist(), strict=True)]
+    start = low = high = points[0]
     falling = False
-    for now in zip(times, curve, strict=True):
-        if falling:
-            if now[1] < low[1]:
-                low = now
-            elif now[1] - low[1] >= least:
-                found.append(Turn(*start, *high, *low))
-                start, high, falling = low, now, False
-        else:
-            if now[1] > high[1]:
-                high = now
-            if high[1] - now[1] >= least:
-                low, falling = now, True
+    for now in points:
+        if falling and now[1] < low[1]:
+            low = now
+        elif falling and now[1] - low[1] >= least:
+            found.append(Turn(*start, *high, *low))
+            start, high, falling = low, now, False
+        elif not falling and now[1] > high[1]:
+            high = now
+        elif not falling and high[1] - now[1] >= least:
+            low, falling = now, True
     if falling:
         found.append(Turn(*start, *high, *low))
     return found
-
-
-# ---- Users who disappear --------------------------------------------------------------------------------------------
 
 
 class Fall(NamedTuple):
@@ -162,8 +151,8 @@ class Fall(NamedTuple):
 
     kind: Literal["lost", "restart"]  # `restart`: hardly anyone was left, and they came back
     at_s: float  # Elapsed seconds of the last sample before it
-    before: float
-    after: float
+    before: float  # Users then
+    after: float  # Users who were left
     back_s: float | None  # When as many were there again; None where they never were
 
 

@@ -14,8 +14,6 @@ from buildcompare.load.windows import load_curve
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.users import Bump
 
-# ---- Early bumps ----------------------------------------------------------------------------------------------------
-
 TURN_STEPS = 8.0  # Actions of a turn that counts: the first number beyond a published plot's coarsest pixel, 56 users
 EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
 """A peak is early below `EARLY_PART` of the curve's level, or where the curve then falls by `DEEP_PART` of the peak
@@ -115,8 +113,6 @@ def _near(curve: LoadCurve) -> float:
     return max(curve.step, 2.0 * curve.noise)
 
 
-# ---- The lasting ramp -----------------------------------------------------------------------------------------------
-
 LAG_S = 45.0  # Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s
 STRAIGHT_STEPS = 3.0  # A stretch grows while no sample is further than this, or than noise, from its least-squares line
 PIXEL = 0.003  # Nor is a curve bent by this part of its level: a pixel of a published plot is about 0.3 % of it
@@ -133,10 +129,6 @@ class _Stretch(NamedTuple):
     start_s: float
     end_s: float
     slope: float
-
-    @property
-    def rise(self) -> float:
-        return self.slope * (self.end_s - self.start_s)
 
 
 @dataclass(frozen=True)
@@ -188,10 +180,11 @@ def ramp(users: pd.Series | LoadCurve, *, onset_s: float | None = None) -> Ramp 
     while (not stretches or start_s < until_s) and (stretch := _stretch(curve, start_s)):
         stretches.append(stretch)
         start_s = stretch.end_s + LAG_S
-    most = max((stretch.rise for stretch in stretches), default=0.0)
+    rises = [stretch.slope * (stretch.end_s - stretch.start_s) for stretch in stretches]
+    most = max(rises, default=0.0)
     if not most > 0:
         return None
-    found = next(stretch for stretch in stretches if stretch.rise >= MAIN_PART * most)
+    found = next(stretch for stretch, rise in zip(stretches, rises, strict=True) if rise >= MAIN_PART * most)
     # Strictly straight: with a pixel's room, the creep towards the equilibrium would look like a kink.
     after = _stretch(curve, found.end_s + LAG_S, pixel=0.0)
     long = after is not None and after.end_s - after.start_s >= AFTER_S
@@ -234,17 +227,13 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
     return good
 
 
-# ---- Round numbers of users -----------------------------------------------------------------------------------------
-
-
 def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
     """About `levels` round numbers of users that every curve with one of these plateaus should reach."""
     lowest = min(plateaus, default=0.0)
     if not lowest > levels:
         return []
-    raw = lowest / levels
-    magnitude = 10.0 ** math.floor(math.log10(raw))
-    step = max(int(next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= raw)), 1)
+    magnitude = 10.0 ** math.floor(math.log10(lowest / levels))
+    step = max(int(next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= lowest / levels)), 1)
     return list(range(step, int(lowest) + 1, step))
 
 

@@ -189,14 +189,16 @@ def compare_supported_users(
     )
 
 
-# ---- What limited them ------------------------------------------------------------------------------------------------
-
 QUIET_S = 60.0  # The coordinator does not alert in the first seconds of a test (`MinIntervalSec`)
 PERCENTILE = 95.0  # What counts as having been near: above it are single samples
 
 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:
-    """What limited each build of an unbounded test; None where no alert's query was recorded."""
+    """What limited each build of an unbounded test; None where no alert's query was recorded.
+
+    An alert takes users away, so the threshold that is crossed while the load hunts around its level is what keeps it
+    there. The one that was crossed first may be another: caches are cold when a test begins.
+    """
     if test.type != "unbounded":
         return None
     found: list[AlertResult] = []

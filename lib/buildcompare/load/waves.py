@@ -151,8 +151,6 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
     return []
 
 
-# ---- The test against red noise -------------------------------------------------------------------------------------
-
 LONGEST_S, SHORTEST_S = 600.0, 60.0  # Periods searched: the loop cannot hunt faster than alert queries look back
 CYCLES = 5.0  # The longest period searched fits this often into the stretch
 KNOT_S = 1800.0  # One piece of the trend (quadratic spline) per this long: three times the longest period searched
@@ -225,8 +223,6 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     means = values[:whole].reshape(-1, BLOCK).mean(axis=1)
     return np.asarray(values - basis @ np.linalg.lstsq(rows, means, rcond=None)[0], dtype=np.float64)
 
-
-# ---- The waves of two runs ------------------------------------------------------------------------------------------
 
 TRIMMED = 0.2  # Part of the cycles left out at each end: a missed one is twice as long
 FEWEST_COMPARED = 8  # Cycles per run; with fewer, none to four would be left to tell a spread by

@@ -13,8 +13,6 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import ReasonCode, TestType
 
-# ---- The stop -------------------------------------------------------------------------------------------------------
-
 LARGEST = 1e300  # Larger numbers are scaled down: their sums are no longer finite
 REFERENCE_S = 1800.0  # The level before the stop is the median over this long: the coordinator's own window
 STILL_UP = 0.95  # A curve above this part of its level is still under load
@@ -45,19 +43,17 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     if not values.size:
         return None
     end_s = float(elapsed[-1])
+    none = Stop(end_s, end_s, shutdown=False)
     largest = float(np.abs(values).max())
     if largest > LARGEST:
         values = values * (LARGEST / largest)
     high = float(np.quantile(values, 0.99))
-    if not high > 0:
-        return Stop(end_s, end_s, shutdown=False)
-    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]]  # the last sample that is clearly under load
+    up = elapsed[np.flatnonzero(values >= 0.5 * high)[-1]] if high > 0 else end_s  # the last that is clearly under load
     level = float(np.median(values[(elapsed <= up) & (elapsed > up - REFERENCE_S)]))
-    if not level > 0:
-        return Stop(end_s, end_s, shutdown=False)
+    if not (high > 0 and level > 0):
+        return none
 
-    def allowed(seconds: FloatArray) -> FloatArray:
-        """How far a curve under load may fall in so long."""
+    def allowed(seconds: FloatArray) -> FloatArray:  # how far a curve under load may fall in so long
         return np.maximum(STEP_NOISE * level, ROUNDING * (fastest_fall or 0.0) * seconds)
 
     cut = int(np.flatnonzero(values >= STILL_UP * level)[-1])
@@ -72,11 +68,9 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
     tail = values[cut + 1 :]
     short = end_s - elapsed[cut] <= LONGEST_TAIL_S
     if tail.size == 0 or not (short or tail.min() < LITTLE_LEFT * level):
-        return Stop(end_s, end_s, shutdown=False)
+        return none
     return Stop(float(elapsed[cut]), end_s, shutdown=True)
 
-
-# ---- The steady window ----------------------------------------------------------------------------------------------
 
 PLATEAU = 0.98  # The plateau is reached at this part of its level
 SETTLE_S = 60.0
@@ -110,13 +104,12 @@ def steady_window(
     Parameters
     ----------
     users
-        Connected users over elapsed seconds; NaN where a sample has no number.
+        Connected users over elapsed seconds; NaN where a sample has no number. With `proxy` a curve that only follows
+        them, such as goroutines.
     type
         Whether the test has a fixed number of users (`bounded`) or adds users until the server is at its limit.
     stop
         When the load stopped; default: :func:`find_stop`.
-    proxy
-        Whether `users` only follows the users, such as goroutines.
 
     Returns
     -------
