@@ -26,8 +26,7 @@ import pandas as pd
 from scipy import special
 from scipy.signal import lfilter
 
-from buildcompare.calibration.learn import run_levels
-from buildcompare.calibration.self_check import INJECTED, check_labels, check_metrics
+from buildcompare.calibration.learn import INJECTED, check_labels, check_metrics, run_levels
 from buildcompare.config.catalogue import Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root

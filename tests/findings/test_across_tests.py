@@ -17,7 +17,7 @@ from buildcompare.comparison.test import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.findings.suggestions import suggest
-from buildcompare.labels.agreement import LabelInTest, agreeing_labels
+from buildcompare.labels.tables import LabelInTest, agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import Finding, LabelResult, Pair, Suggestion, TestResult, Validity

@@ -13,8 +13,7 @@ import pytest
 from scipy import special
 from scipy.signal import lfilter
 
-from buildcompare.calibration.learn import run_levels
-from buildcompare.calibration.self_check import check_metrics, self_check
+from buildcompare.calibration.learn import check_metrics, run_levels, self_check
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError

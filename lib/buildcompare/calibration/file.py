@@ -1,8 +1,4 @@
-"""Read and write calibration files: what repeated runs of one build taught.
-
-A calibration file holds the levels of every run that it was made from, not only what was derived from them, so that
-any of it can be left out and anybody can look at it.
-"""
+"""Read and write calibration files: the levels of repeated runs of one build, so that any of them can be left out."""
 
 from __future__ import annotations
 
@@ -13,16 +9,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Run, Source
@@ -31,10 +18,8 @@ from buildcompare.config.yaml import Traced, checked, read_yaml
 from buildcompare.recordings.recording import Recording
 from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, label_frame
 
-METHOD = 4
-"""Raised with every change of how runs are measured or judged: a self-check of another method is not shown."""
-DIGITS = 7
-"""Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand."""
+METHOD = 4  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 
 
@@ -50,28 +35,22 @@ class GroupSpec(_Strict):
     runs: list[Run] = Field(min_length=2)
 
 
+def _distinct(groups: list[GroupSpec]) -> list[GroupSpec]:
+    names = [group.name for group in groups]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"a different `name` for each group, not {twice[0]!r} twice")
+    return groups
+
+
 class CalibrationSpec(_Strict, Traced):
     """The file that `calibrate` reads: which runs are repetitions of each other."""
 
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
-    groups: list[GroupSpec] = Field(min_length=1)
-
-    @field_validator("groups")
-    @classmethod
-    def _distinct(cls, groups: list[GroupSpec]) -> list[GroupSpec]:
-        names = [group.name for group in groups]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"a different `name` for each group, not {twice[0]!r} twice")
-        return groups
+    groups: Annotated[list[GroupSpec], Field(min_length=1), AfterValidator(_distinct)]
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
-
-
-Short = Annotated[float, AfterValidator(_short)]
+Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]
 Known = Annotated[
     Short,
     BeforeValidator(lambda value: math.nan if value is None else value),
@@ -84,16 +63,13 @@ AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Ann
 class KeptRun(_Strict):
     """One run: what it was read from, and its levels."""
 
-    inputs: list[str]
-    """Paths, as the user wrote them, or the window of a pulled run."""
-    ids: list[str]
-    """SHA-256 of each input, by which a run is known again."""
+    inputs: list[str]  # Paths, as the user wrote them, or the window of a pulled run
+    ids: list[str]  # SHA-256 of each input, by which a run is known again
     metrics: dict[str, tuple[Short, Known, Known]]
     """By slug (see stats.noise.series_key): level, its standard error (log scale) and the seconds it covers."""
     labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
     """By group, statistic and label: value, and how often it was called."""
-    no_change: dict[str, Short] = Field(default_factory=dict)
-    """By metric, the no-change penalty of the run (see metrics.events)."""
+    no_change: dict[str, Short] = Field(default_factory=dict)  # By metric, its no-change penalty (see metrics.events)
 
     @classmethod
     def of(cls, recording: Recording, levels: RunLevels) -> KeptRun:
@@ -112,25 +88,21 @@ class KeptRun(_Strict):
 
     def levels(self) -> RunLevels:
         """The run as the analyses take it."""
-        labels = [
-            (group, label, stat, *value)
-            for group, stats in self.labels.items()
-            for stat, labels in stats.items()
-            for label, value in labels.items()
-        ]
+        tables = ((group, stat, table) for group, stats in self.labels.items() for stat, table in stats.items())
+        labels = [(group, label, stat, *value) for group, stat, table in tables for label, value in table.items()]
         metrics = {key: RunLevel(*each) for key, each in self.metrics.items()}
         return RunLevels(metrics, label_frame(labels, ["value", "calls"]), self.no_change)
 
 
 class KeptGroup(_Strict):
-    """Runs of one build on one setup."""
+    """Runs of one build on one setup, measured."""
 
     name: str
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """By metric, what these runs differ by at equal load: variance of log values, the part of it that is from within
-    the runs, degrees of freedom. Left out where it was not measured: bounded runs, and files before method 4."""
+    """By metric, at equal load: variance of log values, the part of it within runs, degrees of freedom. Left out
+    where it was not measured: bounded runs, and files before method 4."""
 
 
 class Calibration(_Strict):
@@ -138,22 +110,17 @@ class Calibration(_Strict):
 
     schema_version: Literal[1] = 1
     method: int
-    metrics: str
-    """The catalogue that the metrics' slugs are of."""
+    metrics: str  # The catalogue that the metrics' slugs are of
     groups: list[KeptGroup]
     self_check: dict[str, Any] | None = None
 
     def repeated_runs(self) -> list[RepeatedRuns]:
         """The groups as the analyses take them."""
-        return [
-            RepeatedRuns(
-                group.name,
-                group.type,
-                [run.levels() for run in group.runs],
-                {slug: NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()},
-            )
-            for group in self.groups
-        ]
+        found = []
+        for group in self.groups:
+            at_load = {slug: NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()}
+            found.append(RepeatedRuns(group.name, group.type, [run.levels() for run in group.runs], at_load))
+        return found
 
 
 def read_spec(file: str | Path) -> CalibrationSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from buildcompare.findings.finding import Found
-from buildcompare.labels.agreement import Agreement, LabelInTest, agreeing_labels
+from buildcompare.labels.tables import Agreement, LabelInTest, agreeing_labels
 from buildcompare.results import LabelResult, Side, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 from buildcompare.stats.effects import ALPHA, LABEL_ALPHA

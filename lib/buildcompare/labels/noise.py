@@ -1,9 +1,4 @@
-"""Predict how far one label's value moves between two runs of one build, where most labels have few repeated runs.
-
-The noise of a label follows from its level (short times and rare calls are noisier), from its call rate where that
-is known, and from how the same label behaved elsewhere; what remains unexplained has heavy tails, which are fitted
-on setups that the prediction had not seen.
-"""
+"""Predict how far one label's value moves between two runs of one build, where most labels have few repeated runs."""
 
 from __future__ import annotations
 
@@ -21,26 +16,21 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.noise import LABEL_KEY, NO_LABELS, Noise, RepeatedRuns, RunLevels
 
-FEWEST_SETUPS = 3
-"""Setups that the tails need: one is held out, and the others must not be one alone."""
-FEWEST_ROWS = 20
-"""Labels with repeated values that a table needs before its noise is modelled at all."""
-RESOLUTION = 0.01
-"""Noise below one percent is not told apart: percentiles come from histograms with few buckets."""
-KNOTS = (0.05, 0.35, 0.65, 0.95)
-"""Quantiles of the levels: Harrell (2001), Regression Modeling Strategies, table 2.3."""
-_LogVariance = Callable[[pd.DataFrame], FloatArray]
-"""Expected log variance of the rows of one table."""
+FEWEST_SETUPS = 3  # Setups that the tails need: one is held out, and the others must not be one alone
+FEWEST_ROWS = 20  # Labels with repeated values that a table needs before its noise is modelled at all
+RESOLUTION = 0.01  # Noise below one percent is not told apart: percentiles come from histograms with few buckets
+KNOTS = (0.05, 0.35, 0.65, 0.95)  # Quantiles of the levels: Harrell (2001), Regression Modeling Strategies, table 2.3
+_LogVariance = Callable[[pd.DataFrame], FloatArray]  # Expected log variance of the rows of one table
 
 
 @dataclass(frozen=True)
 class LabelNoise:
     """The noise of labels, learned from groups of repeated runs.
 
-    Log variances are modelled by a natural cubic spline in the log level (Hastie, Tibshirani & Friedman 2009,
-    section 5.2.1) and an effect of each label shrunk towards it by its reliability (best linear unbiased prediction,
-    Robinson 1991). Differences of held-out groups divided by the predicted noise follow a scaled t, whose scale and
-    degrees of freedom are fitted by maximum likelihood: the tails are measured, not assumed.
+    Short times and rare calls are noisier, and so is what was noisy elsewhere: log variances are modelled by a natural
+    cubic spline in the log level (Hastie, Tibshirani & Friedman 2009, section 5.2.1) and an effect of each label shrunk
+    towards it by its reliability (best linear unbiased prediction, Robinson 1991). Differences of held-out groups
+    divided by the predicted noise follow a scaled t, fitted by maximum likelihood: the tails are measured, not assumed.
     """
 
     groups: Sequence[RepeatedRuns] = ()

@@ -1,7 +1,9 @@
-"""Measure the label tables of runs (API handlers, database methods) and compare those of two builds."""
+"""Measure the label tables of runs (API handlers, database methods), compare two builds, and find where tests agree."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +21,7 @@ from buildcompare.results.codes import ReasonCode, Status, TestType
 from buildcompare.stats.effects import TestedEffect, judge_labels, measure_effect
 from buildcompare.stats.noise import LABEL_KEY, Noise, RunLevel, label_frame
 
-CALLS = "calls"
-"""The statistic of how often a label was called in the window."""
+CALLS = "calls"  # The statistic of how often a label was called in the window
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,17 +29,12 @@ class LabelTables:
     """The label tables of all runs of a test, and the noise of their rows by group, label and statistic."""
 
     runs: Pair[list[pd.DataFrame]]
-    """As :func:`label_levels` gives them."""
-    steady: bool
-    """Whether all are of the steady window; False: of the whole run, as the sources summed it up."""
+    steady: bool  # Whether all are of the steady window; False: of the whole run, as the sources summed it up
     noise: Mapping[tuple[str, str, str], Noise]
 
 
 def label_tables(views: Views, label_noise: LabelNoise, test_type: TestType) -> LabelTables:
-    """Measure the labels of every run.
-
-    Steady windows are never compared with whole runs where all runs can be compared over the whole.
-    """
+    """Measure the labels of every run: over the steady windows, or else all over the whole runs."""
     seen = [*views.base, *views.new]
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
@@ -49,9 +45,8 @@ def label_tables(views: Views, label_noise: LabelNoise, test_type: TestType) -> 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
     """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
 
-    An average is weighted with the calls of each point, which makes it the average over the window. A percentile
-    cannot be put together from percentiles: it comes from the buckets of all points, as the server's own over the whole
-    window would, and only where there are none it is the median of the points' percentiles.
+    An average is weighted with the calls of each point. A percentile cannot be put together from percentiles: it comes
+    from the buckets of all points, and only where there are none it is the median of the points' percentiles.
 
     Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number.
     """
@@ -67,11 +62,12 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
     for each in recording.series:
         if each.role == "bucket" and "le" in each.labels:
             counts, bound = buckets.setdefault((each.metric, each.name), {}), float(each.labels["le"])
-            counts[bound] = counts.get(bound, 0.0) + float(_finite(inside(each)[1]).sum())
+            _, values = inside(each)
+            counts[bound] = counts.get(bound, 0.0) + float(values[np.isfinite(values)].sum())
     rows = []
     for (group, label, stat), each in series.items():
         times, values = inside(each)
-        finite, value = _finite(values), np.nan
+        finite, value = values[np.isfinite(values)], np.nan
         if stat == CALLS:
             value = finite.mean() * (window[1] - window[0]) if finite.size else 0.0
         elif stat == "avg":
@@ -99,29 +95,9 @@ def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) 
 
     A rank in the last bucket, which has no end, gives the last finite bound: the quantile is at least that.
 
-    Parameters
-    ----------
-    quantile
-        Between 0 and 1.
-    bounds
-        Upper bounds in increasing order, the last one infinite, shape (n,).
-    counts
-        How many observations, or how many per second, lie at or below each bound, shape (n,). They may fall by
-        what rounding leaves: a bucket holds at least what the one before it holds.
-
-    Returns
-    -------
-    float
-        In the unit of `bounds`; NaN where nothing was counted or the last bound is finite.
-
-    References
-    ----------
-    https://prometheus.io/docs/practices/histograms/, where its error of up to a bucket's width is explained.
-
-    Examples
-    --------
-    >>> histogram_quantile(0.5, np.array([0.1, 1.0, np.inf]), np.array([10.0, 30.0, 40.0]))
-    0.55
+    `bounds` (the last one infinite) increase, and `counts` lie at or below each; shape (n,). Counts may fall by what
+    rounding leaves: a bucket holds at least what the one before it holds. NaN where nothing was counted. The error of
+    up to a bucket's width: https://prometheus.io/docs/practices/histograms/.
     """
     if bounds.size < 2 or not np.isposinf(bounds[-1]):
         return float("nan")
@@ -146,8 +122,8 @@ def label_table(
     Parameters
     ----------
     base, new
-        One row per label and statistic, columns group, label, stat (such as ``avg``, ``p99``), value (seconds); with
-        several runs of a build the rows of all of them, which are averaged. The statistic ``calls`` is their number.
+        One row per run, label and statistic, columns group, label, stat (such as ``avg``, ``p99``), value (seconds);
+        runs are averaged. The statistic ``calls`` is their number.
     top_buckets
         By group, the last finite bound of the server's histogram: a percentile at or above it is a lower bound.
 
@@ -247,10 +223,6 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
         raise ValueError(f"{name}: expected the columns {', '.join(columns)}, found no {', '.join(missing)}")
 
 
-def _finite(values: FloatArray) -> FloatArray:
-    return values[np.isfinite(values)]
-
-
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
     """The mean of `values` at `times`, weighted with `weights` at `at`."""
     if not np.array_equal(times, at):
@@ -258,3 +230,67 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
         values, weights = values[first], weights[second]
     known = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
     return float(np.average(values[known], weights=weights[known])) if known.any() else float("nan")
+
+
+# ---- Several tests --------------------------------------------------------------------------------------------------
+
+ALPHA = 0.01  # Part of the unchanged rows that are marked in one direction: half of the label tables' error rate
+LEANING = 0.1  # One-sided p-value below which a row leans, as it does for a verdict
+LEAST_PERCENT = 5.0  # A smaller change does not lean: half of the label tables' margin
+MOST_EXPECTED = 1.0  # What chance shows this often or oftener is left out
+
+
+@dataclass(frozen=True)
+class LabelInTest:
+    """One label in one test: its change in percent, one-sided p-value of that direction, and whether it is marked."""
+
+    test: str
+    delta_percent: float
+    p_value: float
+    marked: bool
+
+    @property
+    def slower(self) -> bool:
+        """Whether it is marked as slower or leans that way."""
+        leans = self.delta_percent >= LEAST_PERCENT and self.p_value < LEANING
+        return self.delta_percent > 0 and (self.marked or leans)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A label that became slower in several tests."""
+
+    label: Hashable
+    rows: tuple[LabelInTest, ...]  # The tests that mark it or lean the same way, the largest change first
+    marked: int  # How many of them mark it
+    expected: float  # Labels of all at hand that would be marked or lean in as many tests where nothing changed
+
+
+def agreeing_labels(labels: Mapping[Hashable, Sequence[LabelInTest]]) -> list[Agreement]:
+    """Labels that one test at least marks as slower and others mark or lean towards, the surest first.
+
+    Single rows of long tables are marked by chance. The same label marked in two tests that ran at other times, or on
+    another database, hardly ever is: how often can be counted.
+    """
+    found = []
+    tests = Counter(len(rows) for rows in labels.values())
+    for label, rows in labels.items():
+        slower = sorted((row for row in rows if row.slower), key=lambda row: -row.delta_percent)
+        marked = sum(row.marked for row in slower)
+        if marked and len(slower) > 1:
+            expected = math.fsum(times * _chance(marked, len(slower), count) for count, times in tests.items())
+            if expected < MOST_EXPECTED:
+                found.append(Agreement(label, tuple(slower), marked, expected))
+
+    def mean_percent(each: Agreement) -> float:
+        return math.fsum(row.delta_percent for row in each.rows) / len(each.rows)
+
+    return sorted(found, key=lambda each: (each.expected, -mean_percent(each), str(each.label)))
+
+
+def _chance(marked: int, slower: int, tests: int) -> float:
+    """Probability that as many of `tests` independent rows are marked and slower where nothing changed."""
+    from scipy import stats
+
+    both = range(slower, tests + 1)
+    return float(sum(stats.binom.pmf(n, tests, LEANING) * stats.binom.sf(marked - 1, n, ALPHA / LEANING) for n in both))

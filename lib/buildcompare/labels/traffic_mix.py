@@ -1,10 +1,9 @@
 """Tell whether an average changed because calls became slower, or because other calls were made.
 
-An average over all calls is the sum of share times duration over the labels. Its change is split exactly into a mix
-part (shares moved, at the mean of both builds' durations) and a speed part (durations moved, at the mean of both
-builds' shares): the symmetric weights of Marshall and Edgeworth, which for two factors are the Shapley value (Sun 1998,
-"Accounting for the dynamic SO2 emission", Energy Economics 20; Ang 2004, "Decomposition analysis for policymaking in
-energy", Energy Policy 32). Unlike logarithmic weights they need no care where a label is called in one build only.
+The change of an average over all calls is split exactly into a mix part (shares moved, at the mean of both builds'
+durations) and a speed part (durations moved, at the mean of both builds' shares): the symmetric weights of Marshall and
+Edgeworth, for two factors the Shapley value (Sun 1998, Energy Economics 20; Ang 2004, Energy Policy 32). Unlike
+logarithmic weights they need no care where a label is called in one build only.
 """
 
 from __future__ import annotations
@@ -26,14 +25,11 @@ from buildcompare.stats.noise import Noise
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
-"""What moved: `unknown` where the mix did and nobody knows how far speed moves by chance."""
-MATERIAL = 0.5
-"""A mix part of this part of the metric's margin is worth a word: half, as movements of several tests agree."""
+MATERIAL = 0.5  # A mix part of this part of the metric's margin is worth a word: half, as several tests agree
 SPEED_ALPHA = 0.01
 """Of pairs whose speed did not change at most this part is said to have changed. It is small because the noise
 of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much."""
-MOST_MOVERS = 5
-"""Labels that results.json names for a mix; the largest few make up nearly all of it."""
+MOST_MOVERS = 5  # Labels that results.json names for a mix; the largest few make up nearly all of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +37,14 @@ class TrafficMix:
     """The change of an average, in percent of the base's: `delta_percent` is `mix_percent` plus `speed_percent`."""
 
     base: float
-    new: float
-    """The averages in seconds, from the labels."""
+    new: float  # The averages in seconds, from the labels
     delta_percent: float
     mix_percent: float
     speed_percent: float
     log_mix: float
-    log_ratio: float
-    """The mix part and the whole change as logarithms of ratios; the rest of `log_ratio` is the speed part."""
-    mix_ci: Interval | None
+    log_ratio: float  # The whole change as the logarithm of a ratio, and the mix part of it
+    mix_ci: Interval | None  # Intervals of the parts, where the noise of the labels is known
     speed_ci: Interval | None
-    """Intervals of the parts, where the noise of the labels is known."""
     movers: pd.DataFrame
     """Labels whose share moved, the largest part of the mix first: label, base_share_percent, new_share_percent (of all
     calls), seconds (per call, the mean of both builds), percent (its part of the mix)."""
@@ -66,16 +59,14 @@ class TrafficMix:
         return replace(effect, log_ratio=effect.log_ratio - self.log_mix)
 
     def kind(self, effect: Effect | None, margin_percent: float) -> MixKind:
-        """Which of the parts moved; `effect` is that of the average itself, with its noise between runs.
+        """Which of the parts moved; `unknown` where the mix did and nobody knows how far speed moves by chance.
 
-        The noise of the labels knows nothing of what slows a whole run, so speed is judged with that of the average.
+        `effect` is that of the average: the noise of the labels knows nothing of what slows a whole run.
         """
         material = self.is_material(margin_percent)
-        if effect is None:
-            return "unknown" if material else "neither"
-        if self.unmixed(effect).p_value < SPEED_ALPHA:
+        if effect is not None and self.unmixed(effect).p_value < SPEED_ALPHA:
             return "both" if material else "speed"
-        return "mix" if material else "neither"
+        return "neither" if not material else "unknown" if effect is None else "mix"
 
 
 def traffic_mix(
@@ -96,8 +87,7 @@ def traffic_mix(
         Run-to-run noise of the seconds by label, for the intervals; with several runs per build divided by the root
         of their number. Without it for labels that make up a tenth of the average there are no intervals.
     least_known
-        Part of the calls of each build that must have a duration. A label that one build never called has the other
-        build's: its speed did not change, as far as anybody knows.
+        Part of the calls of each build that must have a duration. A label that one build never called has the other's.
     confidence
         Of the intervals.
 
@@ -176,10 +166,8 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
     root = math.sqrt(min(len(side) for side in tables.runs))
     found = {}
     for table in catalogue.label_tables:
-        of_table = {
-            label: each for (group, label, stat), each in tables.noise.items() if (group, stat) == (table.group, "avg")
-        }
-        noise = {label: replace(each, sd=each.sd / root) for label, each in of_table.items()}
+        averages = ((key[1], each) for key, each in tables.noise.items() if key == (table.group, key[1], "avg"))
+        noise = {label: replace(each, sd=each.sd / root) for label, each in averages}
         split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
         if table.average is not None and split is not None:
             found[table.average] = (table.group, split)
@@ -192,11 +180,9 @@ def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
     for run in runs:
         rows = run[run["group"] == group]
         calls, times = (rows[rows["stat"] == stat] for stat in (CALLS, "avg"))
-        tables.append(
-            calls.merge(times, how="left", on="label", suffixes=("", "_avg")).rename(columns={"value": CALLS})
-        )
-    both = pd.concat(tables)
-    spent = (both[CALLS] * both["value_avg"]).where(both[CALLS] > 0, 0.0)
+        tables.append(calls.merge(times, how="left", on="label", suffixes=("_calls", "")))
+    both = pd.concat(tables).rename(columns={"value_calls": CALLS})
+    spent = (both[CALLS] * both["value"]).where(both[CALLS] > 0, 0.0)
     found = both.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
     return found.assign(seconds=found["spent"] / found[CALLS].where(found[CALLS] > 0))
 
@@ -232,9 +218,8 @@ def _result(
     mix_low, mix_high = split.mix_ci or (None, None)
     speed_low, speed_high = split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, Any] = {"status": row.status}
-    if judged is not None:
+    if judged is not None:  # by the noise of the average, which holds what slows a whole run
         low, high = judged.effect.interval()
-        # The noise of the average holds what slows a whole run, which that of its labels does not know.
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed_low, speed_high = split.speed_percent - chance, split.speed_percent + chance
         at_unchanged_mix = {
