@@ -12,8 +12,8 @@ import json
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -35,30 +35,40 @@ class FailOn(enum.StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-ParamsFile = Annotated[Path, typer.Argument(metavar="PARAMS", help="A params file, such as params/v10.4.0-rc1.yaml.")]
-FailOnOption = Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 1 or 2 by the verdict.")]
+def _option(name: str, text: str) -> Any:
+    return typer.Option(name, *(["-o"] if name == "--output" else []), help=text)
 
-RefreshOption = Annotated[bool, typer.Option("--refresh", help="Pull again what was pulled from a server before.")]
+
+def _file(name: str, text: str) -> Any:
+    return typer.Argument(metavar=name, help=text)
+
+
+ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
+FailOnOption = Annotated[FailOn | None, _option("--fail-on", "Exit with 1 or 2 by the verdict.")]
+RefreshOption = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
+Reports = Annotated[Path | None, _option("--output", "The folder of the reports' folders (default: reports).")]
+Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
+LedgerAs = Literal["monthly", "study"] | None
 
 
 @app.command()
 def report(
     params: ParamsFile,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The report's folder (default: reports/<stem of PARAMS>).")
+        Path | None, _option("--output", "The report's folder (default: reports/<stem of PARAMS>).")
     ] = None,
     fail_on: FailOnOption = None,
     refresh: RefreshOption = False,
     record: Annotated[
-        bool, typer.Option("--record", help="Keep the results in the ledger that `history` of PARAMS names.")
+        bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")
     ] = False,
-    study: Annotated[bool, typer.Option("--study", help="With --record: a study, outside the chain.")] = False,
+    study: Annotated[bool, _option("--study", "With --record: a study, outside the chain.")] = False,
 ) -> None:
     """Compare two builds and publish the report."""
     if study and not record:
         print("buildcompare: --study: expected --record beside it, found none", file=sys.stderr)
         raise typer.Exit(BAD_INPUT)
-    ledger_as: Literal["monthly", "study"] | None = ("study" if study else "monthly") if record else None
+    ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
     raise typer.Exit(_report(params, output, fail_on, refresh=refresh, ledger_as=ledger_as))
 
 
@@ -70,16 +80,15 @@ def pull(params: ParamsFile, refresh: RefreshOption = False) -> None:
 
     with _said_faults() as outcome:
         recordings = workbench.read_recordings(read_params(params), refresh=refresh)
-        print(
-            f"{params}: {sum(len(runs) for test in recordings.values() for runs in test.values())} recordings at hand"
-        )
+        found = sum(len(runs) for test in recordings.values() for runs in test.values())
+        print(f"{params}: {found} recordings at hand")
     raise typer.Exit(outcome.code)
 
 
 @app.command()
 def calibrate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that names groups of repeated runs.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the calibration is written.")],
+    file: Annotated[Path, _file("FILE", "A file that names groups of repeated runs.")],
+    output: Annotated[Path, _option("--output", "Where the calibration is written.")],
     refresh: RefreshOption = False,
 ) -> None:
     """Learn from repeated runs how far two runs of one build lie apart."""
@@ -87,24 +96,21 @@ def calibrate(
 
     with _said_faults() as outcome:
         made = learn(file, output, refresh=refresh)
-        check = made.self_check
         print(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
-        if not check:
-            print("Self-check: none, as a single group leaves nothing to be judged by.")
-        else:
-            print(
-                f"Self-check: {check['metrics']['called']} of {check['metrics']['rows']} metrics and "
-                f"{check['labels']['called']} of {check['labels']['rows']} labels of identical pairs called changed."
+        said = "none, as a single group leaves nothing to be judged by."
+        if check := made.self_check:
+            metrics, labels = (
+                f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels")
             )
+            said = f"{metrics} and {labels} of identical pairs called changed."
+        print(f"Self-check: {said}")
     raise typer.Exit(outcome.code)
 
 
 @app.command()
 def batch(
-    params: Annotated[list[Path], typer.Argument(metavar="PARAMS...", help="Params files.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders (default: reports).")
-    ] = None,
+    params: Annotated[list[Path], _file("PARAMS...", "Params files.")],
+    output: Reports = None,
     fail_on: FailOnOption = None,
 ) -> None:
     """Publish many reports; one that fails does not stop the others."""
@@ -119,9 +125,7 @@ def batch(
 
 @app.command()
 def simulate(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the recordings (default: data/recordings).")
-    ] = None,
+    output: Annotated[Path | None, _option("--output", "Folder of the recordings (default: data/recordings).")] = None,
 ) -> None:
     """Make the bundled simulated recordings again."""
     from buildcompare.config.project import root
@@ -133,8 +137,8 @@ def simulate(
 
 @app.command()
 def history_import(
-    table: Annotated[Path, typer.Argument(metavar="CSV", help="A table of earlier comparisons (docs/history.md).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The ledger's folder, such as data/history/NAME.")],
+    table: Annotated[Path, _file("CSV", "A table of earlier comparisons (docs/history.md).")],
+    output: Annotated[Path, _option("--output", "The ledger's folder, such as data/history/NAME.")],
 ) -> None:
     """Record the comparisons of a table in a ledger; all of them or none."""
     from buildcompare.history.table import import_table
@@ -148,18 +152,12 @@ def history_import(
 
 @app.command()
 def index(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The folder of the reports' folders (default: reports).")
-    ] = None,
+    output: Reports = None,
     ledger: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--history", help="A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
-        ),
+        _option("--history", "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."),
     ] = None,
-    metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
-        "mattermost"
-    ),
+    metrics: Metrics = "mattermost",
 ) -> None:
     """Put every release on one page: index.html in the folder of the reports."""
     from buildcompare.report.index import write_index
@@ -173,10 +171,7 @@ def index(
 
 @app.command()
 def history(
-    ledger: Annotated[Path, typer.Argument(metavar="FOLDER", help="A ledger, such as data/history/NAME.")],
-    metrics: Annotated[str, typer.Option("--metrics", help="The catalogue that says how far runs scatter.")] = (
-        "mattermost"
-    ),
+    ledger: Annotated[Path, _file("FOLDER", "A ledger, such as data/history/NAME.")], metrics: Metrics = "mattermost"
 ) -> None:
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
@@ -195,12 +190,7 @@ def schema() -> None:
 
 
 def _report(
-    params: Path,
-    output: Path | None,
-    fail_on: FailOn | None,
-    *,
-    refresh: bool = False,
-    ledger_as: Literal["monthly", "study"] | None = None,
+    params: Path, output: Path | None, fail_on: FailOn | None, *, refresh: bool = False, ledger_as: LedgerAs = None
 ) -> int:
     """Publish one report and say how it went; its exit code."""
     from buildcompare.findings.opening import opening  # late: these take seconds to import
@@ -221,15 +211,10 @@ def _report(
     return 0
 
 
-@dataclass
-class _Outcome:
-    code: int = 0
-
-
 @contextlib.contextmanager
-def _said_faults() -> Iterator[_Outcome]:
+def _said_faults() -> Iterator[Any]:
     """Say an error of ours in one line; the outcome holds the exit code that it means."""
-    outcome = _Outcome()
+    outcome = SimpleNamespace(code=0)
     try:
         yield outcome
     except BuildcompareError as error:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -20,7 +20,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
@@ -66,11 +66,8 @@ class Figure:
     """The test whose graph it is in the Markdown report; None for the other figures."""
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
-        data = {
-            "image/svg+xml": self.svg,
-            "image/png": base64.b64encode(self.png).decode("ascii"),
-            "text/plain": self.alt,
-        }
+        png = base64.b64encode(self.png).decode("ascii")
+        data = {"image/svg+xml": self.svg, "image/png": png, "text/plain": self.alt}
         return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph_of": self.graph_of}}
 
 
@@ -90,10 +87,10 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     figure, axes = new_figure(SMALL, metric_title(metric))
     top = draw_curves(axes, test, metric.slug, metric.labels, metric.unit)
     steady_windows(axes, test)
+    place = axes.get_xaxis_transform()
     for event in marked_events(metric, test.result):
         at, colour = event.at_s / 60, COLOURS[event.build]
         axes.axvline(at, color=colour, lw=0.9, ls="--", zorder=1)
-        place = axes.get_xaxis_transform()
         axes.text(at, 0.03, f" {event_mark(event)}", transform=place, color=colour, fontsize=7, va="bottom")
     scale_axis(axes, top, metric.unit)
     return finished(figure, name, metric_alt(metric, test.result, test.labels), graph_of=test.result.name)
@@ -104,14 +101,10 @@ def runs_of(test: TestView, side: Side) -> list[RunResult]:
     return list(getattr(test.result.runs, side))
 
 
-# ---- Curves ---------------------------------------------------------------------------------------------------------
-
-
 def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """The drawn samples of a metric, one row each, of every run; without `labels` of the sum of its series.
+    """The drawn samples of a metric, of every run; without `labels` of the sum of its series.
 
-    Columns ``elapsed_min``, ``value``, ``build``, ``run`` (from 1), ``metric``, and ``stretch``: a number for each
-    stretch of a run without a missing sample. A line ends where its stretch ends, so that nothing is filled in.
+    ``stretch`` numbers what has no missing sample: a line ends with its stretch, so that nothing is filled in.
     """
     parts = [pd.DataFrame({"elapsed_min": [], "value": [], "build": [], "run": [], "metric": [], "stretch": []})]
     for side in SIDES:
@@ -144,101 +137,65 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
     top = float(long["value"].abs().max())
     factor, _ = unit_scale(top, unit)
     with styled():
-        sns.lineplot(
-            data=long.assign(value=long["value"] * factor),
-            x="elapsed_min",
-            y="value",
-            hue="build",
-            style="build",
-            size="build",
-            units="stretch",
-            hue_order=SIDES,
-            style_order=SIDES,
-            palette=COLOURS,
-            dashes=DASHES,
-            sizes=WIDTHS,
-            estimator=None,
-            sort=False,
-            legend=False,
-            ax=axes,
-        )
-    drawn = set(long["build"])
-    legend_above(axes, {side: label for side, label in test.labels.items() if side in drawn})
+        order: dict[str, Any] = {"hue_order": SIDES, "style_order": SIDES, "estimator": None, "sort": False}
+        look: dict[str, Any] = {"palette": COLOURS, "dashes": DASHES, "sizes": WIDTHS, "legend": False, "ax": axes}
+        by = dict.fromkeys(("hue", "style", "size"), "build")
+        data = long.assign(value=long["value"] * factor)
+        sns.lineplot(data, x="elapsed_min", y="value", units="stretch", **by, **order, **look)
+    legend_above(axes, {side: label for side, label in test.labels.items() if (long["build"] == side).any()})
     return top
 
 
 def legend_above(axes: Axes, labels: Mapping[Side, str]) -> None:
     """Name the builds between the title and the axes, where no curve is."""
-    legend = axes.legend(
-        handles=[Line2D([], [], color=COLOURS[s], lw=WIDTHS[s], dashes=DASHES[s] or (None, None)) for s in labels],
-        labels=list(labels),
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        borderaxespad=0.1,
-        ncols=2,
-        frameon=False,
-        fontsize=7.5,
-        labelcolor=INK,
-        handlelength=2.6,
-    )
+    lines = [Line2D([], [], color=COLOURS[s], lw=WIDTHS[s], dashes=DASHES[s] or (None, None)) for s in labels]
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1, "ncols": 2}
+    look: dict[str, Any] = {"frameon": False, "fontsize": 7.5, "labelcolor": INK, "handlelength": 2.6}
+    legend = axes.legend(handles=lines, labels=list(labels), **place, **look)
     for text, label in zip(legend.get_texts(), labels.values(), strict=True):
         text.set(text=label, parse_math=False)  # here, as a legend leaves out labels that start with an underscore
 
 
 def steady_windows(axes: Axes, test: TestView) -> None:
     """Shade the steady windows and the shutdowns of both builds."""
-    first = [(side, run) for side in SIDES for run in runs_of(test, side)[:1]]
-    for side, run in first:
+    middle = None
+    for side, run in ((build, run) for build in SIDES for run in runs_of(test, build)[:1]):
         if run.window:
+            middle = sum(run.window) / 120
             axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)
             axes.axvline(run.window[0] / 60, color=COLOURS[side], lw=0.7, ls=":", zorder=1)
         for phase in run.phases:
             if phase.name == "shutdown":
                 axes.axvspan(phase.start_s / 60, phase.end_s / 60, color=GRID, lw=0, zorder=0)
-    windows = [run.window for _, run in first if run.window]
-    if windows:
-        words = "steady" if test.result.type == "bounded" else "last 30 min"
-        place = axes.get_xaxis_transform()
-        axes.text(sum(windows[-1]) / 120, 0.99, words, transform=place, ha="center", va="top", fontsize=7, alpha=0.7)
-
-
-# ---- Axes and style -------------------------------------------------------------------------------------------------
+    if middle is not None:
+        words, place = "steady" if test.result.type == "bounded" else "last 30 min", axes.get_xaxis_transform()
+        axes.text(middle, 0.99, words, transform=place, ha="center", va="top", fontsize=7, alpha=0.7)
 
 
 def styled() -> AbstractContextManager[None]:
     """The style that every part of a figure is drawn in."""
-    return mpl.rc_context(cast(Any, dict(_style())))
+    return mpl.rc_context(_style())
 
 
 @functools.cache
-def _style() -> Mapping[str, Any]:
+def _style() -> dict[Any, Any]:
     ink = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
     own = {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 8.0,
-        "axes.titlesize": 9.0,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "grid.color": GRID,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "buildcompare",
-        "path.simplify": True,
-        "path.simplify_threshold": 0.3,
-    }
+        "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.0, "grid.color": GRID,
+        "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left", "svg.fonttype": "none",
+        "svg.hashsalt": "buildcompare", "path.simplify": True, "path.simplify_threshold": 0.3,
+    }  # fmt: skip
     return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **dict.fromkeys(ink, INK), **own}
 
 
-def new_figure(
-    size: tuple[float, float], title: str, *, below: float = 0.0, above: float = 0.0
-) -> tuple[MatplotlibFigure, Axes]:
+def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above: float = 0) -> tuple[Drawing, Axes]:
     """An empty figure of `size` inches, over elapsed time, with some inches left free below and above its axes.
 
     The margins are the same in all figures of one size: in a column of them, the axes stand under each other.
     """
     (width, height), left, right, top, bottom = size, 0.68, 0.08, 0.52 + above, 0.45 + below
     with styled():
-        figure = MatplotlibFigure(figsize=size)
+        figure = Drawing(figsize=size)
         FigureCanvasAgg(figure)  # it measures the title
         axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
         _fit(axes.set_title(title, pad=17, parse_math=False), figure.dpi * (width - left))
@@ -260,17 +217,13 @@ def _fit(title: Text, width: float) -> None:
 
 def scale_axis(axes: Axes, top: float, unit: str) -> None:
     """Name the unit that values up to `top` are read in, and start at zero."""
-    _, name = unit_scale(top, unit)
-    axes.set_ylabel(name)
+    axes.set_ylabel(unit_scale(top, unit)[1])
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if axes.dataLim.ymin < 0 else 0.0)
     axes.set_xlim(left=0.0)
 
 
-# ---- Files ----------------------------------------------------------------------------------------------------------
-
-
-def finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | None) -> Figure:
+def finished(figure: Drawing, name: str, alt: str, *, graph_of: str | None) -> Figure:
     """The figure in both forms."""
     vector, pixels = io.StringIO(), io.BytesIO()
     with styled():
@@ -280,22 +233,16 @@ def finished(figure: MatplotlibFigure, name: str, alt: str, *, graph_of: str | N
 
 
 def compact(svg: str, alt: str) -> str:
-    """One of matplotlib's SVG documents for standing inside an HTML page: small, themed, named by its words.
+    """One of matplotlib's SVG documents for standing inside an HTML page: small, themed, named by `alt`."""
 
-    Parameters
-    ----------
-    svg
-        As matplotlib wrote it, with text as text.
-    alt
-        What the figure says, for those who do not see it.
-    """
+    def rounded(match: re.Match[str]) -> str:
+        return match[1] + re.sub(r"-?\d+\.\d{2,}", lambda m: f"{round(float(m[0]), 1) + 0.0:g}", match[2]) + '"'
+
     body = re.sub(r"(?s)^.*?(?=<svg)|<metadata>.*?</metadata>|<!--.*?-->", "", svg)
-    body = _GEOMETRY.sub(lambda match: match[1] + re.sub(r"-?\d+\.\d{2,}", _rounded, match[2]) + '"', body)
+    body = _GEOMETRY.sub(rounded, body)
     body = re.sub(r"> +<", "><", re.sub(r"\s*\n\s*", " ", body)).replace("xlink:href", "href")
-    variables = {colour: name for name, colour in THEME.items()}
-    body = re.sub(
-        r": (#[0-9a-f]{6})\b", lambda m: f": var(--{variables[m[1]]}, {m[1]})" if m[1] in variables else m[0], body
-    )
+    for name, colour in THEME.items():
+        body = re.sub(rf": ({colour})\b", rf": var(--{name}, \1)", body)
     used = {name for pair in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', body) for name in pair}
     own = "f" + hashlib.sha256(body.encode()).hexdigest()[:8]  # many figures share a page
     body = re.sub(r' id="([^"]+)"', lambda match: f' id="{own}{match[1]}"' if match[1] in used else "", body)
@@ -303,7 +250,3 @@ def compact(svg: str, alt: str) -> str:
     tag, rest = body.split(">", 1)
     tag = re.sub(r'\s(width|height|version|xmlns:xlink)="[^"]*"', "", tag)
     return f'{tag} role="img" aria-label="{html.escape(alt, quote=True)}">{rest}'
-
-
-def _rounded(match: re.Match[str]) -> str:
-    return f"{round(float(match[0]), 1) + 0.0:g}"

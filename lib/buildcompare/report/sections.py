@@ -20,7 +20,6 @@ from markupsafe import Markup
 
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures import base as figures
-from buildcompare.figures import equal_load as figures_load
 from buildcompare.figures import users as figures_users
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
@@ -142,7 +141,7 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
-        yield from figures_load.at_equal_load(test)
+        yield from figures_users.at_equal_load(test)
     yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 
