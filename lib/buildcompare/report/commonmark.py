@@ -1,14 +1,9 @@
-"""Render what people wrote (CommonMark without raw HTML, http and https links only) as safe HTML or Markdown.
-
-Comments, action items and setup rows come from a params file that others may have written. Raw HTML and other
-links are not refused: they appear as the text that they are.
-"""
+"""Render CommonMark of people as safe HTML or Markdown; raw HTML and other links than http(s) become text."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -55,27 +50,21 @@ def to_inline_html(text: str) -> Markup:
 
 def to_markdown(text: str) -> str:
     """`text` as Markdown for a renderer that lets HTML through, as GitHub's does: the same, made inert."""
-    made = _RISKY.sub(_inert, text)
-    return made if all(map(_harmless, _tokens(_parser(html=True).parse(made)))) else plain(text)
+
+    def inert(match: re.Match[str]) -> str:
+        indent = match["indent"] or ""
+        return match["code"] or ("&lt;" if match["html"] else f"{indent}\\{match[0][len(indent) :]}")
+
+    made = _RISKY.sub(inert, text)
+    return made if _harmless(_parser(html=True).parse(made)) else plain(text)
 
 
-def _inert(match: re.Match[str]) -> str:
-    if match["code"]:
-        return match[0]
-    indent = match["indent"] or ""
-    return "&lt;" if match["html"] else f"{indent}\\{match[0][len(indent) :]}"
-
-
-def _tokens(tokens: list[Token]) -> Iterator[Token]:
+def _harmless(tokens: list[Token]) -> bool:
     for token in tokens:
-        yield token
-        yield from _tokens(token.children or [])
-
-
-def _harmless(token: Token) -> bool:
-    if token.type in ("html_block", "html_inline", "image"):
-        return False
-    return token.type != "link_open" or str(token.attrGet("href") or "").casefold().startswith(_SCHEMES)
+        link = str(token.attrGet("href") or "").casefold() if token.type == "link_open" else _SCHEMES[0]
+        if token.type in ("html_block", "html_inline", "image") or not link.startswith(_SCHEMES):
+            return False
+    return all(_harmless(token.children) for token in tokens if token.children)
 
 
 def plain(text: str) -> str:

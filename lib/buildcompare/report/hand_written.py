@@ -18,46 +18,32 @@ _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n
 
 def empty(block: str) -> str:
     """The markers of `block` with nothing between them: people write there."""
-    return f"{_begin(block)}\n{_end(block)}"
+    return f"{_marker('begin', block)}\n{_marker('end', block)}"
 
 
 def read(file: Path) -> dict[str, str]:
     """What stands between the markers of each block; nothing where there is no file.
 
-    Raises
-    ------
-    InputError
-        Where a marker is broken, or a README has none at all: what belongs to whom could only be guessed, and what
-        is not between markers is written anew.
+    An :class:`InputError` where a marker is broken or missing: what is not between markers is written anew.
     """
     if not file.exists():
         return {}
     try:
         text = file.read_bytes().decode("utf-8")
     except (UnicodeDecodeError, OSError) as error:
-        found = getattr(error, "strerror", None) or "other bytes"
-        raise InputError(file=file, key="the markers", expected="UTF-8", found=found) from None
-    return _between(file, text) if text.strip("\ufeff \t\r\n") else {}
-
-
-def put(readme: str, written: Mapping[str, str]) -> str:
-    """`readme` with what was written by hand in its places; a block that it lacks goes to its end."""
-    for block, text in written.items():
-        marked = f"{_begin(block)}{text}{_end(block)}"
-        readme = readme.replace(empty(block), marked, 1) if empty(block) in readme else f"{readme}\n{marked}\n"
-    return readme
-
-
-def _between(file: Path, text: str) -> dict[str, str]:
+        other = getattr(error, "strerror", None) or "other bytes"
+        raise InputError(file=file, key="the markers", expected="UTF-8", found=other) from None
+    if not text.strip("\ufeff \t\r\n"):
+        return {}
     found: dict[str, str] = {}
     opened: re.Match[str] | None = None
     for like in _LIKE_A_MARKER.finditer(text):
         marker = _MARKER.match(text, like.start())
         block = marker[2] if marker else ""
-        wanted = _end(opened[2]) if opened else _begin(block)
+        wanted = _marker("end", opened[2]) if opened else _marker("begin", block)
         expected = None
         if marker is None:
-            expected = f"{_begin(BLOCKS[0])}, to the letter"
+            expected = f"{_marker('begin', BLOCKS[0])}, to the letter"
         elif block not in BLOCKS:
             expected = f"a marker of {' or '.join(BLOCKS)}"
         elif marker[0] != wanted:
@@ -65,24 +51,32 @@ def _between(file: Path, text: str) -> dict[str, str]:
         elif block in found:
             expected = f"one block {block!r}"
         if expected:
-            line = f"line {text.count(chr(10), 0, like.start()) + 1}"
-            raise InputError(file=file, key=line, expected=expected, found=repr((marker or like)[0])[:80])
+            what = repr((marker or like)[0])[:80]
+            raise InputError(file=file, key=_line(text, like), expected=expected, found=what)
         if opened and marker:
             found[block] = text[opened.end() : marker.start()]
         opened = None if opened else marker
-    missing = [block for block in BLOCKS if block not in found]
     if opened:
-        line = f"line {text.count(chr(10), 0, opened.start()) + 1}"
-        raise InputError(file=file, key=line, expected=f"{_end(opened[2])} after it", found="the end of the file")
-    if missing:
-        expected = f"{_begin(missing[0])} and {_end(missing[0])} (or no README.md: it is made anew)"
+        expected = f"{_marker('end', opened[2])} after it"
+        raise InputError(file=file, key=_line(text, opened), expected=expected, found="the end of the file")
+    if missing := [block for block in BLOCKS if block not in found]:
+        begin, end = (_marker(what, missing[0]) for what in ("begin", "end"))
+        expected = f"{begin} and {end} (or no README.md: it is made anew)"
         raise InputError(file=file, key="the markers", expected=expected, found="neither")
     return found
 
 
-def _begin(block: str) -> str:
-    return f"<!-- hand-written begin: {block} -->"
+def put(readme: str, written: Mapping[str, str]) -> str:
+    """`readme` with what was written by hand in its places; a block that it lacks goes to its end."""
+    for block, text in written.items():
+        marked = f"{_marker('begin', block)}{text}{_marker('end', block)}"
+        readme = readme.replace(empty(block), marked, 1) if empty(block) in readme else f"{readme}\n{marked}\n"
+    return readme
 
 
-def _end(block: str) -> str:
-    return f"<!-- hand-written end: {block} -->"
+def _marker(what: str, block: str) -> str:
+    return f"<!-- hand-written {what}: {block} -->"
+
+
+def _line(text: str, match: re.Match[str]) -> str:
+    return f"line {text.count(chr(10), 0, match.start()) + 1}"

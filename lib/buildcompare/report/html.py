@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,10 @@ from buildcompare.report.notebook import results_of
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, without_style
 from buildcompare.results import Results
 
+TEMPLATES = Path(__file__).parent / "templates"
 _HEADING = re.compile(r"<(h[23])>(.*?)</\1>", re.DOTALL)
 _TAGS = re.compile(r"<[^>]+>")
+_TAGS_ABOVE = ("h2", "h3", "summary")
 _ABOVE_OR_WIDE = re.compile(
     r'<(h2|h3|summary)\b[^>]*>(.*?)</\1>|<table\b.*?</table>|<figure><svg[^>]* viewBox="0 0 648.*?</figure>', re.DOTALL
 )
@@ -35,94 +36,72 @@ class HtmlReportExporter(TemplateExporter):
 
     export_from_notebook = "buildcompare report"
     output_mimetype = "text/html"
-
-    def _file_extension_default(self) -> str:
-        return ".html"
+    file_extension = ".html"
 
     def _template_name_default(self) -> str:
         return "buildcompare"
 
     def _extra_template_basedirs_default(self) -> list[str]:
-        return [str(Path(str(files("buildcompare.report"))) / "templates")]
+        return [str(TEMPLATES)]
 
-    def from_notebook_node(  # type: ignore[override]  # the base class declares a notebook, its exporters return text
-        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
-    ) -> tuple[str, dict[str, Any]]:
+    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`, which must have been run to its end."""
         nb, resources = Exporter.from_notebook_node(self, nb, resources, **kw)
-        return self.page(results_of(nb), _of_notebook(nb)), dict(resources or {})
+        cells = (cell for cell in nb.cells if "workbench" not in cell.metadata.get("tags", []))  # for the notebook only
+        return self.page(results_of(nb), (part for cell in cells for part in _of_cell(cell))), dict(resources or {})
 
     def page(self, results: Results, parts: Iterable[str]) -> str:
         """One page of `parts`, pieces of safe HTML."""
         sections, contents = _with_anchors(_scrollable(parts))
-        texts = files("buildcompare.report") / "templates/buildcompare"
-        script = (texts / "report.js").read_text("utf-8")
-        html: str = self.template.render(
-            title=f"{results.base.label} vs {results.new.label}",
-            css=(texts / "report.css").read_text("utf-8"),
-            js=script,
-            js_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            sections=sections,
-            contents=contents,
-        )
+        css, script = ((TEMPLATES / "buildcompare" / name).read_text("utf-8") for name in ("report.css", "report.js"))
+        digest = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        values = {"css": css, "js": script, "js_hash": digest, "sections": sections, "contents": contents}
+        html: str = self.template.render(title=f"{results.base.label} vs {results.new.label}", **values)
         page, tail, rest = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
         return re.sub(r"\n\s*\n+", "\n", page) + tail + rest
 
 
 def page_of(analysis: Analysis) -> str:
     """The report of an analysis as one page, without running a notebook."""
-    exporter: Any = HtmlReportExporter
-    return str(exporter().page(analysis.results, _of_analysis(analysis)))
-
-
-def _of_analysis(analysis: Analysis) -> Iterator[str]:
+    parts = []
     for heading, functions in SECTIONS:
-        if heading:
-            yield f"<h2>{heading}</h2>"
-        for function in functions:
-            shown = function(analysis)
+        parts += [f"<h2>{heading}</h2>"] if heading else []
+        for shown in (function(analysis) for function in functions):
             for each in [shown] if isinstance(shown, Fragment) else shown:
-                yield str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>"
+                parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>")
+    exporter: Any = HtmlReportExporter
+    return str(exporter().page(analysis.results, parts))
 
 
-def _of_notebook(notebook: NotebookNode) -> Iterator[str]:
-    """The pieces of a page in order; cells tagged ``workbench`` are for the notebook only."""
-    for cell in notebook.cells:
-        if "workbench" not in cell.metadata.get("tags", []):
-            if cell.cell_type == "markdown":
-                yield str(cell_to_html(cell.source))
-            for output in cell.get("outputs", []):
-                yield _output(output)
-
-
-def _output(output: NotebookNode) -> str:
-    data, metadata = output.get("data", {}), output.get("metadata", {})
-    if FIGURE_MIME in metadata and "image/svg+xml" in data:
-        return f"<figure>{data['image/svg+xml']}</figure>"
-    if metadata.get(FRAGMENT) and "text/html" in data:
-        return without_style(data["text/html"])
-    if "image/png" in data:
-        alt = Markup.escape(data.get("text/plain", "figure without a description"))
-        return f'<figure><img alt="{alt}" src="data:image/png;base64,{"".join(data["image/png"].split())}"></figure>'
-    text = None if RESULTS_MIME in data else output.get("text") or data.get("text/plain")
-    return f"<pre>{Markup.escape(text)}</pre>" if text else ""
+def _of_cell(cell: NotebookNode) -> Iterator[str]:
+    if cell.cell_type == "markdown":
+        yield str(cell_to_html(cell.source))
+    for output in cell.get("outputs", []):
+        data, metadata = output.get("data", {}), output.get("metadata", {})
+        text = None if RESULTS_MIME in data else output.get("text") or data.get("text/plain")
+        if FIGURE_MIME in metadata and "image/svg+xml" in data:
+            yield f"<figure>{data['image/svg+xml']}</figure>"
+        elif metadata.get(FRAGMENT) and "text/html" in data:
+            yield without_style(data["text/html"])
+        elif "image/png" in data:
+            alt = Markup.escape(data.get("text/plain", "figure without a description"))
+            png = "".join(data["image/png"].split())
+            yield f'<figure><img alt="{alt}" src="data:image/png;base64,{png}"></figure>'
+        elif text:
+            yield f"<pre>{Markup.escape(text)}</pre>"
 
 
 def _scrollable(parts: Iterable[str]) -> list[str]:
-    """Put every table and wide figure into a region that scrolls, by keyboard too, named by what stands above it.
-
-    On a narrow screen or at 200 % zoom nothing of it is cut, and the page itself does not scroll sideways.
-    """
+    """Put every table and wide figure into a region that scrolls, by keyboard too, named by what stands above it."""
     above: dict[str, str] = {}
 
     def wrapped(match: re.Match[str]) -> str:
         if match[1]:
-            text = _TAGS.sub("", match[2]).strip()
-            for lower in {"h2": ("h3", "summary"), "h3": ("summary",)}.get(match[1], ()):
-                above.pop(lower, None)
-            above[match[1]] = text
+            for tag in _TAGS_ABOVE[_TAGS_ABOVE.index(match[1]) :]:
+                above.pop(tag, None)
+            above[match[1]] = _TAGS.sub("", match[2]).strip()
             return match[0]
-        name = ", ".join(above[tag] for tag in ("h2", "h3", "summary") if tag in above).replace('"', "&quot;")
+        name = ", ".join(above.values()).replace('"', "&quot;")
         kind = "Table" if match[0].startswith("<table") else "Figure"
         return f'<div class="scroll" role="group" tabindex="0" aria-label="{kind}: {name}">{match[0]}</div>'
 

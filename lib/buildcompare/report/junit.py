@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 from buildcompare.report.notebook import results_of
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
+from buildcompare.results.base import Reason
 from buildcompare.results.codes import Status, Verdict
 from buildcompare.text.numbers import STATUS_WORDS, change, quantity
 from buildcompare.text.reasons import reason_words, validity_words
@@ -24,13 +25,9 @@ class JUnitExporter(Exporter):
 
     export_from_notebook = "buildcompare JUnit"
     output_mimetype = "application/xml"
+    file_extension = ".xml"
 
-    def _file_extension_default(self) -> str:
-        return ".xml"
-
-    def from_notebook_node(  # type: ignore[override]  # the base class declares a notebook, its exporters return text
-        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
-    ) -> tuple[str, dict[str, Any]]:
+    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         return render(results_of(nb)), resources
@@ -41,16 +38,9 @@ def render(results: Results) -> str:
     root = ET.Element("testsuites", name=_text(f"{results.base.label} vs {results.new.label}"))
     for test in results.tests:
         cases = list(_cases(test))
-        counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in ("failure", "error", "skipped")}
-        suite = ET.SubElement(
-            root,
-            "testsuite",
-            name=_text(test.name),
-            tests=str(len(cases)),
-            failures=str(counts["failure"]),
-            errors=str(counts["error"]),
-            skipped=str(counts["skipped"]),
-        )
+        kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+        counts = {name: str(sum(case.find(kind) is not None for case in cases)) for name, kind in kinds.items()}
+        suite = ET.SubElement(root, "testsuite", name=_text(test.name), tests=str(len(cases)), **counts)
         properties = ET.SubElement(suite, "properties")
         for name, value in (("verdict", test.verdict), ("simulated", str(results.simulated).lower())):
             ET.SubElement(properties, "property", name=name, value=value)
@@ -64,16 +54,15 @@ def _cases(test: TestResult) -> Iterator[ET.Element]:
         yield _case(test, "supported users", users.status, _moved(users, "users"), gate=True)
     for row in test.metrics:
         name = row.slug + "".join(f" {key}={value}" for key, value in row.labels.items())
-        text = _moved(row, row.unit) + (f": {reason_words(row.reason)}" if row.reason else "")
-        text += " (at unchanged traffic mix)" if row.effective_status != row.status else ""
-        yield _case(test, name, row.effective_status, text, gate=row.gate)
+        mix = " (at unchanged traffic mix)" if row.effective_status != row.status else ""
+        yield _case(test, name, row.effective_status, _moved(row, row.unit, row.reason) + mix, gate=row.gate)
     for rate in test.errors:
-        text = _moved(rate, rate.unit) + (f": {reason_words(rate.reason)}" if rate.reason else "")
-        yield _case(test, rate.slug, rate.status, text, gate=rate.gate)
+        yield _case(test, rate.slug, rate.status, _moved(rate, rate.unit, rate.reason), gate=rate.gate)
 
 
-def _moved(row: MetricResult | ErrorRateResult | SupportedUsersResult, unit: str) -> str:
-    return f"{quantity(row.base, unit)} to {quantity(row.new, unit)}, {change(row.delta_percent)}"
+def _moved(row: MetricResult | ErrorRateResult | SupportedUsersResult, unit: str, reason: Reason | None = None) -> str:
+    why = f": {reason_words(reason)}" if reason else ""
+    return f"{quantity(row.base, unit)} to {quantity(row.new, unit)}, {change(row.delta_percent)}{why}"
 
 
 def _case(test: TestResult, name: str, status: Status, text: str, *, gate: bool) -> ET.Element:

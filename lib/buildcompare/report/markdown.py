@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -29,13 +30,9 @@ class MarkdownReportExporter(Exporter):
 
     export_from_notebook = "buildcompare README"
     output_mimetype = "text/markdown"
+    file_extension = ".md"
 
-    def _file_extension_default(self) -> str:
-        return ".md"
-
-    def from_notebook_node(  # type: ignore[override]  # the base class declares a notebook, its exporters return text
-        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
-    ) -> tuple[str, dict[str, Any]]:
+    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         graphs = [figure for figure in figures_of(nb) if figure.graph_of is not None]
@@ -47,6 +44,7 @@ def render(results: Results, graphs: Sequence[Figure]) -> str:
     """README.md from `results`; `graphs` are the figures that stand beside it."""
     several = len({test.db_engine for test in results.tests}) > 1
     tests = sorted(results.tests, key=lambda test: (_TYPES.index(test.type), db_name(test.db_engine)))
+    links = "\n".join(f"- [{plain(link.title)}]({_destination(link.url)})" for link in results.grafana)
     blocks = [
         f"# Performance Comparison {code(results.base.label)} vs {code(results.new.label)}",
         hand_written.NOTICE,
@@ -58,10 +56,9 @@ def render(results: Results, graphs: Sequence[Figure]) -> str:
         _items(results.action_items, f"No {results.action_items_title.casefold()}."),
         hand_written.empty("action-items"),
         "## Setup",
-        _setup(results),
-        *_setup_differences(results),
+        *_setup(results),
         "## Results",
-        *_grafana(results),
+        *(["### Grafana", "Saved dashboards:", links] if links else []),
         *_supported_users(results, [test for test in tests if test.supported_users], several=several),
     ]
     for test in tests:
@@ -78,66 +75,46 @@ def _opening(results: Results) -> list[str]:
     blocks.append(f"**{plain(first.title)}.** {plain(first.sentence)} {details}")
     told, rest = above_the_fold(headlines(results.findings))
     lines = [plain(finding.text) for finding in told]
-    if rest:
-        lines.append(f"{len(rest)} more in [report.html](report.html).")
+    lines += [f"{len(rest)} more in [report.html](report.html)."] if rest else []
     if lines:
         blocks.append("\n".join(f"- {text}" for text in lines))
-    return blocks + _suggestions(results)
-
-
-def _suggestions(results: Results) -> list[str]:
-    """Below the findings and away from the action items, which are the analyst's own."""
-    if not results.suggestions:
-        return []
-    items = "\n".join(f"- {plain(suggestion.text)}" for suggestion in results.suggestions)
-    return ["Suggested by these results, not written by the analyst:", items]
+    if results.suggestions:  # away from the action items, which are the analyst's own
+        items = "\n".join(f"- {plain(suggestion.text)}" for suggestion in results.suggestions)
+        blocks += ["Suggested by these results, not written by the analyst:", items]
+    return blocks
 
 
 def _items(items: Sequence[str], none: str) -> str:
-    items = [item for item in items if item.strip()]
-    if not items:
-        return f"- {plain(none)}"
-    return "\n".join("- " + to_markdown(item.strip()).replace("\n", "\n  ") for item in items)
+    lines = ["- " + to_markdown(item.strip()).replace("\n", "\n  ") for item in items if item.strip()]
+    return "\n".join(lines or [f"- {plain(none)}"])
 
 
-def _setup(results: Results) -> str:
+def _setup(results: Results) -> list[str]:
+    """The setup, and how it differs from the comparison before, where there is a ledger that knows."""
     rows = [[to_markdown(row.setting), to_markdown(row.value)] for row in results.setup]
-    return _table(["Setting", "Value"], rows) if rows else "The setup was not written down."
-
-
-def _setup_differences(results: Results) -> list[str]:
-    """What differs from the comparison before, where there is a ledger that knows."""
-    if results.history is None or results.history.before is None:
-        return []
-    words = setup_words(results.setup_differences)
-    return [f"Differences to the comparison before, {plain(results.history.before)}: {plain(words)}."]
-
-
-def _grafana(results: Results) -> list[str]:
-    if not results.grafana:
-        return []
-    links = "\n".join(f"- [{plain(link.title)}]({_destination(link.url)})" for link in results.grafana)
-    return ["### Grafana", "Saved dashboards:", links]
+    blocks = [_table(["Setting", "Value"], rows) if rows else "The setup was not written down."]
+    if results.history and results.history.before is not None:
+        before, words = plain(results.history.before), plain(setup_words(results.setup_differences))
+        blocks.append(f"Differences to the comparison before, {before}: {words}.")
+    return blocks
 
 
 def _supported_users(results: Results, tests: Sequence[TestResult], *, several: bool) -> list[str]:
-    if not tests:
-        return []
-    named = several or len(tests) > 1
-    header = [plain(results.base.label), plain(results.new.label), "Delta"]
     rows = []
     for test in tests:
-        users = test.supported_users
-        if users is not None:
-            row = [_count(users, "base"), _count(users, "new"), _delta(users.delta_percent)]
-            rows.append([plain(_test_name(test, tests)), *row] if named else row)
+        if users := test.supported_users:
+            engines = [other.db_engine for other in tests]
+            name = db_name(test.db_engine) if test.db_engine and engines.count(test.db_engine) == 1 else test.name
+            # two decimals and no plus sign; a leading minus is escaped, as it would start a list
+            delta = "unknown" if users.delta_percent is None else f"{users.delta_percent:.2f}%"
+            delta = delta.replace("-0.00%", "0.00%").replace("-", "\\-")
+            rows.append([plain(name), _count(users, "base"), _count(users, "new"), delta])
+    if not rows:
+        return []
+    header = ["Test", plain(results.base.label), plain(results.new.label), "Delta"]
+    skipped = 0 if several or len(tests) > 1 else 1  # one test needs no name
     heading = f"### Supported users in unbounded {'test' if len(tests) == 1 else 'tests'}"
-    return [heading, _table(["Test", *header] if named else header, rows)]
-
-
-def _test_name(test: TestResult, tests: Sequence[TestResult]) -> str:
-    alike = [other for other in tests if other.db_engine == test.db_engine]
-    return db_name(test.db_engine) if test.db_engine and len(alike) == 1 else test.name
+    return [heading, _table(header[skipped:], [row[skipped:] for row in rows])]
 
 
 def _count(users: SupportedUsersResult, side: str) -> str:
@@ -145,13 +122,6 @@ def _count(users: SupportedUsersResult, side: str) -> str:
     if value is not None:
         return f"{value:.0f}"
     return f"at least {at_least:.0f}" if at_least is not None else "unknown"
-
-
-def _delta(percent: float | None) -> str:
-    """Two decimals and no plus sign; a leading minus is escaped, as it would start a list."""
-    if percent is None:
-        return "unknown"
-    return f"{percent:.2f}%".replace("-0.00%", "0.00%").replace("-", "\\-")
 
 
 def _graphs_title(test: TestResult, tests: Sequence[TestResult], *, several: bool) -> str:
@@ -175,13 +145,11 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose columns line up in plain text too."""
     grid = [[cell(text) for text in row] for row in (header, *rows)]
     widths = [max(3, *(len(row[i]) for row in grid)) for i in range(len(header))]
-    lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in grid
-    ]
-    rule = "| " + " | ".join("-" * width for width in widths) + " |"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    grid.insert(1, ["-" * width for width in widths])
+    lines = (" | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in grid)
+    return "\n".join(f"| {line} |" for line in lines)
 
 
 def _destination(url: str) -> str:
     """A link's destination, which brackets and spaces would end."""
-    return url.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E").replace("|", "%7C")
+    return re.sub(r"[()<>|]", lambda match: f"%{ord(match[0]):02X}", url)

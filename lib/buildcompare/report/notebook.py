@@ -20,7 +20,6 @@ from buildcompare.report.sections import RESULTS_MIME
 from buildcompare.results import Results
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
-KERNEL_START_S = 120
 
 
 class KernelInputError(InputError):
@@ -31,23 +30,22 @@ class KernelInputError(InputError):
 
 
 def execute(params: Comparison, output: Path, *, command: str, progress: bool = False) -> NotebookNode:
-    """Run the notebook with `params` and write it to `output`.
+    """Run the notebook with `params` and write it to `output`; `command` makes the report again, for its provenance.
 
-    Parameters
-    ----------
-    command
-        What makes the report again, for its provenance.
-
-    Raises
-    ------
-    InputError
-        Where the notebook met a fault of the user's: a file that is missing, empty or damaged.
-    ExecutionError
-        Where it failed in any other way.
+    Raises :class:`InputError` at a fault of the user's (a file that is missing, empty or damaged), at any other
+    :class:`ExecutionError`.
     """
     import papermill
+    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
     from papermill.exceptions import PapermillExecutionError
     from traitlets.config import Config
+
+    class OwnKernel(AsyncKernelManager):
+        """Kernels of the Python that runs this, whatever kernels the user has installed."""
+
+        kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
     with tempfile.TemporaryDirectory(prefix="bc-") as sockets:
         # Sockets in a folder of this kernel's own: TCP ports race, and a shared folder cross-connects.
@@ -60,44 +58,24 @@ def execute(params: Comparison, output: Path, *, command: str, progress: bool = 
                 cwd=str(root()),
                 progress_bar=progress,
                 log_output=False,
-                start_timeout=KERNEL_START_S,
+                start_timeout=120,  # seconds
                 config=Config(transport),
-                kernel_manager_class=_own_kernel(),
+                kernel_manager_class=OwnKernel,
             )
         except PapermillExecutionError as error:
             if error.ename == InputError.__name__:
                 raise KernelInputError(error.evalue) from None
-            message = f"cell {error.exec_count} of {NOTEBOOK}: {error.ename}: {error.evalue}"
-            raise ExecutionError(message) from None
+            where = f"cell {error.exec_count} of {NOTEBOOK}"
+            raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
         except Exception as error:  # a kernel that dies or does not start raises whatever its libraries raise
             raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
     notebook: NotebookNode = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
-    _without_machine(notebook)
-    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]  # nbformat has no types
-    return notebook
-
-
-def _own_kernel() -> type:
-    """A manager of kernels of the Python that runs this, whatever kernels the user has installed."""
-    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
-    from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import AsyncKernelManager
-
-    class OwnKernel(AsyncKernelManager):
-        kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
-
-    return OwnKernel
-
-
-def _without_machine(notebook: NotebookNode) -> None:
-    """Drop this machine's paths: the notebook is published."""
-    for cell in notebook.cells:  # warnings name files of this machine
+    for cell in notebook.cells:  # it is published: warnings and papermill name files of this machine
         if "outputs" in cell:
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
     notebook.metadata.get("papermill", {}).update(input_path=str(NOTEBOOK), output_path=NOTEBOOK.name)
-
-
-# ---- What an executed notebook holds --------------------------------------------------------------------------------
+    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]  # nbformat has no types
+    return notebook
 
 
 def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
@@ -107,13 +85,7 @@ def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
 
 
 def results_of(notebook: NotebookNode) -> Results:
-    """The results that the notebook embeds.
-
-    Raises
-    ------
-    ExecutionError
-        Where it was not run to its end.
-    """
+    """The results that the notebook embeds; an :class:`ExecutionError` where it was not run to its end."""
     for output in outputs_of(notebook):
         if RESULTS_MIME in output.get("data", {}):
             return Results.model_validate(output["data"][RESULTS_MIME])

@@ -27,10 +27,7 @@ def reports() -> Path:
 
 
 def save_results(results: Results) -> str:
-    """Save results.json of a notebook that is run by hand, and say where.
-
-    It goes into ``reports/<name>/``, unless a report was published there: that one stays whole as it is.
-    """
+    """Save results.json of a notebook that is run by hand, unless a report was published there, and say where."""
     folder = reports() / results.comparison
     if (folder / HTML).exists():
         return f"{folder} holds a published report and was left as it is; `make report` publishes anew"
@@ -53,12 +50,8 @@ def write_text(file: Path, text: str) -> None:
 def staged(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` that takes its place when the block ends without an error.
 
-    What `folder` held and no report makes is carried over.
-
-    Raises
-    ------
-    InputError
-        Where `folder` cannot be made, is no folder, or holds files but no report.
+    What `folder` held and no report makes is carried over. An :class:`InputError` where `folder` cannot be made, is no
+    folder, or holds files but no report.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -80,22 +73,18 @@ def _check_replaceable(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise _fault(folder, "a folder", "something else")
     names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-    if names and not _is_report(folder):
+    try:
+        found = json.loads((folder / RESULTS).read_text("utf-8"))
+    except (OSError, ValueError):
+        found = None
+    ours = isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
+    if names and not ours:
         expected = "a new or empty folder, or one that holds a report"
         raise _fault(folder, expected, f"other files, such as {names[0]}")
 
 
 def _fault(folder: Path, expected: str, found: str) -> InputError:
     return InputError(file=folder, key="output", expected=expected, found=found)
-
-
-def _is_report(folder: Path) -> bool:
-    """Whether the folder's results.json is one of ours."""
-    try:
-        found = json.loads((folder / RESULTS).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
 
 
 def _put_in_place(making: Path, folder: Path) -> None:

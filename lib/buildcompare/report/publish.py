@@ -39,16 +39,10 @@ def publish(
     progress: bool = False,
     ledger_as: Literal["monthly", "study"] | None = None,
 ) -> Published:
-    """Check the params, run the notebook, and publish everything made from it, or nothing.
+    """Check the params, run the notebook, and publish everything made from it (into `output`), or nothing.
 
-    Parameters
-    ----------
-    output
-        The report's folder; by default ``reports/<the params file's stem>``.
-    refresh
-        Pull again what was pulled from a server before.
-    ledger_as
-        Record the results in the ledger that the params name (``history``), as what; by default they are not.
+    With `refresh`, what was pulled from a server before is pulled again. With `ledger_as`, the results are recorded in
+    the ledger that the params name (``history``), as what it says.
     """
     params = read_params(params_file)
     if ledger_as is not None and params.history is None:
@@ -64,11 +58,13 @@ def publish(
     folder = (output or publication.reports() / params_file.stem).absolute()
     hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh)
-    recorded = None
+    path, recorded = params_file.resolve(), None
+    shown = path.relative_to(root()) if path.is_relative_to(root()) else params_file.name  # no folder of this machine
+    command = f"python -m buildcompare report {shlex.quote(str(shown))}"
     with publication.staged(folder) as staging:
         try:
             made = staging / publication.NOTEBOOK
-            notebook = execute(params, made, command=_command(params_file), progress=progress)
+            notebook = execute(params, made, command=command, progress=progress)
         except KernelInputError:
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
@@ -92,10 +88,3 @@ def publish(
                 (file,) = record(ledger.folder, [entry])
                 recorded = place_in_words(read_ledger(ledger.folder), file.stem)
     return Published(folder, results, recorded)
-
-
-def _command(params_file: Path) -> str:
-    """The command that makes the report again, without this machine's folders."""
-    inside = params_file.resolve().is_relative_to(root())
-    shown = params_file.resolve().relative_to(root()) if inside else params_file.name
-    return f"python -m buildcompare report {shlex.quote(str(shown))}"

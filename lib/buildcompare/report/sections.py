@@ -1,8 +1,4 @@
-"""The sections of a report as fragments of HTML: what each cell of the notebook shows.
-
-Every text is escaped in one place: the templates' automatic escaping. Only the filters of
-:mod:`buildcompare.report.commonmark` return markup.
-"""
+"""The sections of a report as fragments of HTML; the templates escape all text, only commonmark's filters do not."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from buildcompare.figures import users as figures_users
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
-from buildcompare.results import LabelResult, Results, TestResult, dumps
+from buildcompare.results import LabelResult, Results, dumps
 from buildcompare.results.codes import Verdict
 from buildcompare.text import conclusions, numbers
 from buildcompare.text.findings import title as test_title
@@ -62,11 +58,9 @@ class EmbeddedResults:
     results: Results
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        tests = len(self.results.tests)
-        text = (
-            f"{self.results.comparison}: {self.results.verdict} ({tests} tests, {len(self.results.findings)} findings)"
-        )
-        return {RESULTS_MIME: json.loads(dumps(self.results)), "text/plain": text}
+        found = self.results
+        text = f"{found.comparison}: {found.verdict} ({len(found.tests)} tests, {len(found.findings)} findings)"
+        return {RESULTS_MIME: json.loads(dumps(found)), "text/plain": text}
 
 
 def title(analysis: Analysis) -> Fragment:
@@ -76,24 +70,16 @@ def title(analysis: Analysis) -> Fragment:
 
 def verdict(analysis: Analysis) -> Fragment:
     """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
-    results = analysis.results
-    gravest = sorted(results.tests, key=lambda test: _GRAVEST_FIRST.index(test.verdict))
-    tests = results.tests if len(gravest) <= HEADLINE_TESTS else gravest
+    results, tests = analysis.results, analysis.results.tests
+    if len(tests) > HEADLINE_TESTS:
+        tests = sorted(tests, key=lambda test: _GRAVEST_FIRST.index(test.verdict))
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate]
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
-    top, rest = above_the_fold(results.findings)
-    return _fragment(
-        "verdict",
-        results=results,
-        opening=opening(results),
-        shown=tests[:HEADLINE_TESTS],
-        folded=tests[HEADLINE_TESTS:],
-        gate_metrics=list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate)),
-        top=top,
-        rest=rest,
-        gates=gates,
-    )
+    columns = list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate))
+    split = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
+    split["top"], split["rest"] = above_the_fold(results.findings)
+    return _fragment("verdict", results=results, opening=opening(results), gate_metrics=columns, gates=gates, **split)
 
 
 def summary(analysis: Analysis) -> Fragment:
@@ -103,11 +89,8 @@ def summary(analysis: Analysis) -> Fragment:
 
 def comments(analysis: Analysis) -> Fragment:
     """The analyst's own words."""
-    return _fragment(
-        "written",
-        items=[item for item in analysis.results.comments if item.strip()],
-        nothing="No comments were written.",
-    )
+    items = [item for item in analysis.results.comments if item.strip()]
+    return _fragment("written", items=items, nothing="No comments were written.")
 
 
 def action_items(analysis: Analysis) -> Fragment:
@@ -130,8 +113,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     """How the load came up in each test: curve and times."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
-        figure = figures_users.users(test)
-        if figure is not None:
+        if figure := figures_users.users(test):
             yield figure
         yield _fragment("ramp_up", results=analysis.results, test=test.result)
 
@@ -146,8 +128,19 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
 
 
 def labels(analysis: Analysis) -> Fragment:
-    """Every label of every table, paired by name."""
-    tables = [(test, _label_groups(analysis, test)) for test in analysis.results.tests if test.labels]
+    """Every label of every table: one row per label, its statistics side by side."""
+    tables = []
+    for test in analysis.results.tests:
+        groups = []
+        for group, rows in groupby(test.labels, key=lambda row: row.group):
+            by_label: dict[str, dict[str, LabelResult]] = {}
+            for row in rows:
+                by_label.setdefault(row.label, {})[row.stat] = row
+            table, stats = analysis.catalogue.label_table(group), sorted({s for row in by_label.values() for s in row})
+            about = {"title": table.title, "label": table.label, "unit": table.unit}
+            groups.append({**about, "stats": stats, "rows": by_label})
+        if groups:
+            tables.append((test, groups))
     return _fragment("labels", results=analysis.results, tables=tables)
 
 
@@ -168,38 +161,27 @@ def provenance(analysis: Analysis) -> Fragment:
     return _fragment("provenance", results=analysis.results)
 
 
-def _label_groups(analysis: Analysis, test: TestResult) -> list[dict[str, Any]]:
-    """The rows of each label table: one row per label, its statistics side by side."""
-    groups = []
-    for group, rows in groupby(test.labels, key=lambda row: row.group):
-        by_label: dict[str, dict[str, LabelResult]] = {}
-        for row in rows:
-            by_label.setdefault(row.label, {})[row.stat] = row
-        stats = sorted({stat for row in by_label.values() for stat in row})
-        table = analysis.catalogue.label_table(group)
-        groups.append(
-            {"title": table.title, "label": table.label, "unit": table.unit, "stats": stats, "rows": by_label}
-        )
-    return groups
-
-
 @functools.cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("buildcompare.report", "templates/sections"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    loader = PackageLoader("buildcompare.report", "templates/sections")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters = ("change", "db_name", "minutes", "percent", "quantity")
+    made.filters |= {name: getattr(numbers, name) for name in filters}
+    made.filters |= {"at_load_words": conclusions.at_load_words, "explain": conclusions.explain}
+    made.filters |= {"reason_words": reason_words, "test_title": test_title}
+    made.filters |= {"commonmark": to_html, "commonmark_line": to_inline_html}
+    names = (
+        "interval",
+        "p_words",
+        "status_words",
+        "STATUS_SYMBOLS",
+        "STATUS_WORDS",
+        "VERDICT_SYMBOLS",
+        "VERDICT_WORDS",
     )
-    words = (numbers.change, numbers.db_name, numbers.minutes, numbers.percent, numbers.quantity, reason_words)
-    more = (conclusions.at_load_words, conclusions.explain)
-    environment.filters.update({each.__name__: each for each in (*words, *more)})
-    environment.filters.update(commonmark=to_html, commonmark_line=to_inline_html, test_title=test_title)
-    names = ("interval", "p_words", "status_words", "STATUS_SYMBOLS", "STATUS_WORDS", "VERDICT_SYMBOLS")
-    environment.globals.update({name: getattr(numbers, name) for name in (*names, "VERDICT_WORDS")})
-    environment.globals.update(DRIFT_WORDS=DRIFT_WORDS, NO_ESTIMATE_WORDS=NO_ESTIMATE_WORDS, no_history=no_history)
-    return environment
+    made.globals |= {name: getattr(numbers, name) for name in names}
+    made.globals |= {"DRIFT_WORDS": DRIFT_WORDS, "NO_ESTIMATE_WORDS": NO_ESTIMATE_WORDS, "no_history": no_history}
+    return made
 
 
 def without_style(shown: str) -> str:
@@ -209,18 +191,14 @@ def without_style(shown: str) -> str:
 
 @functools.cache
 def _style() -> str:
-    """What styles a fragment in a notebook; the colours are the report's, in the theme of JupyterLab or the reader."""
+    """The report's colours, in the theme of JupyterLab or of the reader."""
     templates = files("buildcompare.report") / "templates"
     page = (templates / "buildcompare/report.css").read_text("utf-8")
     light, dark = re.findall(r":root \{([^}]*)\}", page)[:2]
     scope, in_jupyterlab = ".buildcompare", '[data-jp-theme-light="{}"] .buildcompare'
-    themes = [
-        f"{scope} {{{light}}}",
-        f"@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}",
-        f"{in_jupyterlab.format('true')} {{{light}}}",
-        f"{in_jupyterlab.format('false')} {{{dark}}}",
-    ]
-    return "\n".join([*themes, (templates / "sections/fragment.css").read_text("utf-8")])
+    theme = f"{scope} {{{light}}}\n@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}"
+    chosen = f"{in_jupyterlab.format('true')} {{{light}}}\n{in_jupyterlab.format('false')} {{{dark}}}"
+    return "\n".join([theme, chosen, (templates / "sections/fragment.css").read_text("utf-8")])
 
 
 def _fragment(template: str, **values: object) -> Fragment:
