@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -44,81 +43,72 @@ def _file(name: str, text: str) -> Any:
 
 
 ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
-FailOnOption = Annotated[FailOn | None, _option("--fail-on", "Exit with 1 or 2 by the verdict.")]
-RefreshOption = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
+FailedBy = Annotated[FailOn | None, _option("--fail-on", "Exit with 1 or 2 by the verdict.")]
+Refresh = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
 Reports = Annotated[Path | None, _option("--output", "The folder of the reports' folders (default: reports).")]
+ReportFolder = Annotated[Path | None, _option("--output", "The report's folder (default: reports/<stem of PARAMS>).")]
+Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
+_LEDGERS = "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
+Ledgers = Annotated[list[Path] | None, _option("--history", _LEDGERS)]
 LedgerAs = Literal["monthly", "study"] | None
 
 
 @app.command()
 def report(
     params: ParamsFile,
-    output: Annotated[
-        Path | None, _option("--output", "The report's folder (default: reports/<stem of PARAMS>).")
-    ] = None,
-    fail_on: FailOnOption = None,
-    refresh: RefreshOption = False,
-    record: Annotated[
-        bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")
-    ] = False,
+    output: ReportFolder = None,
+    fail_on: FailedBy = None,
+    refresh: Refresh = False,
+    record: Record = False,
     study: Annotated[bool, _option("--study", "With --record: a study, outside the chain.")] = False,
 ) -> None:
     """Compare two builds and publish the report."""
     if study and not record:
-        print("buildcompare: --study: expected --record beside it, found none", file=sys.stderr)
-        raise typer.Exit(BAD_INPUT)
+        raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
     raise typer.Exit(_report(params, output, fail_on, refresh=refresh, ledger_as=ledger_as))
 
 
 @app.command()
-def pull(params: ParamsFile, refresh: RefreshOption = False) -> None:
+def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     """Pull the recordings of a comparison from their server, and keep them for reports."""
     from buildcompare.comparison import analysis as workbench
     from buildcompare.config.params import read_params
 
-    with _said_faults() as outcome:
+    with _said_faults():
         recordings = workbench.read_recordings(read_params(params), refresh=refresh)
         found = sum(len(runs) for test in recordings.values() for runs in test.values())
         print(f"{params}: {found} recordings at hand")
-    raise typer.Exit(outcome.code)
 
 
 @app.command()
 def calibrate(
     file: Annotated[Path, _file("FILE", "A file that names groups of repeated runs.")],
     output: Annotated[Path, _option("--output", "Where the calibration is written.")],
-    refresh: RefreshOption = False,
+    refresh: Refresh = False,
 ) -> None:
     """Learn from repeated runs how far two runs of one build lie apart."""
     from buildcompare.calibration.learn import calibrate as learn  # late: it takes seconds to import
 
-    with _said_faults() as outcome:
+    with _said_faults():
         made = learn(file, output, refresh=refresh)
         print(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
         said = "none, as a single group leaves nothing to be judged by."
         if check := made.self_check:
-            metrics, labels = (
-                f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels")
-            )
-            said = f"{metrics} and {labels} of identical pairs called changed."
+            called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
+            said = f"{' and '.join(called)} of identical pairs called changed."
         print(f"Self-check: {said}")
-    raise typer.Exit(outcome.code)
 
 
 @app.command()
 def batch(
-    params: Annotated[list[Path], _file("PARAMS...", "Params files.")],
-    output: Reports = None,
-    fail_on: FailOnOption = None,
+    params: Annotated[list[Path], _file("PARAMS...", "Params files.")], output: Reports = None, fail_on: FailedBy = None
 ) -> None:
     """Publish many reports; one that fails does not stop the others."""
     stems = [file.stem for file in params]
-    twice = sorted({stem for stem in stems if stems.count(stem) > 1})
-    if twice:
-        print(f"buildcompare: PARAMS: expected files of different names, found {twice[0]} twice", file=sys.stderr)
-        raise typer.Exit(BAD_INPUT)
+    if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
+        raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
     codes = [_report(file, output / file.stem if output else None, fail_on) for file in params]
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 
@@ -143,30 +133,21 @@ def history_import(
     """Record the comparisons of a table in a ledger; all of them or none."""
     from buildcompare.history.table import import_table
 
-    with _said_faults() as outcome:
+    with _said_faults():
         made = import_table(table, output)
         studies = sum(entry.kind == "study" for entry in made)
         print(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
-    raise typer.Exit(outcome.code)
 
 
 @app.command()
-def index(
-    output: Reports = None,
-    ledger: Annotated[
-        list[Path] | None,
-        _option("--history", "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."),
-    ] = None,
-    metrics: Metrics = "mattermost",
-) -> None:
+def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "mattermost") -> None:
     """Put every release on one page: index.html in the folder of the reports."""
     from buildcompare.report.index import write_index
     from buildcompare.report.publication import reports
 
-    with _said_faults() as outcome:
+    with _said_faults():
         file, rows = write_index(output or reports(), ledger or [], metrics)
         print(f"{file}: {rows} comparisons")
-    raise typer.Exit(outcome.code)
 
 
 @app.command()
@@ -176,9 +157,8 @@ def history(
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
 
-    with _said_faults() as outcome:
+    with _said_faults():
         print(ledger_text(ledger, metrics), end="")
-    raise typer.Exit(outcome.code)
 
 
 @app.command()
@@ -196,10 +176,12 @@ def _report(
     from buildcompare.findings.opening import opening  # late: these take seconds to import
     from buildcompare.report.publish import publish
 
-    with _said_faults() as outcome:
-        published = publish(params, output=output, refresh=refresh, progress=sys.stderr.isatty(), ledger_as=ledger_as)
-    if outcome.code:
-        return outcome.code
+    try:
+        with _said_faults():
+            progress = sys.stderr.isatty()
+            published = publish(params, output=output, refresh=refresh, progress=progress, ledger_as=ledger_as)
+    except typer.Exit as failed:
+        return failed.exit_code
     verdict = published.results.verdict
     print(f"{params}: {opening(published.results).title}. The report is {published.folder / 'report.html'}")
     if published.recorded:
@@ -211,18 +193,23 @@ def _report(
     return 0
 
 
+def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:
+    print(f"buildcompare: {why}", file=sys.stderr)
+    return typer.Exit(code)
+
+
 @contextlib.contextmanager
-def _said_faults() -> Iterator[Any]:
-    """Say an error of ours in one line; the outcome holds the exit code that it means."""
-    outcome = SimpleNamespace(code=0)
+def _said_faults() -> Iterator[None]:
+    """Say an error of ours in one line, and end the command with the exit code that it means."""
     try:
-        yield outcome
+        yield
+    except InputError as error:
+        raise _refused(error) from None
     except BuildcompareError as error:
-        print(f"buildcompare: {error}", file=sys.stderr)
-        outcome.code = BAD_INPUT if isinstance(error, InputError) else FAILED
+        raise _refused(error, FAILED) from None
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
         traceback.print_exc()
-        outcome.code = FAILED
+        raise typer.Exit(FAILED) from None
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.findings.opening import opening
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import Finding, Results, dumps
+from buildcompare.results import dumps
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import SIDES, Pair, Severity, Side, Status, TestType, Verdict
 
@@ -106,16 +106,15 @@ def compare(
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     known = read_catalogue(catalogue)
-    runs = {
-        side: [_recording(each, known) for each in _listed(given)]
-        for side, given in zip(SIDES, (base, new), strict=True)
-    }
-    comparison = _comparison_of(runs, catalogue, type, users, labels, dict(margins or {}), calibration)
-    return Result.of(analyse(comparison, {comparison.tests[0].name: runs}))
-
-
-def _listed(given: Input | Sequence[Input]) -> Sequence[Input]:
-    return given if isinstance(given, (list, tuple)) else [given]  # type: ignore[list-item]
+    runs: dict[Side, list[Recording]] = {}
+    for side, given in zip(SIDES, (base, new), strict=True):
+        runs[side] = [_recording(each, known) for each in (given if isinstance(given, (list, tuple)) else [given])]
+    sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
+    test = Test.model_construct(name=type, type=type, users=users, **sides)
+    builds = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}
+    settings: dict[str, Any] = {"metrics": catalogue, "margins": dict(margins or {}), "calibration": calibration}
+    comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
+    return Result.of(analyse(comparison, {test.name: runs}))
 
 
 def _recording(given: Input, catalogue: Catalogue) -> Recording:
@@ -126,29 +125,6 @@ def _recording(given: Input, catalogue: Catalogue) -> Recording:
     if isinstance(given, pd.DataFrame):
         return with_samples(Recording.from_frame(given, catalogue=catalogue), None)
     return read(os.fspath(given), catalogue=catalogue)
-
-
-def _comparison_of(
-    runs: Mapping[Side, Sequence[Recording]],
-    catalogue: str,
-    kind: TestType,
-    users: int | None,
-    labels: tuple[str, str],
-    margins: dict[str, float],
-    calibration: str | None,
-) -> Comparison:
-    """The parameters of a comparison of runs in memory, which no file names."""
-    sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
-    test = Test.model_construct(name=kind, type=kind, users=users, **sides)
-    return Comparison.model_construct(
-        base=Build(label=labels[0]),
-        new=Build(label=labels[1]),
-        metrics=catalogue,
-        source=Source(kind="recorded"),
-        tests=[test],
-        margins=margins,
-        calibration=calibration,
-    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -247,12 +223,12 @@ class Result(Analysis):
     def __repr__(self) -> str:
         found = opening(self.results)
         lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", found.title]
-        lines += [f"  {each.severity}: {_cut(each.text)}" for each in _first_findings(self.results)]
+        told = [each for each in self.results.findings if each.severity != Severity.INFO][:5]
+        lines += [f"  {each.severity}: {_cut(each.text)}" for each in told]
         for test in self.results.tests[:_MOST_TESTS]:
-            changed = [
-                row.name for row in test.metrics if row.effective_status in (Status.REGRESSION, Status.IMPROVEMENT)
-            ]
-            what = f", changed: {', '.join(changed)}" if changed else ""
+            moved = (Status.REGRESSION, Status.IMPROVEMENT)
+            changed = ", ".join(row.name for row in test.metrics if row.effective_status in moved)
+            what = f", changed: {changed}" if changed else ""
             lines.append(_cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
         left_out = len(self.results.tests) - _MOST_TESTS
         lines += [f"  and {left_out} more tests"] if left_out > 0 else []
@@ -264,13 +240,7 @@ class Result(Analysis):
         return summary(self).styled()
 
 
-_MOST_TESTS = 8
-_MOST_FINDINGS = 5
-_WIDTH = 100
-
-
-def _first_findings(results: Results) -> Sequence[Finding]:
-    return [each for each in results.findings if each.severity != Severity.INFO][:_MOST_FINDINGS]
+_MOST_TESTS, _WIDTH = 8, 100
 
 
 def _cut(line: str) -> str:
@@ -292,12 +262,10 @@ def _flat(row: BaseModel) -> dict[str, Any]:
             flat[name] = value.code
         elif isinstance(value, BaseModel):
             flat |= {f"{name}_{key}": each for key, each in _flat(value).items()}
-        elif not _nested(field.annotation):
-            flat["metric" if name == "slug" else name] = value
+        elif Reason in (kinds := get_args(field.annotation)) or not any(map(_is_model, kinds)):
+            flat["metric" if name == "slug" else name] = value  # else a model elsewhere, with columns of its own
     return flat
 
 
-def _nested(annotation: Any) -> bool:
-    """Whether a field that is None here holds a model elsewhere, which has columns of its own."""
-    kinds = [each for each in get_args(annotation) if isinstance(each, type) and issubclass(each, BaseModel)]
-    return bool(kinds) and Reason not in kinds
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
-from buildcompare.report import hand_written, markdown, publication
+from buildcompare.report import markdown, publication
 from buildcompare.report.publish import publish
 from buildcompare.results import Results
 from support import small_params, write_params
 
 BEGIN, END = "<!-- hand-written begin: comments -->", "<!-- hand-written end: comments -->"
-OTHER = hand_written.empty("action-items")
+OTHER = markdown.markers("action-items")
 
 
 def readme(text: str) -> str:
@@ -29,27 +29,27 @@ def readme(text: str) -> str:
 def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.mktemp("readme") / "README.md"
     file.write_bytes(readme(text).encode())
-    fresh = f"# Performance Comparison\n\nnew\n\n{hand_written.empty('comments')}\n\n{OTHER}\n"
+    fresh = f"# Performance Comparison\n\nnew\n\n{markdown.markers('comments')}\n\n{OTHER}\n"
     for _ in range(3):
-        publication.write_text(file, hand_written.put(fresh, hand_written.read(file)))
+        publication.write_text(file, markdown.put_written(fresh, markdown.read_written(file)))
     assert f"{BEGIN}{text}{END}".encode() in file.read_bytes()
 
 
 def test_without_a_file_there_is_nothing_to_keep(tmp_path: Path) -> None:
-    assert hand_written.read(tmp_path / "README.md") == {}
+    assert markdown.read_written(tmp_path / "README.md") == {}
     (tmp_path / "README.md").write_bytes(b"\xef\xbb\xbf\r\n")
-    assert hand_written.read(tmp_path / "README.md") == {}
+    assert markdown.read_written(tmp_path / "README.md") == {}
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
 def test_lines_of_any_ending_and_order_survive(tmp_path: Path, ending: str) -> None:
     file = tmp_path / "README.md"
-    blocks = [f"{hand_written.empty(block)}" for block in reversed(hand_written.BLOCKS)]
+    blocks = [f"{markdown.markers(block)}" for block in reversed(markdown.BLOCKS)]
     mine = f"{ending}- \u00e9 \U0001f600 mine{ending}"
     text = f"# Moved{ending}" + ending.join(blocks)
     file.write_bytes(text.replace(f"{BEGIN}\n", f"{BEGIN}{mine}").encode())
     fresh = readme("\n")
-    publication.write_text(file, hand_written.put(fresh, hand_written.read(file)))
+    publication.write_text(file, markdown.put_written(fresh, markdown.read_written(file)))
     assert f"{BEGIN}{mine}{END}".encode() in file.read_bytes()
 
 
@@ -80,7 +80,7 @@ def test_a_broken_marker_is_named(tmp_path: Path, text: str, line: str, expected
     file = tmp_path / "README.md"
     file.write_text(text)
     with pytest.raises(InputError) as error:
-        hand_written.read(file)
+        markdown.read_written(file)
     assert error.value.key == line
     assert expected in error.value.expected
 
@@ -91,7 +91,7 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     output = tmp_path / "out"
     publish(params, output=output)
     file = output / "README.md"
-    assert hand_written.NOTICE in file.read_text("utf-8").partition("##")[0], "said where people begin to edit"
+    assert markdown.NOTICE in file.read_text("utf-8").partition("##")[0], "said where people begin to edit"
     mine = "\n- We **ship** it.  \n\n\t- | odd | <b>bytes</b> \u00e9 $x$\n"
     file.write_bytes(file.read_bytes().replace(f"{BEGIN}\n".encode(), f"{BEGIN}{mine}".encode()))
     edited = file.read_bytes()
@@ -107,7 +107,7 @@ def test_a_hand_edit_survives_regenerations_and_a_broken_marker_writes_nothing(t
     for number in range(10):  # what stands around the block differs every time
         again = results.model_copy(update={"verdict": ("pass", "regression")[number % 2], "comments": ["new"] * number})
         before = file.read_bytes()
-        file.write_bytes(hand_written.put(markdown.render(again, []), hand_written.read(file)).encode())
+        file.write_bytes(markdown.put_written(markdown.render(again, []), markdown.read_written(file)).encode())
         assert file.read_bytes() != before
         assert file.read_bytes().count(hands) == 1
     publish(params, output=output)

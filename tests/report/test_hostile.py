@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from buildcompare.report import hand_written
+from buildcompare.report import markdown
 from buildcompare.report.publish import publish
 from support import small_params, write_params
 
@@ -80,7 +80,7 @@ def test_hostile_text_is_text_in_markdown(hostile: Hostile) -> None:
     tokens = parser.parse(hostile.readme)
     children = [child for token in tokens for child in (token.children or [])]
     html = [t.content for t in [*tokens, *children] if t.type in ("html_block", "html_inline")]
-    ours = [hand_written.NOTICE, *map(hand_written.empty, hand_written.BLOCKS)]
+    ours = [markdown.NOTICE, *map(markdown.markers, markdown.BLOCKS)]
     assert "".join(html).split() == " ".join(ours).split()
     links = [str(t.attrGet("href")) for t in children if t.type == "link_open"]
     assert all(link.startswith("https://") or link == "report.html" for link in links)

@@ -1,19 +1,19 @@
-"""The Markdown report in the shape of published performance comparisons, ready to commit with its graphs."""
+"""README.md in the shape of published performance comparisons, with its graphs and what people wrote into it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
+from buildcompare.config.errors import InputError
 from buildcompare.figures.base import Figure
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.opening import opening
-from buildcompare.report import hand_written
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.report.notebook import figures_of, results_of
 from buildcompare.results import Results, SupportedUsersResult, TestResult
@@ -23,6 +23,12 @@ from buildcompare.text.numbers import db_name
 
 GRAPHS = PurePosixPath("graphs")
 _TYPES = ("bounded", "unbounded")
+BLOCKS = ("comments", "action-items")
+NOTICE = "<!-- Write between the hand-written markers: all other text of this file is made anew with every report. -->"
+"""For whoever opens README.md to edit it."""
+_MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
+_LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
+"""What was a marker before somebody, or an editor, touched it."""
 
 
 class MarkdownReportExporter(Exporter):
@@ -47,14 +53,14 @@ def render(results: Results, graphs: Sequence[Figure]) -> str:
     links = "\n".join(f"- [{plain(link.title)}]({_destination(link.url)})" for link in results.grafana)
     blocks = [
         f"# Performance Comparison {code(results.base.label)} vs {code(results.new.label)}",
-        hand_written.NOTICE,
+        NOTICE,
         *_opening(results),
         "## Comments",
         _items(results.comments, "No comments."),
-        hand_written.empty("comments"),
+        markers("comments"),
         f"## {plain(results.action_items_title)}",
         _items(results.action_items, f"No {results.action_items_title.casefold()}."),
-        hand_written.empty("action-items"),
+        markers("action-items"),
         "## Setup",
         *_setup(results),
         "## Results",
@@ -153,3 +159,69 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _destination(url: str) -> str:
     """A link's destination, which brackets and spaces would end."""
     return re.sub(r"[()<>|]", lambda match: f"%{ord(match[0]):02X}", url)
+
+
+def markers(block: str) -> str:
+    """The markers of `block` with nothing between them: people write there."""
+    return f"{_marker('begin', block)}\n{_marker('end', block)}"
+
+
+def read_written(file: Path) -> dict[str, str]:
+    """What stands between the markers of each block; nothing where there is no file.
+
+    An :class:`InputError` where a marker is broken or missing: what is not between markers is written anew.
+    """
+    if not file.exists():
+        return {}
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        other = getattr(error, "strerror", None) or "other bytes"
+        raise InputError(file=file, key="the markers", expected="UTF-8", found=other) from None
+    if not text.strip("\ufeff \t\r\n"):
+        return {}
+    found: dict[str, str] = {}
+    opened: re.Match[str] | None = None
+    for like in _LIKE_A_MARKER.finditer(text):
+        marker = _MARKER.match(text, like.start())
+        block = marker[2] if marker else ""
+        wanted = _marker("end", opened[2]) if opened else _marker("begin", block)
+        expected = None
+        if marker is None:
+            expected = f"{_marker('begin', BLOCKS[0])}, to the letter"
+        elif block not in BLOCKS:
+            expected = f"a marker of {' or '.join(BLOCKS)}"
+        elif marker[0] != wanted:
+            expected = wanted
+        elif block in found:
+            expected = f"one block {block!r}"
+        if expected:
+            what = repr((marker or like)[0])[:80]
+            raise InputError(file=file, key=_line(text, like), expected=expected, found=what)
+        if opened and marker:
+            found[block] = text[opened.end() : marker.start()]
+        opened = None if opened else marker
+    if opened:
+        expected = f"{_marker('end', opened[2])} after it"
+        raise InputError(file=file, key=_line(text, opened), expected=expected, found="the end of the file")
+    if missing := [block for block in BLOCKS if block not in found]:
+        begin, end = (_marker(what, missing[0]) for what in ("begin", "end"))
+        expected = f"{begin} and {end} (or no README.md: it is made anew)"
+        raise InputError(file=file, key="the markers", expected=expected, found="neither")
+    return found
+
+
+def put_written(readme: str, written: Mapping[str, str]) -> str:
+    """`readme` with what was written by hand in its places; a block that it lacks goes to its end."""
+    for block, text in written.items():
+        marked = f"{_marker('begin', block)}{text}{_marker('end', block)}"
+        readme = readme.replace(markers(block), marked, 1) if markers(block) in readme else f"{readme}\n{marked}\n"
+    return readme
+
+
+def _marker(what: str, block: str) -> str:
+    return f"<!-- hand-written {what}: {block} -->"
+
+
+def _line(text: str, match: re.Match[str]) -> str:
+    return f"line {text.count(chr(10), 0, match.start()) + 1}"

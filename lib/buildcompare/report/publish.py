@@ -13,10 +13,10 @@ from buildcompare.config.params import read_params
 from buildcompare.config.project import resolve, root
 from buildcompare.history.compare import entry_of, place_in_words
 from buildcompare.history.ledger import check_name, locked, read_ledger, record
-from buildcompare.report import hand_written, publication
+from buildcompare.report import publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
-from buildcompare.report.markdown import MarkdownReportExporter
+from buildcompare.report.markdown import MarkdownReportExporter, put_written, read_written
 from buildcompare.report.notebook import KernelInputError, execute, results_of
 from buildcompare.results import Results, dumps
 
@@ -56,7 +56,7 @@ def publish(
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
     folder = (output or publication.reports() / params_file.stem).absolute()
-    hand_written.read(folder / publication.README)  # a broken marker is said before anything is written
+    read_written(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh)
     path, recorded = params_file.resolve(), None
     shown = path.relative_to(root()) if path.is_relative_to(root()) else params_file.name  # no folder of this machine
@@ -73,7 +73,7 @@ def publish(
         exporters: tuple[Any, ...] = (HtmlReportExporter, MarkdownReportExporter, JUnitExporter)
         (html, _), (readme, more), (junit, _) = (kind().from_notebook_node(notebook) for kind in exporters)
         publication.write_text(staging / publication.HTML, html)
-        kept = hand_written.put(readme, hand_written.read(folder / publication.README))
+        kept = put_written(readme, read_written(folder / publication.README))
         publication.write_text(staging / publication.README, kept)
         publication.write_text(staging / publication.JUNIT, junit)
         for name, contents in more["outputs"].items():
