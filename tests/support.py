@@ -15,7 +15,7 @@ from buildcompare.comparison import analysis
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.history.ledger import read_ledger
-from buildcompare.report.notebook import KernelInputError
+from buildcompare.report.publish import KernelInputError
 
 REPORTED = {
     ("v10.4", "mysql_unbounded"): (7097, 7126),

@@ -7,7 +7,6 @@ Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on reg
 from __future__ import annotations
 
 import contextlib
-import enum
 import json
 import sys
 import traceback
@@ -27,11 +26,7 @@ _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 _WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
 
 
-class FailOn(enum.StrEnum):
-    """Which verdicts make the command fail."""
-
-    REGRESSION = "regression"
-    INCONCLUSIVE = "inconclusive"
+FailOn = Literal["regression", "inconclusive"]
 
 
 def _option(name: str, text: str) -> Any:
@@ -188,7 +183,7 @@ def _report(
         print(published.recorded)
     if fail_on is not None and verdict == Verdict.REGRESSION:
         return REGRESSION
-    if fail_on is FailOn.INCONCLUSIVE and verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
+    if fail_on == "inconclusive" and verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
         return UNDECIDED
     return 0
 

@@ -108,10 +108,11 @@ def compare(
     known = read_catalogue(catalogue)
     runs: dict[Side, list[Recording]] = {}
     for side, given in zip(SIDES, (base, new), strict=True):
-        runs[side] = [_recording(each, known) for each in (given if isinstance(given, (list, tuple)) else [given])]
+        listed: Any = given if isinstance(given, (list, tuple)) else [given]
+        runs[side] = [_recording(each, known) for each in listed]
     sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, **sides)
-    builds = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}
+    builds: dict[str, Any] = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}
     settings: dict[str, Any] = {"metrics": catalogue, "margins": dict(margins or {}), "calibration": calibration}
     comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
     return Result.of(analyse(comparison, {test.name: runs}))

@@ -17,7 +17,7 @@ from buildcompare.figures import history as figures_history
 from buildcompare.figures.base import FIGURE_MIME
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
 from buildcompare.history.view import HistoryView, linked, open_history
-from buildcompare.report.notebook import outputs_of
+from buildcompare.report.sections import outputs_of
 from buildcompare.results.codes import Pair, Verdict
 
 

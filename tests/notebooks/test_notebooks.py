@@ -16,9 +16,8 @@ import pytest
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, read_params
-from buildcompare.report.notebook import outputs_of, results_of
 from buildcompare.report.publish import publish
-from buildcompare.report.sections import RESULTS_MIME
+from buildcompare.report.sections import RESULTS_MIME, outputs_of, results_of
 from buildcompare.results import Results
 from support import small_params, write_params
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -116,7 +117,11 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
             axes.fill_between(seen.users, curve * np.exp(-half), curve * np.exp(half), color=colour, alpha=0.18, lw=0)
             axes.plot(seen.users, curve, color=colour, lw=1.6, dashes=DASHES[side] or (None, None))
         axes.axvline(seen.at_users, color=INK, lw=0.8, ls=":")
-        place = {"xytext": (-3, 0), "textcoords": "offset points", "xycoords": ("data", "axes fraction")}
+        place: dict[str, Any] = {
+            "xytext": (-3, 0),
+            "textcoords": "offset points",
+            "xycoords": ("data", "axes fraction"),
+        }
         at = f"both sustained {seen.at_users:,.0f}"
         axes.annotate(at, (seen.at_users, 0.02), ha="right", fontsize=7, **place)
         axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None))

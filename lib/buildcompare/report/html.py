@@ -17,8 +17,7 @@ from nbformat import NotebookNode
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures.base import FIGURE_MIME
 from buildcompare.report.commonmark import cell_to_html
-from buildcompare.report.notebook import results_of
-from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, without_style
+from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, results_of, without_style
 from buildcompare.results import Results
 
 TEMPLATES = Path(__file__).parent / "templates"

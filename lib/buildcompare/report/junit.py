@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
-from buildcompare.report.notebook import results_of
+from buildcompare.report.sections import results_of
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import Status, Verdict
@@ -39,7 +39,9 @@ def render(results: Results) -> str:
     for test in results.tests:
         cases = list(_cases(test))
         kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-        counts = {name: str(sum(case.find(kind) is not None for case in cases)) for name, kind in kinds.items()}
+        counts: dict[str, Any] = {
+            name: str(sum(case.find(kind) is not None for case in cases)) for name, kind in kinds.items()
+        }
         suite = ET.SubElement(root, "testsuite", name=_text(test.name), tests=str(len(cases)), **counts)
         properties = ET.SubElement(suite, "properties")
         for name, value in (("verdict", test.verdict), ("simulated", str(results.simulated).lower())):

@@ -15,7 +15,7 @@ from buildcompare.figures.base import Figure
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
-from buildcompare.report.notebook import figures_of, results_of
+from buildcompare.report.sections import figures_of, results_of
 from buildcompare.results import Results, SupportedUsersResult, TestResult
 from buildcompare.text.findings import title
 from buildcompare.text.history import setup_words

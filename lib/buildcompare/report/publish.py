@@ -1,15 +1,20 @@
-"""Make the report of a params file and publish it."""
+"""Make the report of a params file by running the comparison notebook, and publish it."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import nbformat
+from nbformat import NotebookNode
+
 from buildcompare.comparison import analysis
-from buildcompare.config.errors import InputError
-from buildcompare.config.params import read_params
+from buildcompare.config.errors import ExecutionError, InputError
+from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root
 from buildcompare.history.compare import entry_of, place_in_words
 from buildcompare.history.ledger import check_name, locked, read_ledger, record
@@ -17,8 +22,66 @@ from buildcompare.report import publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter, put_written, read_written
-from buildcompare.report.notebook import KernelInputError, execute, results_of
+from buildcompare.report.sections import results_of
 from buildcompare.results import Results, dumps
+
+NOTEBOOK = Path("notebooks/comparison.ipynb")
+
+
+class KernelInputError(InputError):
+    """An :class:`InputError` from inside the kernel: only its message crosses over."""
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+
+
+def execute(params: Comparison, output: Path, *, command: str, progress: bool = False) -> NotebookNode:
+    """Run the notebook with `params` and write it to `output`; `command` makes the report again, for its provenance.
+
+    Raises :class:`InputError` at a fault of the user's (a file that is missing, empty or damaged), at any other
+    :class:`ExecutionError`.
+    """
+    import papermill
+    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+    from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
+
+    class OwnKernel(AsyncKernelManager):
+        """Kernels of the Python that runs this, whatever kernels the user has installed."""
+
+        kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+
+    with tempfile.TemporaryDirectory(prefix="bc-") as sockets:
+        # Sockets in a folder of this kernel's own: TCP ports race, and a shared folder cross-connects.
+        transport = {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}} if os.name == "posix" else {}
+        try:
+            papermill.execute_notebook(
+                str(root() / NOTEBOOK),
+                str(output),
+                parameters={**params.model_dump(mode="json"), "command": command},
+                cwd=str(root()),
+                progress_bar=progress,
+                log_output=False,
+                start_timeout=120,  # seconds
+                config=Config(transport),
+                kernel_manager_class=OwnKernel,
+            )
+        except PapermillExecutionError as error:
+            if error.ename == InputError.__name__:
+                raise KernelInputError(error.evalue) from None
+            where = f"cell {error.exec_count} of {NOTEBOOK}"
+            raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
+        except Exception as error:  # a kernel that dies or does not start raises whatever its libraries raise
+            raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
+    notebook: NotebookNode = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
+    for cell in notebook.cells:  # it is published: warnings and papermill name files of this machine
+        if "outputs" in cell:
+            cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
+    notebook.metadata.get("papermill", {}).update(input_path=str(NOTEBOOK), output_path=NOTEBOOK.name)
+    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]  # nbformat has no types
+    return notebook
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -13,8 +14,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
+from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import base as figures
 from buildcompare.figures import users as figures_users
 from buildcompare.findings import above_the_fold
@@ -63,9 +66,12 @@ class EmbeddedResults:
         return {RESULTS_MIME: json.loads(dumps(found)), "text/plain": text}
 
 
-def title(analysis: Analysis) -> Fragment:
-    """What was compared; and first of all, whether it was only simulated."""
-    return _fragment("title", results=analysis.results)
+def _plain(template: str) -> Callable[[Analysis], Fragment]:
+    return lambda analysis: _fragment(template, results=analysis.results)
+
+
+title, action_items, setup = _plain("title"), _plain("action_items"), _plain("setup")
+events, provenance = _plain("events"), _plain("provenance")
 
 
 def verdict(analysis: Analysis) -> Fragment:
@@ -77,7 +83,7 @@ def verdict(analysis: Analysis) -> Fragment:
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
     columns = list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate))
-    split = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
+    split: dict[str, Any] = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
     split["top"], split["rest"] = above_the_fold(results.findings)
     return _fragment("verdict", results=results, opening=opening(results), gate_metrics=columns, gates=gates, **split)
 
@@ -91,16 +97,6 @@ def comments(analysis: Analysis) -> Fragment:
     """The analyst's own words."""
     items = [item for item in analysis.results.comments if item.strip()]
     return _fragment("written", items=items, nothing="No comments were written.")
-
-
-def action_items(analysis: Analysis) -> Fragment:
-    """What the analyst wants done."""
-    return _fragment("action_items", results=analysis.results)
-
-
-def setup(analysis: Analysis) -> Fragment:
-    """The setup, and links to the dashboards."""
-    return _fragment("setup", results=analysis.results)
 
 
 def supported_users(analysis: Analysis) -> Fragment:
@@ -144,21 +140,11 @@ def labels(analysis: Analysis) -> Fragment:
     return _fragment("labels", results=analysis.results, tables=tables)
 
 
-def events(analysis: Analysis) -> Fragment:
-    """What happened at one time in one metric."""
-    return _fragment("events", results=analysis.results)
-
-
 def graphs(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     """One figure for each metric of each test."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield from figures.graphs(test)
-
-
-def provenance(analysis: Analysis) -> Fragment:
-    """Where all of it comes from."""
-    return _fragment("provenance", results=analysis.results)
 
 
 @functools.cache
@@ -170,15 +156,8 @@ def _templates() -> Environment:
     made.filters |= {"at_load_words": conclusions.at_load_words, "explain": conclusions.explain}
     made.filters |= {"reason_words": reason_words, "test_title": test_title}
     made.filters |= {"commonmark": to_html, "commonmark_line": to_inline_html}
-    names = (
-        "interval",
-        "p_words",
-        "status_words",
-        "STATUS_SYMBOLS",
-        "STATUS_WORDS",
-        "VERDICT_SYMBOLS",
-        "VERDICT_WORDS",
-    )
+    words = ("interval", "p_words", "status_words", "STATUS_WORDS", "VERDICT_WORDS")
+    names = (*words, "STATUS_SYMBOLS", "VERDICT_SYMBOLS")
     made.globals |= {name: getattr(numbers, name) for name in names}
     made.globals |= {"DRIFT_WORDS": DRIFT_WORDS, "NO_ESTIMATE_WORDS": NO_ESTIMATE_WORDS, "no_history": no_history}
     return made
@@ -204,6 +183,28 @@ def _style() -> str:
 def _fragment(template: str, **values: object) -> Fragment:
     html = _templates().get_template(f"{template}.html.j2").render(**values)
     return Fragment(Markup(html), f"[{template.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
+
+
+def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
+    """Every output of every code cell."""
+    for cell in notebook.cells:
+        yield from cell.get("outputs", [])
+
+
+def results_of(notebook: NotebookNode) -> Results:
+    """The results that the notebook embeds; an :class:`ExecutionError` where it was not run to its end."""
+    for output in outputs_of(notebook):
+        if RESULTS_MIME in output.get("data", {}):
+            return Results.model_validate(output["data"][RESULTS_MIME])
+    raise ExecutionError("the notebook holds no results: it was not run to its end")
+
+
+def figures_of(notebook: NotebookNode) -> Iterator[figures.Figure]:
+    """The figures that the notebook shows."""
+    for output in outputs_of(notebook):
+        about, data = output.get("metadata", {}).get(figures.FIGURE_MIME), output.get("data", {})
+        if about and "image/png" in data:
+            yield figures.Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
 
 
 SECTIONS: tuple[tuple[str, tuple[Callable[[Analysis], Fragment | Iterator[Fragment | figures.Figure]], ...]], ...] = (
