@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.figures import base as figures
-from buildcompare.figures.users import DARK, SHADES, metric_at_load
+from buildcompare.figures.base import DARK, SHADES, metric_at_load
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import LoadAdjustedResult, MetricResult, TestResult

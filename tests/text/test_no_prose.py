@@ -12,7 +12,7 @@ import buildcompare
 
 LIBRARY = Path(buildcompare.__file__).parent
 METHODS = ("startswith", "endswith", "removeprefix", "removesuffix", "index", "find", "partition", "split")
-OUTSIDE = ("text/", "config/", "recordings/", "report/notebook.py", "report/html.py", "__main__.py")
+OUTSIDE = ("text/", "config/", "recordings/", "report/html.py", "__main__.py")
 """Where sentences are made, and where what users, servers and other programs wrote is read."""
 PROSE = ("text", "reason", "sentence", "note", "message", "words")
 """Fields that hold sentences."""

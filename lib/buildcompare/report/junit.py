@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -38,11 +39,9 @@ def render(results: Results) -> str:
     root = ET.Element("testsuites", name=_text(f"{results.base.label} vs {results.new.label}"))
     for test in results.tests:
         cases = list(_cases(test))
-        kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-        counts: dict[str, Any] = {
-            name: str(sum(case.find(kind) is not None for case in cases)) for name, kind in kinds.items()
-        }
-        suite = ET.SubElement(root, "testsuite", name=_text(test.name), tests=str(len(cases)), **counts)
+        count = Counter(child.tag for case in cases for child in case)
+        counts = {"failures": str(count["failure"]), "errors": str(count["error"]), "skipped": str(count["skipped"])}
+        suite = ET.SubElement(root, "testsuite", {"name": _text(test.name), "tests": str(len(cases)), **counts})
         properties = ET.SubElement(suite, "properties")
         for name, value in (("verdict", test.verdict), ("simulated", str(results.simulated).lower())):
             ET.SubElement(properties, "property", name=name, value=value)

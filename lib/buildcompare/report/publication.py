@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -53,13 +54,24 @@ def staged(folder: Path) -> Iterator[Path]:
     What `folder` held and no report makes is carried over. An :class:`InputError` where `folder` cannot be made, is no
     folder, or holds files but no report.
     """
+    fault = functools.partial(InputError, file=folder, key="output")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _tidy_up(folder)
-        _check_replaceable(folder)
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise fault(expected="a folder", found="something else")
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+        try:
+            found = json.loads((folder / RESULTS).read_text("utf-8"))
+        except (OSError, ValueError):
+            found = None
+        ours = isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
+        if names and not ours:
+            expected = "a new or empty folder, or one that holds a report"
+            raise fault(expected=expected, found=f"other files, such as {names[0]}")
         staging = _beside(folder, "making")
     except OSError as error:
-        raise _fault(folder, "a folder that can be written", error.strerror or str(error)) from None
+        raise fault(expected="a folder that can be written", found=error.strerror or str(error)) from None
     making = staging / folder.name  # one level down, where nobody takes it for a report among the reports
     try:
         making.mkdir()
@@ -67,24 +79,6 @@ def staged(folder: Path) -> Iterator[Path]:
         _put_in_place(making, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _check_replaceable(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise _fault(folder, "a folder", "something else")
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-    try:
-        found = json.loads((folder / RESULTS).read_text("utf-8"))
-    except (OSError, ValueError):
-        found = None
-    ours = isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
-    if names and not ours:
-        expected = "a new or empty folder, or one that holds a report"
-        raise _fault(folder, expected, f"other files, such as {names[0]}")
-
-
-def _fault(folder: Path, expected: str, found: str) -> InputError:
-    return InputError(file=folder, key="output", expected=expected, found=found)
 
 
 def _put_in_place(making: Path, folder: Path) -> None:

@@ -19,7 +19,6 @@ from nbformat import NotebookNode
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import base as figures
-from buildcompare.figures import users as figures_users
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.opening import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
@@ -109,7 +108,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     """How the load came up in each test: curve and times."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
-        if figure := figures_users.users(test):
+        if figure := figures.users(test):
             yield figure
         yield _fragment("ramp_up", results=analysis.results, test=test.result)
 
@@ -119,7 +118,7 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
-        yield from figures_users.at_equal_load(test)
+        yield from figures.at_equal_load(test)
     yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 
