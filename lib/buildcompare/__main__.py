@@ -198,10 +198,8 @@ def _said_faults() -> Iterator[None]:
     """Say an error of ours in one line, and end the command with the exit code that it means."""
     try:
         yield
-    except InputError as error:
-        raise _refused(error) from None
     except BuildcompareError as error:
-        raise _refused(error, FAILED) from None
+        raise _refused(error, BAD_INPUT if isinstance(error, InputError) else FAILED) from None
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
         traceback.print_exc()
         raise typer.Exit(FAILED) from None

@@ -263,10 +263,8 @@ def _flat(row: BaseModel) -> dict[str, Any]:
             flat[name] = value.code
         elif isinstance(value, BaseModel):
             flat |= {f"{name}_{key}": each for key, each in _flat(value).items()}
-        elif Reason in (kinds := get_args(field.annotation)) or not any(map(_is_model, kinds)):
+        elif Reason in (kinds := get_args(field.annotation)) or not any(
+            isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds
+        ):
             flat["metric" if name == "slug" else name] = value  # else a model elsewhere, with columns of its own
     return flat
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -26,7 +26,7 @@ from matplotlib.text import Text
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.metrics.equal_load import MetricAtLoad
-from buildcompare.results import MetricResult, RampUp, RunResult
+from buildcompare.results import MetricResult, RampUp
 from buildcompare.results.codes import SIDES, Pair, Side, Status
 from buildcompare.text import figures as words
 from buildcompare.text.numbers import unit_scale
@@ -105,11 +105,6 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     return finished(figure, name, words.metric_alt(metric, test.result, test.labels), graph_of=test.result.name)
 
 
-def runs_of(test: TestView, side: Side) -> list[RunResult]:
-    """The runs of one build."""
-    return list(getattr(test.result.runs, side))
-
-
 def users(test: TestView) -> Figure | None:
     """The curves of connected users with their phases and the shift; None where nobody recorded them."""
     load, labels = test.catalogue.load, test.labels
@@ -120,7 +115,7 @@ def users(test: TestView) -> Figure | None:
     draw_curves(axes, test, metric.slug, None, metric.unit)
     steady_windows(axes, test)
     for side in SIDES:
-        for run in runs_of(test, side):
+        for run in getattr(test.result.runs, side):
             if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
                 ends = [second / 60 for second in run.window]
                 axes.plot(ends, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
@@ -131,8 +126,7 @@ def users(test: TestView) -> Figure | None:
     _shift(axes, test, metric.slug)
     scale_axis(axes, 1.0, "users")
     _phase_bars(axes, test)
-    alt = words.users_alt(test.result, metric, labels)
-    return finished(figure, f"{test.result.name}_users", alt, graph_of=None)
+    return finished(figure, f"{test.result.name}_users", words.users_alt(test.result, metric, labels), graph_of=None)
 
 
 def _shift(axes: Axes, test: TestView, slug: str) -> None:
@@ -161,18 +155,17 @@ def _phase_bars(axes: Axes, test: TestView) -> None:
         bars = axes.inset_axes((0.0, -0.34, 1.0, 0.14), sharex=axes)
     limit = axes.get_xlim()[1]
     for row, side in enumerate(SIDES):
-        for phase in runs_of(test, side)[0].phases:
+        for phase in getattr(test.result.runs, side)[0].phases:
             start, width = phase.start_s / 60, (phase.end_s - phase.start_s) / 60
             bars.barh(-row, width, left=start, height=0.82, color=SHADES[phase.name], edgecolor=PAPER, lw=0.6)
             if width >= NARROW * limit:
                 name, colour = words.PHASES.get(phase.name, phase.name), PAPER if phase.name in DARK else INK
                 bars.text(start + width / 2, -row, name, ha="center", va="center", fontsize=6.5, color=colour)
     bars.set_yticks([0, -1], list(SIDES), fontsize=7)
-    bars.set_ylim(-1.5, 0.5)
+    bars.set(ylim=(-1.5, 0.5), facecolor="none")
     bars.tick_params(length=0, labelbottom=False)
     bars.grid(visible=False)
     bars.spines[:].set_visible(False)
-    bars.set_facecolor("none")
     axes.set_xlim(0.0, limit)
     axes.xaxis.grid(color=GRID)
 
@@ -269,7 +262,7 @@ def legend_above(axes: Axes, labels: Mapping[Side, str]) -> None:
 def steady_windows(axes: Axes, test: TestView) -> None:
     """Shade the steady windows and the shutdowns of both builds."""
     middle = None
-    for side, run in ((build, run) for build in SIDES for run in runs_of(test, build)[:1]):
+    for side, run in ((build, run) for build in SIDES for run in getattr(test.result.runs, build)[:1]):
         if run.window:
             middle = sum(run.window) / 120
             axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)

@@ -33,14 +33,9 @@ def _parser(*, html: bool = False, headings: bool = False) -> MarkdownIt:
     return parser
 
 
-def to_html(text: str) -> Markup:
-    """Render `text` as HTML in which nothing of its writer can run or load."""
-    return Markup(_parser().render(text))  # noqa: S704  # the parser escaped it
-
-
-def cell_to_html(text: str) -> Markup:
-    """Render a Markdown cell of the notebook, which makes the report's headings."""
-    return Markup(_parser(headings=True).render(text))  # noqa: S704  # the parser escaped it
+def to_html(text: str, *, headings: bool = False) -> Markup:
+    """Render `text` as HTML in which nothing of its writer can run or load; `headings` are for the notebook's cells."""
+    return Markup(_parser(headings=headings).render(text))  # noqa: S704  # the parser escaped it
 
 
 def to_inline_html(text: str) -> Markup:

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures.base import FIGURE_MIME
-from buildcompare.report.commonmark import cell_to_html
+from buildcompare.report.commonmark import to_html
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, results_of, without_style
 from buildcompare.results import Results
 
@@ -74,7 +74,7 @@ def page_of(analysis: Analysis) -> str:
 
 def _of_cell(cell: NotebookNode) -> Iterator[str]:
     if cell.cell_type == "markdown":
-        yield str(cell_to_html(cell.source))
+        yield str(to_html(cell.source, headings=True))
     for output in cell.get("outputs", []):
         data, metadata = output.get("data", {}), output.get("metadata", {})
         text = None if RESULTS_MIME in data else output.get("text") or data.get("text/plain")
