@@ -1,8 +1,7 @@
 """Compare metrics of two builds at equal load: each metric as a curve over the connected users.
 
-In an unbounded test a build that carries more users is measured under more load, so the levels of its last 30 minutes
-do not compare with the other's. Here every minute under load counts, the ramp too, at the users that were connected
-then; the builds are compared where both were.
+In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
+ramp too, at the users that were connected then; the builds are compared where both were.
 """
 
 from __future__ import annotations
@@ -67,40 +66,30 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class MetricAtLoad:
-    """One metric of both builds over the connected users.
-
-    Attributes
-    ----------
-    at_users
-        The highest load that both builds sustained.
-    base, new
-        The metric there, in its unit.
-    log_ratio, se_log
-        Logarithm of `new` over `base`, and its standard error within the runs (autocorrelation accounted for).
-    constant
-        Whether the difference was the same at every load as far as could be told, and is the mean over all of them.
-    users
-        Shape (n,): loads at which both builds were seen.
-    curves, se_curves
-        By build, shape (n,): the metric there, and the standard error of its logarithm within the runs.
-    log_ratios, se_ratios
-        Shape (n,): the difference at each load.
-    points
-        By build, shape (minutes, 2): users and metric of each minute, at the same rate of new users as the curves.
-    """
+    """One metric of both builds over the connected users."""
 
     at_users: float
+    """The highest load that both builds sustained."""
     base: float
+    """The metric there, in its unit."""
     new: float
     log_ratio: float
+    """Logarithm of `new` over `base`."""
     se_log: float
+    """Its standard error within the runs, autocorrelation accounted for."""
     constant: bool
+    """Whether the difference was the same at every load as far as could be told, and is the mean over all of them."""
     users: FloatArray
+    """Shape (n,): loads at which both builds were seen."""
     curves: Pair[FloatArray]
+    """By build, shape (n,): the metric there."""
     se_curves: Pair[FloatArray]
+    """Standard error of its logarithm within the runs."""
     log_ratios: FloatArray
+    """Shape (n,): the difference at each load."""
     se_ratios: FloatArray
     points: Pair[FloatArray]
+    """By build, shape (minutes, 2): users and metric of each minute, at the same rate of new users as the curves."""
 
 
 def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str, MetricAtLoad]:
@@ -159,10 +148,7 @@ def loaded_run(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
 
 
 def loaded_by_proxy(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
-    """The same over a curve that stands in for the users, which is then no metric; None where its scale is unknown.
-
-    It serves to compare runs of one build, which have the same number of it per user.
-    """
+    """The same over a curve that stands in for the users, for runs of one build; None where its scale is unknown."""
     if view.users is not None or view.load is None or view.load_slug is None or view.stop is None:
         return None
     per_user = catalogue.find(view.load_slug).proxy_per_unit
@@ -173,9 +159,6 @@ def _curves(view: RunView, without: str | None) -> dict[str, pd.Series]:
     slugs = sorted({series.metric for series in view.recording.graphs()} - {without})
     totals = {slug: view.recording.total(slug) for slug in slugs}
     return {slug: view.recording.curve(series) for slug, series in totals.items() if series is not None}
-
-
-# ---- Minutes under load ---------------------------------------------------------------------------------------------
 
 
 def _minutes(run: LoadedRun) -> pd.DataFrame:
@@ -212,9 +195,6 @@ def _under_load(table: pd.DataFrame, top: float) -> pd.DataFrame:
     low = np.flatnonzero(users[: high[0]] < LOWEST * top) if high.size else np.empty(0, dtype=int)
     later = table.iloc[int(low[-1]) + 1 if low.size else 0 :]
     return later[later["users"].between(LOWEST * top, HIGHEST * top)]
-
-
-# ---- The model ------------------------------------------------------------------------------------------------------
 
 
 def _metric(slug: str, tables: Sequence[pd.DataFrame], top: float) -> MetricAtLoad | None:
@@ -291,10 +271,9 @@ def _climb_near(loads: FloatArray, users: FloatArray, climb: FloatArray) -> Floa
 
 
 def _fit(matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Coefficients, the matrix that makes them from the values, and the usual value of each minute.
+    """Coefficients, the matrix that makes them from the values, and the usual value of each minute (noise grows with it).
 
-    Noise grows with the metric: each minute weighs by its usual value, from a fit of the logarithms. Minutes that lie
-    far off weigh less (Huber 1964).
+    Each minute weighs by its usual value, from a fit of the logarithms; minutes that lie far off weigh less (Huber).
     """
     logs = np.log(values)
     usual = np.exp(np.clip(matrix @ (np.linalg.pinv(matrix, rcond=1e-10) @ logs), logs.min(), logs.max()))
@@ -311,26 +290,14 @@ def _fit(matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray
 def pooled_ratio(
     ratios: FloatArray, weights: FloatArray, doubts: FloatArray, left: Residuals
 ) -> tuple[float, float, bool]:
-    """The difference at the highest load: the mean over all loads, unless the data contradict that it is one.
+    """The difference at the highest load, its standard error within the runs, and whether it is the mean of all loads.
 
-    A load that both builds had is often one that one of them only passed on its way up, in a few minutes: what it
-    showed then says little, and its curve is least certain at the ends. Most changes cost the same part of a request at
-    every load, and so the mean difference, each load weighted by what is known there (inverse variance), knows it
-    better. Where the difference at the highest load is another one, by more than chance, it is taken from there.
+    What one build only passed on its way up says little, and its curve is least certain at the ends. Most changes cost
+    the same part of a request at every load: so the mean difference, weighted by inverse variance, knows it better,
+    unless the difference at the highest load is another one by more than chance.
 
-    Parameters
-    ----------
-    ratios
-        Shape (n,): logarithm of new over base at each load.
-    weights
-        Shape (n, minutes): each of them is the sum of the residuals with its row.
-    doubts
-        Shape (n,): what may be wrong in each by the model, in common for all, with its sign.
-
-    Returns
-    -------
-    log_ratio, se_log, constant
-        The difference, its standard error within the runs, and whether it was taken from all loads.
+    `ratios`, shape (n,), are logarithms of new over base at each load, made of the residuals by the rows of `weights`,
+    shape (n, minutes); `doubts`, shape (n,), may be wrong in all of them together by the model, with their sign.
     """
     known = np.hypot(residual_errors(weights, left), doubts)
     share = 1.0 / np.maximum(known, 1e-12) ** 2
@@ -342,29 +309,14 @@ def pooled_ratio(
     return mean, math.hypot(float(mean_se), mean_doubt), True
 
 
-# ---- Errors within runs ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Residuals:
-    """Residuals of a weighted least-squares fit.
+    """Residuals of a weighted least-squares fit of n minutes, of which those of a run stand together in their order."""
 
-    Attributes
-    ----------
-    values
-        Shape (n,), in the metric's unit.
-    usual
-        Shape (n,): the size that the noise is in proportion to.
-    run
-        Shape (n,): which run each minute is of; minutes of a run stand together, in their order.
-    matrix
-        Shape (n, parameters): the design of the fit.
-    """
-
-    values: FloatArray
-    usual: FloatArray
-    run: FloatArray
-    matrix: FloatArray
+    values: FloatArray  # in the metric's unit
+    usual: FloatArray  # the size that the noise is in proportion to
+    run: FloatArray  # which run each minute is of
+    matrix: FloatArray  # shape (n, parameters): the design of the fit
 
 
 def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:

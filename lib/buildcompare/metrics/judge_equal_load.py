@@ -45,33 +45,24 @@ to 12 groups of 2 to 4 runs with one variance, the scatter leaves less in 3 to 4
 
 @dataclass(frozen=True)
 class LoadAdjusted:
-    """One metric at the highest load that both builds sustained; `None`s where its noise is not known.
-
-    Attributes
-    ----------
-    family
-        How many metrics were judged together.
-    noise
-        What it was judged by.
-    """
+    """One metric at the highest load that both builds sustained; `None`s where its noise is not known."""
 
     at_load: MetricAtLoad
     effect: Effect | None = None
     p_adjusted: float | None = None
     status: Status = Status.INCONCLUSIVE
-    family: int = 1
-    noise: Noise | None = None
+    family: int = 1  # how many metrics were judged together
+    noise: Noise | None = None  # what it was judged by
 
     def interval(self) -> tuple[float, float] | None:
-        """Of the change in percent, at 95 % for all metrics of the family together.
+        """Of the change in percent, at 95 % for all metrics of the family together (Bonferroni).
 
-        A reader looks at every row. Of ten intervals that hold at 95 % each, one lies wholly on the bad side in a
-        fifth of the tests in which nothing changed; of these, in a fortieth (Bonferroni).
+        Of ten intervals at 95 % each, one lies wholly on the bad side in a fifth of the tests in which nothing changed.
         """
         return self.effect.interval(1.0 - ALPHA / self.family) if self.effect else None
 
     def row(self) -> LoadAdjustedResult:
-        """The row of results.json."""
+        """As a row of results.json."""
         low, high = self.interval() or (None, None)
         seen = self.at_load
         return LoadAdjustedResult(
@@ -116,15 +107,7 @@ def judge_at_load(
     find: Callable[[str], Metric],
     noise_of: Callable[[Metric], Noise | None],
 ) -> dict[str, LoadAdjusted]:
-    """Judge `curves`, by slug, made from this many runs of each build.
-
-    Parameters
-    ----------
-    find
-        The catalogue's metric of a slug.
-    noise_of
-        What runs of one build differ by.
-    """
+    """Judge `curves`, by slug, made from this many runs of each build; `noise_of` is what runs of one build differ by."""
     metrics = {slug: find(slug) for slug in curves}
     noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
     effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
@@ -173,15 +156,11 @@ def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> E
     return Effect(seen.log_ratio, math.hypot(seen.se_log, between), noise.df, noise.sd, noise.noise_source)
 
 
-# ---- Noise between runs ---------------------------------------------------------------------------------------------
-
-
 def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
-    """Compare repeated runs of one build with each other at equal load, every pair of them.
+    """Compare repeated runs of one build with each other at equal load, every pair of them, by metric.
 
     For runs that lie around their build's level with one variance, half the mean square of all pairs' differences is
-    that variance, with one degree of freedom less than there are runs. By metric; a metric that no pair of `runs`
-    shares at a common load has no entry.
+    that variance, with one degree of freedom less than there are runs.
     """
     found: dict[str, list[tuple[int, int, float, float]]] = {}
     for i, j in itertools.combinations(range(len(runs)), 2):
@@ -200,9 +179,9 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
 def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
     """Noise of `metric` at equal load between runs, without the error within them, which each pair adds itself.
 
-    Pooled over groups of repeated unbounded runs as levels are. The catalogue's value (at equal load, else of levels)
-    counts for a few degrees of freedom beside it. Without a group measured at equal load, the noise of levels is used
-    if that was learned from runs, else that value alone; None where nothing is known.
+    The catalogue's value (at equal load, else of levels) counts for a few degrees of freedom beside groups of repeated
+    unbounded runs. Without a group measured at equal load, the noise of levels is used if runs taught it, else that
+    value alone; None where nothing is known.
     """
     percent = metric.run_sd_percent.equal_load
     catalogue = metric_noise(metric, "unbounded")

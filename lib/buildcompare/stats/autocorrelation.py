@@ -1,7 +1,4 @@
-"""Standard errors of means of autocorrelated samples, and robust standard deviations.
-
-Samples of a load test are correlated over minutes, so their number says little about what their mean is worth.
-"""
+"""Standard errors of means of autocorrelated samples, and robust standard deviations."""
 
 from __future__ import annotations
 
@@ -32,50 +29,21 @@ def robust_sd(deviations: npt.ArrayLike) -> float:
     return MAD_TO_SD * float(np.median(np.abs(deviations)))
 
 
-# ---- Any autocorrelation --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class RunMeans:
-    """What each of k series is worth.
-
-    Attributes
-    ----------
-    mean
-        Shape (k,); NaN where a series has no number.
-    se
-        Standard error of the mean, shape (k,); NaN with fewer than `FEWEST` numbers.
-    n_effective
-        How many independent samples would know the mean as well, shape (k,), at most the number of samples.
-    """
+    """What each of k series is worth, shape (k,) each; NaN where that is unknown."""
 
     mean: FloatArray
-    se: FloatArray
-    n_effective: FloatArray
+    se: FloatArray  # standard error of the mean; NaN with fewer than `FEWEST` numbers
+    n_effective: FloatArray  # how many independent samples would know the mean as well, at most all of them
 
 
 def mean_with_error(values: npt.ArrayLike) -> RunMeans:
-    """Mean of autocorrelated series with its standard error: AR(1)-prewhitened HAC.
+    """Means of k autocorrelated series of n equidistant samples, shape (k, n) or (n,), where a NaN is a gap.
 
-    By hand, as statsmodels' ``cov_hac`` does not prewhiten, takes one series at a time and has a small-sample bias.
-
-    Parameters
-    ----------
-    values
-        Shape (k, n) or (n,): k series of n equidistant samples; a NaN is a gap.
-
-    References
-    ----------
-    Andrews & Monahan (1992), "An improved heteroskedasticity and autocorrelation consistent covariance matrix
-    estimator", Econometrica 60, with the Bartlett kernel and the automatic bandwidth of Andrews (1991), Econometrica
-    59, equations 6.2 and 6.4.
-
-    Examples
-    --------
-    >>> noise = np.random.default_rng(1).normal(10.0, 2.0, 400)
-    >>> found = mean_with_error([noise, np.repeat(noise[::5], 5)])  # the second holds each sample five times
-    >>> found.mean.round(1), found.se.round(1), found.n_effective.round(-2)
-    (array([9.8, 9.9]), array([0.1, 0.3]), array([400.,   0.]))
+    AR(1)-prewhitened HAC (Andrews & Monahan 1992, Econometrica 60) with the Bartlett kernel and the automatic bandwidth
+    of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. By hand, as statsmodels' ``cov_hac`` does not prewhiten,
+    takes one series at a time and has a small-sample bias.
     """
     table = np.atleast_2d(np.asarray(values, dtype=np.float64))
     parts = [_block(table[i : i + _BLOCK]) for i in range(0, len(table), _BLOCK)]
@@ -95,7 +63,10 @@ def _block(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         rho = np.clip(np.nan_to_num(rho), -STRONGEST, STRONGEST)
         residuals = np.where(both, centred[:, 1:] - rho[:, None] * centred[:, :-1], 0.0)
         innovations = _kernel_sum(residuals, np.maximum(both.sum(axis=1).astype(np.float64), 1.0))
-        long_run = innovations / (1.0 - rho) ** 2 / _bias(rho, count)
+        # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance
+        # (1 - rho^2) / n: by this factor 1 / (1 - rho)^2 is too small, to second order.
+        bias = np.maximum(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5)
+        long_run = innovations / (1.0 - rho) ** 2 / bias
         variance = squares / count
         enough = count >= FEWEST
         se = np.where(enough, np.sqrt(long_run / count), np.nan)
@@ -118,39 +89,17 @@ def _kernel_sum(residuals: FloatArray, pairs: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
 
 
-def _bias(rho: FloatArray, count: FloatArray) -> FloatArray:
-    """By what factor 1 / (1 - rho)^2 is too small, to second order.
-
-    The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance (1 - rho^2) / n;
-    put into the expansion of 1 / (1 - rho)^2 they give 1 + (1 - 3 rho) / (n (1 - rho)).
-    """
-    return np.asarray(np.maximum(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5), dtype=np.float64)
-
-
 def _lagged(values: FloatArray, lag: int) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->i", values[:, lag:], values[:, :-lag]), dtype=np.float64)
 
 
-# ---- AR(1) ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Ar1Noise:
-    """Noise of a series around the means of its segments.
-
-    Attributes
-    ----------
-    sd
-        Standard deviation around the segments' means.
-    phi
-        Correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias.
-    long_run_variance
-        n times the variance of a mean of n samples, for large n: ``sd**2`` where phi is 0, more where it is not.
-    """
+    """Noise of a series around the means of its segments."""
 
     sd: float
-    phi: float
-    long_run_variance: float
+    phi: float  # correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias
+    long_run_variance: float  # n times the variance of a mean of n samples, for large n
 
     def mean_variance(self, size: int) -> float:
         """Variance of the mean of `size` successive samples."""
@@ -159,16 +108,13 @@ class Ar1Noise:
 
 
 def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
-    """Noise of `values`, shape (n,), around the means of the segments between `changes`.
-
-    phi is the first autocorrelation, plus its bias (Marriott & Pope 1954: ``-(1 + 3 phi) / n`` with one mean; each
-    further mean costs ``(1 + phi) / n`` more).
-    """
+    """Noise of `values`, shape (n,), around the means of the segments between `changes`."""
     size, means = values.size, len(changes) + 1
     rest = values - segment_means(values, changes)
     power = float(rest @ rest)
     if size <= means + 1 or power <= size * np.finfo(float).eps * float(values @ values) / max(size, 1):
         return Ar1Noise(0.0, 0.0, 0.0)
+    # The bias of phi is -(1 + 3 phi) / n with one mean (Marriott & Pope 1954); each further one costs (1 + phi) / n.
     raw = float(rest[1:] @ rest[:-1]) / power
     phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), HIGHEST_PHI)
     shocks = rest[1:] - phi * rest[:-1]

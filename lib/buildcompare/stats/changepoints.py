@@ -1,10 +1,7 @@
 """Find changes of the mean of an autocorrelated series: exact search, and the penalty that noise does not reach.
 
-Optimal partitioning (Jackson et al. 2005) finds, among all segmentations, the one with the smallest sum of squares
-around the segments' means plus a penalty per change. It is nine lines of numpy, as a comparison searches 30 to 66
-averages (1 ms). Load-test metrics are autocorrelated, and a penalty made for independent samples finds a change in
-every swing: here it is learned from identical runs where there are any, and otherwise scaled with the long-run variance
-of an AR(1) process fitted to what the changes leave over.
+A penalty made for independent samples finds a change in every swing of a load test's metric: here it is learned from
+identical runs where there are any, and otherwise scaled with the long-run variance of what the changes leave over.
 """
 
 from __future__ import annotations
@@ -43,38 +40,24 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Changepoints:
-    """Changes of a series that are more than its noise.
-
-    Attributes
-    ----------
-    changes
-        First sample of every segment but the first, increasing.
-    penalty
-        What each had to gain, in the series' unit squared.
-    noise
-        What they leave over.
-    calibrated
-        Whether the penalty was learned from identical runs.
-    """
+    """Changes of a series that are more than its noise."""
 
     changes: tuple[int, ...]
+    """First sample of every segment but the first, increasing."""
     penalty: float
+    """What each had to gain, in the series' unit squared."""
     noise: Ar1Noise
+    """What they leave over."""
     calibrated: bool = False
+    """Whether the penalty was learned from identical runs."""
 
 
 @dataclass(frozen=True)
 class CalibratedPenalty:
-    """A penalty that identical runs, in which nothing happened, did not reach.
-
-    Attributes
-    ----------
-    no_change
-        Of each run, its no-change penalty in units of its variance. Of the same metric and sampling, and about as
-        long as the series to be judged.
-    """
+    """A penalty that identical runs (of about the length of the series to be judged) did not reach."""
 
     no_change: tuple[float, ...]
+    """Of each run, its no-change penalty in units of its variance."""
 
     MIN_RUNS = 10
 
@@ -146,19 +129,22 @@ def changepoints(
     if series.size < SHORTEST:
         return Changepoints(found, penalty, noise, calibrated)
     least = _ROUNDING * float(((series - series.mean()) ** 2).sum()) + 1e-300
+    rounding = resolution**2 / 12.0  # the variance of rounding
     for i in range(ROUNDS):
-        if i:
-            trial = _penalty(noise, series.size, resolution, calibration)
+        around = noise if i else first_noise(series)
+        if calibration is not None:
+            trial = calibration.factor * (around.sd**2 + rounding)
         else:
-            trial = _first_penalty(series, resolution, calibration)
+            trial = _penalty(around, series.size, rounding, PER_VARIANCE, PER_INDEPENDENT)
+            if not i:
+                two = ar1_noise(series, _best_splits(series, 2))
+                trial = min(trial, _penalty(two, series.size, rounding, TWO_PER_VARIANCE, TWO_PER_INDEPENDENT))
         trial = max(trial, least)
         if not trial < penalty:
             break
-        again = best_segmentation(series, trial)
-        same = again == found
-        found, penalty = again, trial
+        before, found, penalty = found, best_segmentation(series, trial), trial
         noise = ar1_noise(series, found)
-        if same or len(found) > series.size // SHORTEST:
+        if found == before or len(found) > series.size // SHORTEST:
             break
     return Changepoints(found, penalty, noise, calibrated)
 
@@ -166,13 +152,8 @@ def changepoints(
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
     """Changes of the mean with the smallest sum of squares plus `penalty` (> 0, in the unit squared) per change.
 
-    With S the cumulated sums, the best cost of the first t samples (less their sum of squares) is ``G(t) = min over
-    r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
-
-    Examples
-    --------
-    >>> best_segmentation([5.0, 5.1, 4.9, 9.0, 9.1, 5.0, 4.9], penalty=1.0)
-    (3, 5)
+    Optimal partitioning (Jackson et al. 2005): with S the cumulated sums, the best cost of the first t samples (less
+    their sum of squares) is ``G(t) = min over r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
     """
     series = _checked(values)
     if not penalty > 0:
@@ -193,10 +174,7 @@ def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
 
 
 def no_change_penalty(values: npt.ArrayLike) -> float:
-    """The smallest penalty at which a series shows no change: the largest gain per change that it offers.
-
-    Of a run in which nothing happened this is what a penalty must exceed (:class:`CalibratedPenalty`).
-    """
+    """The smallest penalty at which a series shows no change: the largest gain per change that it offers."""
     series = _checked(values)
     if series.size < 2:
         return 0.0
@@ -252,28 +230,9 @@ def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
     return tuple(sorted(changes))
 
 
-def _first_penalty(values: FloatArray, resolution: float, calibration: CalibratedPenalty | None) -> float:
-    """What a change must gain as long as none is known: by the noise around one split, or around two."""
-    one = _penalty(first_noise(values), values.size, resolution, calibration)
-    if calibration is not None:
-        return one
-    factors = (TWO_PER_VARIANCE, TWO_PER_INDEPENDENT)
-    return min(one, _penalty(ar1_noise(values, _best_splits(values, 2)), values.size, resolution, None, factors))
-
-
-def _penalty(
-    noise: Ar1Noise,
-    size: int,
-    resolution: float,
-    calibration: CalibratedPenalty | None,
-    factors: tuple[float, float] = (PER_VARIANCE, PER_INDEPENDENT),
-) -> float:
-    """What a change must gain in a series of `size` samples with this noise."""
-    rounding = resolution**2 / 12.0  # the variance of rounding
-    if calibration is not None:
-        return calibration.factor * (noise.sd**2 + rounding)
+def _penalty(noise: Ar1Noise, size: int, rounding: float, per_variance: float, per_independent: float) -> float:
     independent = size * (1.0 - noise.phi) / (1.0 + noise.phi)
-    return (factors[0] + factors[1] / independent) * (noise.long_run_variance + rounding)
+    return (per_variance + per_independent / independent) * (noise.long_run_variance + rounding)
 
 
 def _checked(values: npt.ArrayLike) -> FloatArray:

@@ -1,15 +1,14 @@
 """Judge differences of two builds against the noise of their runs: interval, p-value, status, and families of rows.
 
-The status follows from intervals (Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power
-approach", J. Pharmacokinet. Biopharm. 15): no difference is a claim that needs an interval inside the margin, a change
-is one that excludes zero and lies beyond the margin, and everything else is inconclusive. Families are declared before
+No difference is a claim that needs an interval inside the margin, a change is one that excludes zero and lies beyond
+it, and everything else is inconclusive (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Families are declared before
 any data is seen: the gate metrics of one test, its other metrics, and each label table with one statistic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,24 +29,12 @@ MOST_RUNS = 99
 
 @dataclass(frozen=True)
 class Effect:
-    """The difference of two builds in one metric or label.
+    """The difference of two builds in one metric or label."""
 
-    Attributes
-    ----------
-    log_ratio
-        Logarithm of new over base.
-    sd
-        Its standard deviation where nothing changed.
-    df
-        Degrees of freedom of `sd`; infinite where it is the catalogue's.
-    run_sd
-        Standard deviation of a single run, which says how many runs would settle it.
-    """
-
-    log_ratio: float
-    sd: float
-    df: float
-    run_sd: float
+    log_ratio: float  # logarithm of new over base
+    sd: float  # its standard deviation where nothing changed
+    df: float  # degrees of freedom of `sd`; infinite where it is the catalogue's
+    run_sd: float  # standard deviation of a single run, which says how many runs would settle it
     noise_source: NoiseSource
 
     @property
@@ -67,10 +54,7 @@ class Effect:
         return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
 
     def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
-        """The smallest rise that would be significant with probability `POWER`, alone among `family` metrics.
-
-        It must be told from chance, and its estimate must lie beyond the margin.
-        """
+        """The smallest rise that is significant with probability `POWER`, alone among `family`, and beyond the margin."""
         beyond = math.log1p(margin_percent / 100.0) + _quantile(POWER, self.df) * self.sd
         return _percent(max(_reach(self.df, ALPHA / family) * self.sd, beyond))
 
@@ -85,29 +69,21 @@ class Effect:
 
 @dataclass(frozen=True)
 class TestedEffect:
-    """One effect, judged in its family.
-
-    Attributes
-    ----------
-    size
-        How many were judged in the family.
-    p_adjusted
-        Over the family: Holm's (1979) for metrics, Benjamini and Hochberg's (1995) for labels. Holm's holds under any
-        dependence: metrics of one run move together, so a family that is wrong once is often wrong several times over,
-        which procedures for the rate of false discoveries reward.
-    p_worse_one_sided
-        Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none.
-    """
+    """One effect, judged in its family."""
 
     __test__ = False  # not a test class of pytest's
 
     effect: Effect
     family: str
     size: int
+    """How many were judged in the family."""
     p_value: float
     p_adjusted: float
+    """Over the family: Holm's (1979) for metrics, Benjamini and Hochberg's (1995) for labels. Metrics of one run move
+    together, so a family that is wrong once is often wrong several times, which the latter would reward."""
     status: Status
     p_worse_one_sided: float | None
+    """Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none."""
 
 
 def judge_levels(
@@ -187,8 +163,8 @@ def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noi
 def _excess(runs: Sequence[RunLevel], noise: Noise) -> float:
     """Factor on the variance for runs that were measured over shorter windows than those it was learned from.
 
-    The part of the variance that comes from within the runs grows as the window shrinks. That part is not taken from
-    the runs at hand: in a wavy load their own standard errors are many times too large.
+    The part of it from within the runs grows as the window shrinks. It is not taken from the runs at hand: in a wavy
+    load their own standard errors are many times too large.
     """
     known = [run.seconds for run in runs if run.seconds > 0]
     if not known or not noise.seconds > 0:
@@ -220,27 +196,17 @@ def p_worse_one_sided(effect: Effect, margin_percent: float, better: Better | st
     return effect.p_value / 2.0 if worse > 0 and abs(effect.delta_percent) > margin_percent else None
 
 
-# ---- Families -------------------------------------------------------------------------------------------------------
-
-
 def judge_metrics(effects: Sequence[tuple[Metric, Effect | None]]) -> list[TestedEffect | None]:
-    """Judge the metrics of one test in two families: what users feel (gate metrics), and the rest.
-
-    One judgement for each of `effects`, in their order; None where there is no effect to judge.
-    """
+    """Judge the metrics of one test in two families, gate metrics and the rest: one judgement for each, in order."""
+    judged: list[TestedEffect | None] = [None] * len(effects)
     rows = [("gate" if metric.gate else "other", effect) for metric, effect in effects]
-    adjusted = _adjusted(rows, holm)
-    judged: list[TestedEffect | None] = []
-    for i, (metric, effect) in enumerate(effects):
-        if effect is None:
-            judged.append(None)
-            continue
-        p_adjusted, size = adjusted[i]
+    for i, effect, p_adjusted, size in _adjusted(rows, holm):
+        metric = effects[i][0]
         worse = p_worse_one_sided(effect, metric.margin_percent, metric.better)
         if worse is not None and effect.p_value > 0:
             worse = min(worse * p_adjusted / effect.p_value, 1.0)
         status = status_of(effect, p_adjusted, metric.margin_percent, metric.better)
-        judged.append(TestedEffect(effect, rows[i][0], size, effect.p_value, p_adjusted, status, worse))
+        judged[i] = TestedEffect(effect, rows[i][0], size, effect.p_value, p_adjusted, status, worse)
     return judged
 
 
@@ -249,46 +215,34 @@ def judge_labels(
 ) -> list[TestedEffect | None]:
     """Judge the rows of label tables, each given with its table, at an error rate of `LABEL_ALPHA` each.
 
-    Nobody ships or stops a build for one row, but everybody reads the rows that are marked. So the promise is about
-    the table: of rows where nothing changed at most `LABEL_ALPHA` are marked. The adjusted p-value stands beside it.
+    Nobody ships or stops a build for one row, but everybody reads the rows that are marked: so of the rows of a table
+    where nothing changed at most `LABEL_ALPHA` are marked. The adjusted p-value stands beside it.
     """
     from statsmodels.stats.multitest import fdrcorrection
 
-    adjusted = _adjusted(effects, lambda p_values: list(fdrcorrection(p_values)[1]))
-    judged: list[TestedEffect | None] = []
-    for i, (table, effect) in enumerate(effects):
-        if effect is None:
-            judged.append(None)
-            continue
+    judged: list[TestedEffect | None] = [None] * len(effects)
+    for i, effect, p_adjusted, size in _adjusted(effects, lambda p_values: list(fdrcorrection(p_values)[1])):
         status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
-        p_adjusted, size = adjusted[i]
-        judged.append(TestedEffect(effect, str(table), size, effect.p_value, p_adjusted, status, None))
+        judged[i] = TestedEffect(effect, str(effects[i][0]), size, effect.p_value, p_adjusted, status, None)
     return judged
 
 
 def _adjusted(
     effects: Sequence[tuple[Hashable, Effect | None]], adjust: Callable[[Sequence[float]], list[float]]
-) -> Mapping[int, tuple[float, int]]:
-    """Adjusted p-values with the size of their family, by position; the families are the first members."""
-    families: dict[Hashable, dict[int, float]] = {}
+) -> Iterator[tuple[int, Effect, float, int]]:
+    """Position of each effect, the effect, its adjusted p-value and the size of its family, the first member."""
+    families: dict[Hashable, list[tuple[int, Effect]]] = {}
     for i, (family, effect) in enumerate(effects):
         if effect is not None:
-            families.setdefault(family, {})[i] = effect.p_value
-    return {
-        i: (float(p_value), len(members))
-        for members in families.values()
-        for i, p_value in zip(members, adjust(list(members.values())), strict=True)
-    }
+            families.setdefault(family, []).append((i, effect))
+    for members in families.values():
+        adjusted = adjust([effect.p_value for _, effect in members])
+        for (i, effect), p_adjusted in zip(members, adjusted, strict=True):
+            yield i, effect, float(p_adjusted), len(members)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values by Holm's procedure; by hand, as statsmodels' takes 174 ms a call and a self-check makes 10,000s.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
+    """Adjust p-values by Holm's procedure; by hand, as statsmodels' takes 174 ms a call and a self-check makes 10,000s."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, worst = [1.0] * len(p_values), 0.0
     for rank, i in enumerate(order):

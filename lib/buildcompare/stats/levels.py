@@ -15,31 +15,21 @@ from buildcompare.stats.autocorrelation import mean_with_error
 
 @dataclass(frozen=True)
 class Level:
-    """Level of a metric over a window of one run.
-
-    Attributes
-    ----------
-    value
-        In the metric's unit: the mean, or for times the geometric mean; None where the window holds no number.
-    mean
-        The arithmetic mean of the same samples.
-    samples, missing
-        How many samples went in, and how many were NaN, infinite or absent (and, for times, not above zero).
-    se_log
-        Standard error of the logarithm of `value` within this run, autocorrelation accounted for; NaN where unknown.
-    n_effective
-        How many independent samples would know it as well; NaN where that is unknown.
-    seconds
-        What the samples cover: the window without its gaps.
-    """
+    """Level of a metric over a window of one run."""
 
     value: float | None
+    """In the metric's unit: the mean, or for times the geometric mean; None where the window holds no number."""
     mean: float | None
+    """The arithmetic mean of the same samples."""
     samples: int
     missing: int
+    """How many samples were NaN, infinite or absent (and, for times, not above zero)."""
     se_log: float = math.nan
+    """Standard error of the logarithm of `value` within this run, autocorrelation accounted for."""
     n_effective: float = math.nan
+    """How many independent samples would know it as well."""
     seconds: float = math.nan
+    """What the samples cover: the window without its gaps."""
 
 
 def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: bool = False) -> Level:

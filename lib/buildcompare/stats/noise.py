@@ -1,8 +1,7 @@
 """Estimate how far two runs of one build lie apart, from repeated runs or from the catalogue.
 
-One run per build is one observation per side: what happens inside a run says nothing about the next run of the
-same build (Kalibera & Jones 2013, "Rigorous benchmarking in reasonable time"). Levels are compared on the log
-scale, so all noise here is a standard deviation of log levels, close to a relative one.
+What happens inside a run says nothing about the next run of the same build (Kalibera & Jones 2013, "Rigorous
+benchmarking in reasonable time"). All noise here is a standard deviation of log levels, close to a relative one.
 """
 
 from __future__ import annotations
@@ -47,13 +46,11 @@ NO_LABELS = label_frame([], ["value", "calls"])
 
 @dataclass(frozen=True)
 class RunLevel:
-    """Level of one metric in one run: its mean over the steady window, positive."""
+    """Level of one metric in one run: its mean over the steady window, positive; NaN is unknown."""
 
     level: float
-    se_log: float = math.nan
-    """Standard error of its logarithm within the run; NaN where unknown."""
-    seconds: float = math.nan
-    """Length of the window; NaN where unknown."""
+    se_log: float = math.nan  # standard error of its logarithm within the run
+    seconds: float = math.nan  # length of the window
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +69,8 @@ class RunLevels:
 class NoiseAtEqualLoad:
     """What runs of one group differ by at equal load, in one metric."""
 
-    variance: float
-    """Of one run's log value around that of its build, errors within the run included."""
-    within: float
-    """The part of it that the runs' own standard errors explain."""
+    variance: float  # of one run's log value around that of its build, errors within the run included
+    within: float  # the part of it that the runs' own standard errors explain
     df: float
 
 
@@ -86,8 +81,7 @@ class RepeatedRuns:
     name: str
     type: TestType
     runs: Sequence[RunLevels]
-    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)
-    """By metric, of unbounded runs; empty where it was not measured."""
+    at_load: Mapping[str, NoiseAtEqualLoad] = field(default_factory=dict)  # by metric, of unbounded runs
 
 
 @dataclass(frozen=True)
@@ -170,10 +164,12 @@ def metric_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedR
 
     A test type with few runs leans on the other type's variance of the same metric, and then on the catalogue's.
     """
-    own = run_noise(_levels(metric.slug, "bounded", groups))
-    other = run_noise(_levels(metric.slug, "unbounded", groups))
-    if test_type == "unbounded":
-        own, other = other, own
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by whether of this type, each series of a group
+    for group in groups:
+        for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == metric.slug}):
+            found = [run.metrics[key] for run in group.runs if key in run.metrics]
+            levels[group.type == test_type].append(found)
+    own, other = run_noise(levels[True]), run_noise(levels[False])
     learned = own or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
     if own and other and own.df < ENOUGH_DF:
         learned = mixed_noise(own, other, min(other.df, OTHER_TYPE_DF))
@@ -190,21 +186,10 @@ def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:
     return replace(noise, sd=math.sqrt((noise.df * noise.sd**2 + other_df * other.sd**2) / df), df=df)
 
 
-def _levels(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> list[list[RunLevel]]:
-    """The levels of a metric in each group, one list for each of its series."""
-    found = []
-    for group in groups:
-        if group.type == test_type:
-            keys = sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug})
-            found += [[run.metrics[key] for run in group.runs if key in run.metrics] for key in keys]
-    return found
-
-
 def series_key(slug: str, labels: Mapping[str, str]) -> str:
     """How a calibration names a series: the metric's slug, and its labels where it has any."""
-    if not labels:
-        return slug
-    return slug + "{" + ",".join(f"{name}={value}" for name, value in sorted(labels.items())) + "}"
+    listed = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return f"{slug}{{{listed}}}" if labels else slug
 
 
 def slug_of(key: str) -> str:
