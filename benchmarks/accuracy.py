@@ -33,8 +33,8 @@ from buildcompare.config.project import root
 from buildcompare.labels.noise import label_pairs
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
-from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import measure_effect
+from buildcompare.stats.levels import mean_with_error
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, RunLevels, metric_noise
 
 SAMPLES = 1080

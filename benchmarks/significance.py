@@ -17,8 +17,8 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import Metric
-from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import judge_metrics, measure_effect
+from buildcompare.stats.levels import mean_with_error
 from buildcompare.stats.noise import Noise, RunLevel
 
 POINTS = 1081

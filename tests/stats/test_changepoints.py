@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from buildcompare.stats.autocorrelation import ar1_noise, segment_means
 from buildcompare.stats.changepoints import (
     CalibratedPenalty,
+    ar1_noise,
     best_segmentation,
     changepoints,
     first_noise,
     no_change_penalty,
+    segment_means,
     split_gains,
 )
 

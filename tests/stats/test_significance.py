@@ -21,8 +21,8 @@ from buildcompare.config.params import check_params
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
-from buildcompare.stats.autocorrelation import mean_with_error
 from buildcompare.stats.effects import judge_labels, measure_effect
+from buildcompare.stats.levels import mean_with_error
 from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
 from support import real_params
 

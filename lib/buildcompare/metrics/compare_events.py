@@ -13,7 +13,7 @@ from buildcompare.config.params import Test
 from buildcompare.load.view import RunView, Views
 from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, search_window
 from buildcompare.results import Event, Side
-from buildcompare.results.codes import SIDES
+from buildcompare.results.codes import SIDES, Pair
 from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 
@@ -41,33 +41,25 @@ Group = list[tuple[str, MetricEvent]]
 
 @dataclass(frozen=True)
 class PlacedEvent:
-    """An event of one metric of one build, and how it relates to the rest of the test.
-
-    Attributes
-    ----------
-    matched
-        Whether the other build shows it too.
-    group
-        The same number for events of one build that happened together; numbered by time, from 1.
-    warning
-        Whether it is in one build only and surely larger than the metric's margin.
-    """
+    """An event of one metric of one build, and how it relates to the rest of the test."""
 
     metric: str
     build: Side
     event: MetricEvent
     matched: bool
+    """Whether the other build shows it too."""
     group: int
+    """The same number for events of one build that happened together; numbered by time, from 1."""
     warning: bool
+    """Whether it is in one build only and surely larger than the metric's margin."""
 
 
 def compare_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
 ) -> list[Event]:
-    """Events of the steady windows, matched with the run of the same number of the other build.
+    """Events of the steady windows, matched with the run of the same number of the other build, if there is one.
 
-    A run left over has no partner. From repeated runs (`identical`) the penalties of changes are learned where there
-    are enough of them.
+    From repeated runs (`identical`) the penalties of changes are learned where there are enough of them.
     """
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
@@ -99,24 +91,17 @@ def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence
     if view.steady.window is None:
         return {}
     inside = search_window(view.steady.window, test.type)
+    runs = [run for group in identical if group.type == test.type for run in group.runs]  # their windows are as long
     found: dict[str, RunEvents] = {}
     for metric in catalogue.metrics:
         series = view.recording.total(metric.slug)
         if series is not None and inside[1] > inside[0]:
-            found[metric.slug] = find_events(
-                view.recording.curve(series),
-                inside,
-                smallest_percent=SMALLEST_SHARE * metric.margin_percent,
-                calibration=_calibrated(metric.slug, test, identical),
-            )
+            known = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
+            calibration = CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
+            smallest = SMALLEST_SHARE * metric.margin_percent
+            curve = view.recording.curve(series)
+            found[metric.slug] = find_events(curve, inside, smallest_percent=smallest, calibration=calibration)
     return found
-
-
-def _calibrated(slug: str, test: Test, identical: Sequence[RepeatedRuns]) -> CalibratedPenalty | None:
-    """Learned from runs of the same type of test, whose windows are about as long; None with too few of them."""
-    runs = [run for group in identical if group.type == test.type for run in group.runs]
-    known = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
-    return CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
 
 
 def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
@@ -133,36 +118,21 @@ def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
     return moved * event.size_percent > 0 and abs(event.size_percent) <= FOLLOWS * abs(moved)
 
 
-# ---- Matching -------------------------------------------------------------------------------------------------------
-
-
 def match_events(
     base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
 ) -> tuple[PlacedEvent, ...]:
-    """Pair the events of two runs of one test, group them, and pick those worth a warning.
+    """Pair the events of two runs of one test, group them, and pick those worth a warning, in order of group and time.
 
     What belongs to the test (the ramp's end, a job at a fixed time) is in both builds at about the same elapsed time:
     it is no finding. A warning needs an event that the other build does not show, and whose size is beyond the
     metric's margin even at the near end of its interval, with an error of 5 % for all series of the test together. A
     spike or drop must be witnessed by another metric, or be out of all proportion: one minute of one metric alone is
-    what identical runs show every day.
-
-    Parameters
-    ----------
-    base, new
-        By slug; an event of a metric that the other build lacks is unmatched.
-    margins
-        By slug, in percent; a metric without one never warns.
-
-    Returns
-    -------
-    tuple of PlacedEvent
-        In the order of groups and time.
+    what identical runs show every day. By slug; a metric without a margin (percent) never warns.
     """
     groups: list[tuple[Side, bool, Group]] = []
-    sides: tuple[tuple[Side, Mapping[str, RunEvents], Mapping[str, RunEvents]], ...]
-    sides = (("base", base, new), ("new", new, base))
-    for build, mine, other in sides:
+    runs = Pair(base, new)
+    for build in SIDES:
+        mine, other = runs[build], base if build == "new" else new
         found = [(slug, event) for slug, run in mine.items() for event in run.events]
         for matched in (False, True):
             part = [each for each in found if _matched(*each, mine, other) is matched]

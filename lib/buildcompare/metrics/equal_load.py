@@ -18,7 +18,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.load.view import RunView
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Pair
-from buildcompare.stats.autocorrelation import robust_sd
+from buildcompare.stats.changepoints import robust_sd
 
 IntArray = npt.NDArray[np.int64]
 
@@ -271,9 +271,10 @@ def _climb_near(loads: FloatArray, users: FloatArray, climb: FloatArray) -> Floa
 
 
 def _fit(matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Coefficients, the matrix that makes them from the values, and the usual value of each minute (noise grows with it).
+    """Coefficients, the matrix that makes them from the values, and the usual value of each minute.
 
-    Each minute weighs by its usual value, from a fit of the logarithms; minutes that lie far off weigh less (Huber).
+    Each minute weighs by its usual value (from a fit of the logarithms), as noise grows with it; minutes that lie far
+    off weigh less (Huber).
     """
     logs = np.log(values)
     usual = np.exp(np.clip(matrix @ (np.linalg.pinv(matrix, rcond=1e-10) @ logs), logs.min(), logs.max()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -12,12 +13,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.autocorrelation import Ar1Noise, robust_sd
-from buildcompare.stats.changepoints import SHORTEST, CalibratedPenalty, changepoints, no_change_of, split_gains
+from buildcompare.stats.changepoints import (
+    NO_NOISE,
+    SHORTEST,
+    Ar1Noise,
+    CalibratedPenalty,
+    changepoints,
+    no_change_of,
+    robust_sd,
+    split_gains,
+)
 
 Kind = Literal["level", "spike", "drop"]
 Range = tuple[int, int]
 """Half-open, of averages."""
+Span = tuple[float, float]
+"""Elapsed seconds."""
 
 AFTER_RAMP_S = 120.0
 """To be left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
@@ -59,40 +70,27 @@ MEAN_TO_SD = 1.2533
 
 @dataclass(frozen=True)
 class MetricEvent:
-    """An event of one metric.
-
-    Attributes
-    ----------
-    kind
-        ``level``: the metric changed and did not come back within `LONGEST_EXCURSION_S` (or the window); ``spike`` and
-        ``drop``: it rose or fell and came back, or its other end is outside of the window (`LASTING_S`).
-    at_s
-        Elapsed seconds of the change, or of the spike's top.
-    span_s
-        From when to when: the excursion, or the 95 % interval of a level's change.
-    size
-        In the metric's unit: level after less level before, or the mean of a minute at the top less the level around.
-    size_percent
-        The same in percent of `before`; None where that is nothing or negative.
-    ci
-        95 % interval of `size` for the noise of the run, not for the choice of what is largest.
-    before
-        The level that it left.
-    extreme
-        The farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts.
-    around_s
-        The whole stretch over which `before` and `after` were measured.
-    """
+    """An event of one metric."""
 
     kind: Kind
+    """``level``: the metric changed and did not come back within `LONGEST_EXCURSION_S` (or the window); ``spike`` and
+    ``drop``: it rose or fell and came back, or its other end is outside of the window (`LASTING_S`)."""
     at_s: float
-    span_s: tuple[float, float]
+    """Elapsed seconds of the change, or of the spike's top."""
+    span_s: Span
+    """From when to when: the excursion, or the 95 % interval of a level's change."""
     size: float
+    """In the metric's unit: level after less level before, or the mean of a minute at the top less the level around."""
     size_percent: float | None
+    """The same in percent of `before`; None where that is nothing or negative."""
     ci: tuple[float, float]
+    """95 % interval of `size` for the noise of the run, not for the choice of what is largest."""
     before: float
+    """The level that it left."""
     extreme: float
-    around_s: tuple[float, float]
+    """The farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts."""
+    around_s: Span
+    """The whole stretch over which the levels before and after were measured."""
 
     def at_least_percent(self, z: float = Z95) -> float:
         """What is left of the size, in percent without sign, after `z` standard errors; 0 where nothing is."""
@@ -104,16 +102,10 @@ class MetricEvent:
 
 @dataclass(frozen=True)
 class RunEvents:
-    """The events of one metric in one run, and the averages in which they were looked for.
-
-    Attributes
-    ----------
-    times_s, averages
-        Middle of each sampling interval in elapsed seconds and the mean of its numbers, shape (n,).
-    """
+    """The events of one metric in one run, and the averages in which they were looked for."""
 
     events: tuple[MetricEvent, ...]
-    times_s: FloatArray
+    times_s: FloatArray  # middle of each sampling interval
     averages: FloatArray
 
     def mean(self, start_s: float, end_s: float) -> float:
@@ -122,7 +114,7 @@ class RunEvents:
         return float(inside.mean()) if inside.size else math.nan
 
 
-def search_window(steady: tuple[float, float], kind: str) -> tuple[float, float]:
+def search_window(steady: Span, kind: str) -> Span:
     """The part of a steady window in which events are searched: after a bounded test's ramp has died away."""
     return (steady[0] + AFTER_RAMP_S, steady[1]) if kind == "bounded" else steady
 
@@ -183,7 +175,7 @@ def find_events(
     found = changepoints(values[calm], calibration=calibration, resolution=rounding)
     whole = replace(run, noise=found.noise)
     rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
-    edges = list(zip((0, *found.changes), (*found.changes, rest.times.size), strict=True))
+    edges = list(pairwise((0, *found.changes, rest.times.size)))
     events = _joined(whole, spikes, _slow_events(rest, edges))
     large = [each for each in events if each.size_percent is None or abs(each.size_percent) >= smallest_percent]
     return RunEvents(tuple(large), times, run.averages)
@@ -198,10 +190,9 @@ def no_change(series: pd.Series, window: tuple[float, float]) -> float:
 def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, ...]:
     """Half-open ranges of the short spikes and drops of `values`, shape (n,), all finite.
 
-    A running median follows a wandering level and a step, and does not see what is shorter than half of it: so a spike
-    is judged by the noise of its surroundings, where a search for changes of the level, which must allow for the
-    wandering, is blind to it. Spikes that touch an end of the series are left out: what never came back may be a new
-    level. Widths at one height above all, as here, are none that ``scipy.signal.peak_widths`` knows.
+    Each is judged by the noise around a running median, which does not see what is shorter than half of it; those that
+    touch an end of the series are left out, as they may be a new level. Widths at one height above all, as here, are
+    none that ``scipy.signal.peak_widths`` knows.
     """
     from scipy.ndimage import median_filter
 
@@ -223,32 +214,22 @@ def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, 
     return tuple(sorted(found))
 
 
-# ---- Averages and what is measured in them --------------------------------------------------------------------------
-
-
-_NO_NOISE = Ar1Noise(0.0, 0.0, 0.0)
-
-
 @dataclass(frozen=True)
 class _Averages:
-    """A run as averages: middle of each interval, mean of its samples, and that or its logarithm, shape (n,) each.
+    """A run as averages over intervals, shape (n,) each."""
 
-    `curve` are the samples themselves, `unit` is what `averages` were divided by to give `values` (None where these are
-    logarithms), and `noise` that of `values` apart from events.
-    """
-
-    curve: pd.Series
-    times: FloatArray
+    curve: pd.Series  # the samples themselves
+    times: FloatArray  # the middle of each interval
     averages: FloatArray
-    values: FloatArray
+    values: FloatArray  # the averages divided by `unit`, or their logarithms where that is None
     unit: float | None
     width_s: float
-    noise: Ar1Noise = _NO_NOISE
+    noise: Ar1Noise = NO_NOISE  # of `values`, apart from events
 
     def start_s(self, sample: int) -> float:
         return float(self.times[sample]) - self.width_s / 2
 
-    def span_s(self, part: Range) -> tuple[float, float]:
+    def span_s(self, part: Range) -> Span:
         return self.start_s(part[0]), self.start_s(part[1] - 1) + self.width_s
 
     def length_s(self, start: int, end: int) -> float:
@@ -288,29 +269,21 @@ class _Averages:
         height = level, size, level + size
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         at = self._at(before, after[0])
-        if not lasting:
-            return self._event(
-                "spike" if size > 0 else "drop", at, (at, self.span_s(last)[1]), height, variance, around
-            )
-        early, _ = self._when(before, after[0])
-        _, late = self._when(after[-2] if len(after) > 1 else before, last)
-        return self._event("level", at, (early, late), height, variance, around)
+        if lasting:
+            kind: Kind = "level"
+            span = self._when(before, after[0])[0], self._when(after[-2] if len(after) > 1 else before, last)[1]
+        else:
+            kind, span = "spike" if size > 0 else "drop", (at, self.span_s(last)[1])
+        return self._event(kind, at, span, height, variance, around)
 
     def _event(
-        self,
-        kind: Kind,
-        at: float,
-        span: tuple[float, float],
-        height: tuple[float, float, float],
-        variance: float,
-        around: Range,
+        self, kind: Kind, at: float, span: Span, height: tuple[float, float, float], variance: float, around: Range
     ) -> MetricEvent:
         level, size, extreme = height
         half = Z95 * math.sqrt(variance) * (level if self.unit is None else self.unit)
         percent = size / level * 100.0 if level > NOTHING * abs(size) else None
-        return MetricEvent(
-            kind, at, span, size, percent, (size - half, size + half), level, extreme, self.span_s(around)
-        )
+        ci = size - half, size + half
+        return MetricEvent(kind, at, span, size, percent, ci, level, extreme, self.span_s(around))
 
     def _at(self, before: Range, after: Range) -> float:
         """When the level changed, on the curve's own samples: where a step fits best."""
@@ -321,7 +294,7 @@ class _Averages:
         lean = np.cumsum(fine.to_numpy(dtype=np.float64) - (low + high) / 2) * math.copysign(1.0, high - low)
         return float(fine.index[int(lean.argmin())])
 
-    def _when(self, before: Range, after: Range) -> tuple[float, float]:
+    def _when(self, before: Range, after: Range) -> Span:
         """95 % interval of the time of a change (Hansen 2000), in steps of the averages."""
         gains = split_gains(self.values[before[0] : after[1]])
         likely = np.flatnonzero(gains >= gains.max() - TIME_95 * self.noise.long_run_variance) + before[0] + 1
@@ -346,9 +319,6 @@ def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
         return _Averages(inside, times, averages, np.log(averages), None, width)
     unit = float(np.abs(averages).max()) or 1.0
     return _Averages(inside, times, averages, averages / unit, unit, width)
-
-
-# ---- From segments to events ----------------------------------------------------------------------------------------
 
 
 def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:

@@ -107,7 +107,7 @@ def judge_at_load(
     find: Callable[[str], Metric],
     noise_of: Callable[[Metric], Noise | None],
 ) -> dict[str, LoadAdjusted]:
-    """Judge `curves`, by slug, made from this many runs of each build; `noise_of` is what runs of one build differ by."""
+    """Judge `curves`, by slug, made from `runs` of each build; `noise_of` is what runs of one build differ by."""
     metrics = {slug: find(slug) for slug in curves}
     noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
     effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}

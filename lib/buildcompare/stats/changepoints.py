@@ -16,7 +16,6 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.autocorrelation import Ar1Noise, ar1_noise, robust_sd, segment_means
 
 PER_VARIANCE, PER_INDEPENDENT = 12.0, 40.0
 """The penalty without calibration is ``PER_VARIANCE + PER_INDEPENDENT / m`` long-run variances, for a series worth m
@@ -25,6 +24,10 @@ show a change; short series with a long memory up to 10 %."""
 TWO_PER_VARIANCE, TWO_PER_INDEPENDENT = 20.0, 600.0
 """The same by the noise around the best two splits, or steps of a staircase would pass for noise: they add less than
 1 % (300 each, seed 20240503)."""
+HIGHEST_PHI = 0.97
+"""Above it a series of an hour cannot be told from one that wanders without a level."""
+MAD_TO_SD = 1.0 / 0.6745
+"""Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 SHORTEST = 12
 """Shorter series have no changes: there is nothing to estimate their noise from."""
 ROUNDS = 5
@@ -36,6 +39,50 @@ CALM = 0.6
 """... unless less than this part of the samples remained: then nothing is the usual level."""
 _ROUNDING = 1e-9
 """What gains less than this part of a series' whole sum of squares may come from rounding."""
+
+
+def robust_sd(deviations: npt.ArrayLike) -> float:
+    """Standard deviation from the median of absolute `deviations`, for a normal distribution."""
+    return MAD_TO_SD * float(np.median(np.abs(deviations)))
+
+
+@dataclass(frozen=True)
+class Ar1Noise:
+    """Noise of a series around the means of its segments."""
+
+    sd: float
+    phi: float  # correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias
+    long_run_variance: float  # n times the variance of a mean of n samples, for large n
+
+    def mean_variance(self, size: int) -> float:
+        """Variance of the mean of `size` successive samples."""
+        lags = np.arange(1, min(size, 200))
+        return self.sd**2 / size * (1.0 + 2.0 * float(((1.0 - lags / size) * self.phi**lags).sum()))
+
+
+NO_NOISE = Ar1Noise(0.0, 0.0, 0.0)
+
+
+def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
+    """Noise of `values`, shape (n,), around the means of the segments between `changes`."""
+    size, means = values.size, len(changes) + 1
+    rest = values - segment_means(values, changes)
+    power = float(rest @ rest)
+    if size <= means + 1 or power <= size * np.finfo(float).eps * float(values @ values) / max(size, 1):
+        return NO_NOISE
+    # The bias of phi is -(1 + 3 phi) / n with one mean (Marriott & Pope 1954); each further one costs (1 + phi) / n.
+    raw = float(rest[1:] @ rest[:-1]) / power
+    phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), HIGHEST_PHI)
+    shocks = rest[1:] - phi * rest[:-1]
+    shock_variance = float(shocks @ shocks) / max(size - 1 - means, 1)
+    return Ar1Noise(math.sqrt(power / (size - means)), phi, shock_variance / (1.0 - phi) ** 2)
+
+
+def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
+    """At each of `values` the mean of its segment, shape (n,); each of `changes` begins one."""
+    starts = np.array((0, *changes))
+    counts = np.diff(np.append(starts, values.size))
+    return np.asarray(np.repeat(np.add.reduceat(values, starts) / counts, counts), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Effect:
         return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
 
     def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
-        """The smallest rise that is significant with probability `POWER`, alone among `family`, and beyond the margin."""
+        """The smallest rise found with probability `POWER`, alone among `family` and beyond the margin."""
         beyond = math.log1p(margin_percent / 100.0) + _quantile(POWER, self.df) * self.sd
         return _percent(max(_reach(self.df, ALPHA / family) * self.sd, beyond))
 
@@ -242,7 +242,7 @@ def _adjusted(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values by Holm's procedure; by hand, as statsmodels' takes 174 ms a call and a self-check makes 10,000s."""
+    """Adjust p-values by Holm's procedure; by hand: statsmodels' takes 174 ms, 10,000s of times a self-check."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, worst = [1.0] * len(p_values), 0.0
     for rank, i in enumerate(order):
