@@ -18,11 +18,11 @@ from scipy.special import stdtrit
 from buildcompare.recordings.recording import FloatArray
 
 PER_VARIANCE, PER_INDEPENDENT = 12.0, 40.0
-"""The penalty without calibration is ``PER_VARIANCE + PER_INDEPENDENT / m`` long-run variances, for a series worth m
-independent samples: at most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 (400 each, seed 20240501)
-show a change; short series with a long memory up to 10 %."""
+"""The penalty without calibration, in long-run variances, for a series worth m independent samples, is the first plus
+the second over m: at most 5 % of AR(1) series of 60 to 1080 samples with phi of 0 to 0.9 show a change (400 each, seed
+20240501); short series with a long memory up to 10 %."""
 TWO_PER_VARIANCE, TWO_PER_INDEPENDENT = 20.0, 600.0
-"""The same by the noise around the best two splits, or steps of a staircase would pass for noise: they add less than
+"""The same by the noise around the best two splits, or steps of a staircase would pass for noise; they add less than
 1 % (300 each, seed 20240503)."""
 HIGHEST_PHI = 0.97
 """Above it a series of an hour cannot be told from one that wanders without a level."""
@@ -37,8 +37,6 @@ OUTLYING = 6.0
 """Robust standard deviations from the median beyond which samples are left out of the first look at the noise ..."""
 CALM = 0.6
 """... unless less than this part of the samples remained: then nothing is the usual level."""
-_ROUNDING = 1e-9
-"""What gains less than this part of a series' whole sum of squares may come from rounding."""
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -121,10 +119,9 @@ class CalibratedPenalty:
 
     @property
     def factor(self) -> float:
-        """The penalty in units of a series' variance.
+        """The penalty in units of a series' variance: the largest seen, or more.
 
-        The larger of the largest seen, and of the bound that the next run stays below but for `FALSE_ALARMS` of the
-        cases if logarithms are normal: the largest of k alone is exceeded by one run in k + 1.
+        The largest of k is exceeded by one run in k + 1; the bound, by `FALSE_ALARMS` if logarithms are normal.
         """
         logs = np.log(self.no_change)
         quantile = float(stdtrit(logs.size - 1, 1.0 - FALSE_ALARMS))
@@ -159,25 +156,21 @@ def changepoints(
 
     References
     ----------
-    Jackson et al. (2005), "An algorithm for optimal partitioning of data on an interval", IEEE Signal Processing
-    Letters 12. Lavielle & Moulines (2000), Journal of Time Series Analysis 21 (the penalty under autocorrelation).
+    Jackson et al. (2005), IEEE Signal Processing Letters 12. Lavielle & Moulines (2000), Journal of Time Series
+    Analysis 21 (the penalty under autocorrelation).
 
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> values = rng.normal(size=60) + np.where(np.arange(60) < 25, 100.0, 104.0)
-    >>> changepoints(values).changes
-    (25,)
+    >>> changepoints(rng.normal(size=60) + np.repeat([100.0, 104.0], 30)).changes
+    (30,)
     """
     series = _checked(values)
-    calibrated = calibration is not None
     found: tuple[int, ...] = ()
     noise, penalty = ar1_noise(series), math.inf
-    if series.size < SHORTEST:
-        return Changepoints(found, penalty, noise, calibrated)
-    least = _ROUNDING * float(((series - series.mean()) ** 2).sum()) + 1e-300
+    least = 1e-9 * float(((series - series.mean()) ** 2).sum()) + 1e-300  # less may come from rounding
     rounding = resolution**2 / 12.0  # the variance of rounding
-    for i in range(ROUNDS):
+    for i in range(ROUNDS if series.size >= SHORTEST else 0):
         around = noise if i else first_noise(series)
         if calibration is not None:
             trial = calibration.factor * (around.sd**2 + rounding)
@@ -193,7 +186,7 @@ def changepoints(
         noise = ar1_noise(series, found)
         if found == before or len(found) > series.size // SHORTEST:
             break
-    return Changepoints(found, penalty, noise, calibrated)
+    return Changepoints(found, penalty, noise, calibration is not None)
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
@@ -252,10 +245,7 @@ def split_gains(values: FloatArray) -> FloatArray:
 
 
 def first_noise(values: FloatArray) -> Ar1Noise:
-    """Noise before any change is known: around the best split, or that of what is left without outlying stretches.
-
-    A high spike leaves so much around any single split that it would hide itself.
-    """
+    """Noise around the best split, or of what is left without outlying stretches, as a high spike hides itself."""
     noise = ar1_noise(values, _best_splits(values, 1))
     away = values - np.median(values)
     calm = np.abs(away) <= OUTLYING * robust_sd(away)

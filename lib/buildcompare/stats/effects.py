@@ -55,14 +55,17 @@ class Effect:
 
     def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
         """The smallest rise found with probability `POWER`, alone among `family` and beyond the margin."""
-        beyond = math.log1p(margin_percent / 100.0) + _quantile(POWER, self.df) * self.sd
-        return _percent(max(_reach(self.df, ALPHA / family) * self.sd, beyond))
+        found = _quantile(POWER, self.df)
+        reach = (_quantile(1.0 - ALPHA / family / 2.0, self.df) + found) * self.sd
+        return _percent(max(reach, math.log1p(margin_percent / 100.0) + found * self.sd))
 
     def required_runs(self, margin_percent: float, family: int = 1) -> int | None:
         """Runs per build that tell a change of the size of the margin from chance; None beyond `MOST_RUNS`."""
         wanted = math.log1p(margin_percent / 100.0)
         for runs in range(1, MOST_RUNS + 1):
-            if _reach(self.df + 2.0 * (runs - 1), ALPHA / family) * self.run_sd * math.sqrt(2.0 / runs) <= wanted:
+            df = self.df + 2.0 * (runs - 1)
+            reach = _quantile(1.0 - ALPHA / family / 2.0, df) + _quantile(POWER, df)
+            if reach * self.run_sd * math.sqrt(2.0 / runs) <= wanted:
                 return runs
         return None
 
@@ -99,11 +102,10 @@ def judge_levels(
     Parameters
     ----------
     base, new
-        Levels of the runs of each build, positive, in any unit; shape (runs,).
+        Levels of the runs of each build, positive, in any unit; shape (runs,). Repeated runs count beside `noise`.
     noise
         What single runs of one build differ by: standard deviation of the logarithm of a level (0.03: about 3 %), or
-        :class:`~buildcompare.stats.noise.Noise` with its degrees of freedom. Repeated runs in `base` and `new` count
-        beside it.
+        :class:`~buildcompare.stats.noise.Noise` with its degrees of freedom.
     margin_percent
         The smallest change that matters.
     better
@@ -121,8 +123,7 @@ def judge_levels(
 
     References
     ----------
-    Schuirmann (1987), J. Pharmacokinet. Biopharm. 15, 657-680. Kalibera & Jones (2013), "Rigorous benchmarking in
-    reasonable time", ISMM.
+    Schuirmann (1987), J. Pharmacokinet. Biopharm. 15. Kalibera & Jones (2013), ISMM.
 
     Examples
     --------
@@ -141,10 +142,7 @@ def judge_levels(
 
 
 def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise) -> Effect | None:
-    """Compare the mean levels of the runs of two builds; None where one of them is not positive.
-
-    Repeated runs of these builds count like those of a calibration.
-    """
+    """Compare the mean levels of the runs of two builds, whose repeated runs count too; None where one is not positive."""
     means = [math.fsum(run.level for run in runs) / len(runs) if runs else 0.0 for runs in (base, new)]
     if min(means) <= 0 or not math.isfinite(max(means)):
         return None
@@ -253,11 +251,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _quantile(p: float, df: float) -> float:
     return float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
-
-
-def _reach(df: float, alpha: float) -> float:
-    """In standard deviations, the effect that a two-sided test finds with probability `POWER`."""
-    return _quantile(1.0 - alpha / 2.0, df) + _quantile(POWER, df)
 
 
 def _percent(log_ratio: float) -> float:

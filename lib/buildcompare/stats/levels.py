@@ -51,17 +51,12 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     window
         Elapsed seconds; samples after ``window[0]`` up to ``window[1]`` count.
     geometric
-        Take the geometric mean, as for times: they are skewed, and in a wavy load a few peaks of ten times the usual
-        would decide the arithmetic one. A time is never zero; one that is was too short to be measured.
+        Take the geometric mean, as for times (above zero): of skewed ones a few peaks decide the arithmetic mean.
 
     Returns
     -------
     Level
-        The level with its standard error within the run.
-
-    References
-    ----------
-    Andrews & Monahan (1992), Econometrica 60 (the standard error).
+        The level with its standard error within the run (Andrews & Monahan 1992, Econometrica 60).
 
     Examples
     --------

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Metric
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
 
 ENOUGH_DF = 8.0
@@ -107,8 +107,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
     Parameters
     ----------
     groups
-        One sequence for each build on one setup: the level of a metric in each of its runs, in any unit. Levels
-        that are not positive are left out, and so are groups of which fewer than two remain.
+        For each build on one setup the positive levels of a metric in its runs, at least two, in any unit.
     least_df
         Bound on the loss of degrees of freedom to setups that differ.
 
@@ -124,26 +123,19 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
     '1.42 % with 3 degrees of freedom'
     """
     levels = [[each if isinstance(each, RunLevel) else RunLevel(float(each)) for each in group] for group in groups]
-    positive = [[run for run in group if run.level > 0] for group in levels]
-    repeated = [group for group in positive if len(group) > 1]
+    repeated = [known for group in levels if len(known := [run for run in group if run.level > 0]) > 1]
     if not repeated:
         return None
     variances = np.array([np.var(np.log([run.level for run in group]), ddof=1) for group in repeated])
     variance, df = pool_variances(variances, np.array([len(group) - 1.0 for group in repeated]), least_df=least_df)
     within = [run.se_log**2 for group in repeated for run in group if math.isfinite(run.se_log)]
     seconds = [run.seconds for group in repeated for run in group if run.seconds > 0]
-    return Noise(
-        max(math.sqrt(variance), LEAST_SD),
-        df,
-        NoiseSource.CALIBRATION,
-        within=math.sqrt(float(np.median(within))) if within else None,
-        seconds=float(np.median(seconds)) if seconds else math.nan,
-    )
+    usual = math.sqrt(float(np.median(within))) if within else None
+    length = float(np.median(seconds)) if seconds else math.nan
+    return Noise(max(math.sqrt(variance), LEAST_SD), df, NoiseSource.CALIBRATION, usual, length)
 
 
-def pool_variances(
-    variances: npt.NDArray[np.float64], dfs: npt.NDArray[np.float64], *, least_df: float = LEAST_DF
-) -> tuple[float, float]:
+def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
     """Pool the variances of groups, and count the degrees of freedom that the scatter of its parts leaves.
 
     Where one setup is quiet and the next is not, a pooled variance is worth less than its number of runs
