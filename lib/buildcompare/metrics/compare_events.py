@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,10 +20,10 @@ from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 
 SMALLEST_SHARE = 0.2
-"""Events below this part of the metric's margin are of no interest to anybody."""
+"""Events below this part of the metric's margin are left out."""
 FOLLOWS = 1.5
-"""A level that moves with the load by up to this many times the load's own change follows it: costs grow faster than
-users (simulated servers: by the power 1.2), and what was measured of both is noisy."""
+"""A level that moves with the load by up to this many times the load's change follows it: costs grow faster than users
+(simulated servers: by the power 1.2)."""
 TOGETHER_S = 120.0
 """Events of one build that start within this time are one: averages of one minute, of rates over one minute."""
 SAME_S = 180.0
@@ -63,16 +65,12 @@ def compare_events(
     """
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
-    pairs = min(len(views[side]) for side in SIDES)
-    for number in range(max(len(views[side]) for side in SIDES)):
-        found = {
-            side: _of_run(test, views[side][number], catalogue, identical) if number < len(views[side]) else {}
-            for side in SIDES
-        }
+    for number, pair in enumerate(itertools.zip_longest(*views)):
+        base, new = (_of_run(test, view, catalogue, identical) if view else {} for view in pair)
         groups = max((event.group or 0 for event in events), default=0)
-        for placed in match_events(found["base"], found["new"], margins):
+        for placed in match_events(base, new, margins):
             event, view = placed.event, views[placed.build][number]
-            warns = placed.warning and number < pairs
+            warns = placed.warning and all(pair)
             events.append(
                 Event(
                     metric=placed.metric,
@@ -137,28 +135,26 @@ def match_events(
         for matched in (False, True):
             part = [each for each in found if _matched(*each, mine, other) is matched]
             groups.extend((build, matched, group) for group in _grouped(part))
-    groups.sort(key=lambda group: (_start_s(group[2][0][1]), group[0]))
+    groups.sort(key=lambda group: (group[2][0][1].start_s, group[0]))
     # Standard errors of an interval that holds for all series at once (Sidak 1967).
     z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
-    return tuple(
-        PlacedEvent(slug, build, event, matched, number, not matched and _warns(slug, event, group, margins, z))
-        for number, (build, matched, group) in enumerate(groups, 1)
-        for slug, event in group
-    )
+    placed = []
+    for number, (build, matched, group) in enumerate(groups, 1):
+        for slug, event in group:
+            witnessed = event.kind == "level" or any(other != slug for other, _ in group)
+            least = margins.get(slug, math.inf) * (1.0 if witnessed else LONE)
+            warning = not matched and event.at_least_percent(z) >= least
+            placed.append(PlacedEvent(slug, build, event, matched, number, warning))
+    return tuple(placed)
 
 
 def _grouped(events: Group) -> list[Group]:
     groups: list[Group] = []
-    for slug, event in sorted(events, key=lambda each: (_start_s(each[1]), each[0])):
-        if not groups or _start_s(event) > _start_s(groups[-1][0][1]) + TOGETHER_S:
+    for slug, event in sorted(events, key=lambda each: (each[1].start_s, each[0])):
+        if not groups or event.start_s > groups[-1][0][1].start_s + TOGETHER_S:
             groups.append([])
         groups[-1].append((slug, event))
     return groups
-
-
-def _warns(slug: str, event: MetricEvent, group: Group, margins: Mapping[str, float], z: float) -> bool:
-    witnessed = event.kind == "level" or any(other != slug for other, _ in group)
-    return slug in margins and event.at_least_percent(z) >= margins[slug] * (1.0 if witnessed else LONE)
 
 
 def _matched(slug: str, event: MetricEvent, mine: Mapping[str, RunEvents], other: Mapping[str, RunEvents]) -> bool:
@@ -178,14 +174,10 @@ def _same(one: MetricEvent, other: MetricEvent) -> bool:
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
     """What an event changed, as means over the same times in any run; NaN where one of them has no numbers."""
-    begin, end = (event.at_s, event.at_s) if event.kind == "level" else event.span_s
+    begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - NEARBY_S), min(event.around_s[1], end + NEARBY_S)
     if event.kind == "level":
         return run.mean(end, last) - run.mean(first, begin)
     outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < begin) | (run.times_s >= end))
     around = run.averages[outside]
     return run.mean(begin, end) - float(around.mean()) if around.size else float("nan")
-
-
-def _start_s(event: MetricEvent) -> float:
-    return event.at_s if event.kind == "level" else event.span_s[0]

@@ -18,7 +18,6 @@ from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
-_MINUTE_S = 60.0
 
 
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:
@@ -60,8 +59,8 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
 def _row(name: str, slug: str, unit: str, rates: Pair[float | None], why: Reason | None) -> ErrorRateResult:
     """One row; `why` is the reason where a rate is not known."""
     base, new = rates
-    known = base is not None and new is not None
-    if known:
+    delta = new - base if base is not None and new is not None else None
+    if delta is not None:
         why = Reason(code=ReasonCode.NONE_FAILED if base == new == 0 else ReasonCode.NO_ERROR_NOISE)
     return ErrorRateResult(
         name=name,
@@ -69,19 +68,19 @@ def _row(name: str, slug: str, unit: str, rates: Pair[float | None], why: Reason
         unit=unit,
         base=base,
         new=new,
-        delta=new - base if base is not None and new is not None else None,
+        delta=delta,
         delta_percent=delta_percent(base, new),
-        status=Status.INCONCLUSIVE if known else Status.NOT_COMPARABLE,
+        status=Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
         reason=why,
     )
 
 
 def _rate(view: RunView, slug: str) -> float | None:
     """The mean rate over the steady window of one run; an empty answer is no rate of zero."""
-    series = next((each for each in view.recording.series if each.role == "error" and each.metric == slug), None)
-    if series is None or view.steady.window is None:
-        return None
-    return measure_level(view.recording.curve(series), view.steady.window).mean
+    for series in view.recording.series:
+        if series.role == "error" and series.metric == slug and view.steady.window is not None:
+            return measure_level(view.recording.curve(series), view.steady.window).mean
+    return None
 
 
 def _whole(view: RunView, estimate: Estimate | None, *, bounded: bool) -> bool:
@@ -96,5 +95,5 @@ def _user_minutes(view: RunView) -> float | None:
     if view.users is None:
         return None
     users = view.users.dropna()
-    area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / _MINUTE_S
+    area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0
     return area if area > 0 else None

@@ -43,20 +43,17 @@ NOTHING = 1e-9
 Z95 = 1.96
 TIME_95 = 7.35
 """A split is within the 95 % interval of a change while it gains this many variances less (Hansen 2000, table 1)."""
-
 LONGEST_EXCURSION_S = 1200.0
-"""What comes back later is two changes of the level: 20 minutes are most of the 30 that an unbounded test is judged by,
-and an hour's plateau holds three."""
+"""What comes back later is two changes of the level: 20 minutes are most of an unbounded test's 30."""
 BACK = 1 / 3
 """An excursion is over where no more than this part of its height is left."""
 GRADUAL_S = 300.0
 """Changes of one direction that follow each other this closely are one."""
 LASTING_S = 300.0
-"""What began later than this before the window's end is no level yet, it may be coming back; and what ended within it
-after the window's start was none: there the ramp dies away."""
+"""What began later than this before the window's end may be coming back; what ended within it after the window's start
+is the ramp that dies away. Neither is a level."""
 JOINED = 2
 """A spike and a slower excursion of the same direction are one with at most this many averages between them."""
-
 SPIKE_HALF_WIDTH = 10
 """Averages of the running median on each side: what lasts longer than this is no spike."""
 SPIKE = 6.0
@@ -91,6 +88,11 @@ class MetricEvent:
     """The farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts."""
     around_s: Span
     """The whole stretch over which the levels before and after were measured."""
+
+    @property
+    def start_s(self) -> float:
+        """When it began: a change of the level at once, an excursion with its span."""
+        return self.at_s if self.kind == "level" else self.span_s[0]
 
     def at_least_percent(self, z: float = Z95) -> float:
         """What is left of the size, in percent without sign, after `z` standard errors; 0 where nothing is."""
@@ -129,8 +131,8 @@ def find_events(
 ) -> RunEvents:
     """Find the events of a metric within the window in which the load was steady.
 
-    Outside of it the load itself moves every metric. Averages over a minute are searched for changes of their mean, of
-    their logarithms where all are positive: most metrics vary in proportion to their level.
+    Averages over a minute are searched for changes of their mean, of their logarithms where all are positive: most
+    metrics vary in proportion to their level.
 
     Parameters
     ----------
@@ -152,8 +154,7 @@ def find_events(
 
     References
     ----------
-    :func:`~buildcompare.stats.changepoints.changepoints` for the search. Hansen (2000), "Sample splitting and threshold
-    estimation", Econometrica 68 (the interval of the time of a change).
+    Hansen (2000), "Sample splitting and threshold estimation", Econometrica 68 (the interval of the time of a change).
 
     Examples
     --------
@@ -268,7 +269,11 @@ class _Averages:
         size = self.mean(last) - level
         height = level, size, level + size
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
-        at = self._at(before, after[0])
+        # The change is where a step fits the curve's own samples best.
+        low, high = level, self.mean(after[0])
+        fine = self.fine(*self.span_s((max(before[0], before[1] - 2), min(after[0][1], after[0][0] + 2))))
+        lean = np.cumsum(fine.to_numpy(dtype=np.float64) - (low + high) / 2) * math.copysign(1.0, high - low)
+        at = float(fine.index[int(lean.argmin())])
         if lasting:
             kind: Kind = "level"
             span = self._when(before, after[0])[0], self._when(after[-2] if len(after) > 1 else before, last)[1]
@@ -284,15 +289,6 @@ class _Averages:
         percent = size / level * 100.0 if level > NOTHING * abs(size) else None
         ci = size - half, size + half
         return MetricEvent(kind, at, span, size, percent, ci, level, extreme, self.span_s(around))
-
-    def _at(self, before: Range, after: Range) -> float:
-        """When the level changed, on the curve's own samples: where a step fits best."""
-        start = self.start_s(max(before[0], before[1] - 2))
-        end = self.start_s(min(after[1], after[0] + 2) - 1) + self.width_s
-        low, high = self.mean(before), self.mean(after)
-        fine = self.fine(start, end)
-        lean = np.cumsum(fine.to_numpy(dtype=np.float64) - (low + high) / 2) * math.copysign(1.0, high - low)
-        return float(fine.index[int(lean.argmin())])
 
     def _when(self, before: Range, after: Range) -> Span:
         """95 % interval of the time of a change (Hansen 2000), in steps of the averages."""
@@ -329,9 +325,8 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
         before = edges[at - 1]
         back = _excursion_end(run, edges, levels, at)
         if back is not None:
-            beside = np.concatenate([np.arange(*before), np.arange(*edges[back])])
-            away = (edges[at][0], edges[back - 1][1])
-            events.append(run.excursion(away, beside, (before[0], edges[back][1])))
+            beside = np.r_[slice(*before), slice(*edges[back])]
+            events.append(run.excursion((before[1], edges[back][0]), beside, (before[0], edges[back][1])))
             at = back + 1
         elif at == 1 and run.length_s(*before) < LASTING_S:  # the window begins with it
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))

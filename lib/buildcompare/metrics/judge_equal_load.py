@@ -1,7 +1,7 @@
 """Judge differences at equal load against margins and the noise between runs of one build.
 
-The metrics of which less is better are one family: they show whether a request costs the same. Those of which neither
-direction is better, such as the requests per second, are another: they show whether the users ask for the same.
+Metrics of which less is better are one family (does a request cost the same?), those of which neither direction is
+better, such as the requests per second, another (do the users ask for the same?).
 """
 
 from __future__ import annotations
@@ -132,7 +132,10 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
     """
     signal = np.array([math.log1p(FOUND_PERCENT / 100.0) / max(effect.sd, 1e-12) for effect in effects])
     p_values = np.array([effect.p_value for effect in effects])
-    possible = np.array([_beyond(*each) for each in zip(effects, margins_percent, strict=True)])
+    possible = np.zeros(len(effects))  # the probability that a metric that did not change lies beyond its margin
+    for i, (effect, margin) in enumerate(zip(effects, margins_percent, strict=True)):
+        bounds = math.log1p(margin / 100.0), -math.log1p(-min(margin, 99.9) / 100.0)
+        possible[i] = sum(0.5 * replace(effect, log_ratio=bound).p_value for bound in bounds)
     score = np.minimum(-special.ndtri(p_values / 2.0), 37.0)  # beyond that a tail is zero in floating point
     ratio = signal * score - signal**2 / 2.0
     left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
@@ -142,12 +145,6 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
         found[i] = worst = max(worst, min(max(chance, float(p_values[i])), 1.0))
         left = left[left != i]
     return [float(p) for p in found]
-
-
-def _beyond(effect: Effect, margin_percent: float) -> float:
-    """Probability that a metric that did not change lies beyond its margin."""
-    bounds = math.log1p(margin_percent / 100.0), -math.log1p(-min(margin_percent, 99.9) / 100.0)
-    return sum(0.5 * replace(effect, log_ratio=bound).p_value for bound in bounds)
 
 
 def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:

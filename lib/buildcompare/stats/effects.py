@@ -142,7 +142,7 @@ def judge_levels(
 
 
 def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise) -> Effect | None:
-    """Compare the mean levels of the runs of two builds, whose repeated runs count too; None where one is not positive."""
+    """Compare the mean levels of the runs of two builds, repeated runs counted in; None where one is not positive."""
     means = [math.fsum(run.level for run in runs) / len(runs) if runs else 0.0 for runs in (base, new)]
     if min(means) <= 0 or not math.isfinite(max(means)):
         return None
