@@ -48,12 +48,9 @@ class PlacedEvent:
     metric: str
     build: Side
     event: MetricEvent
-    matched: bool
-    """Whether the other build shows it too."""
-    group: int
-    """The same number for events of one build that happened together; numbered by time, from 1."""
-    warning: bool
-    """Whether it is in one build only and surely larger than the metric's margin."""
+    matched: bool  # whether the other build shows it too
+    group: int  # the same for events of one build that happened together; numbered by time, from 1
+    warning: bool  # whether it is in one build only and surely larger than the metric's margin
 
 
 def compare_events(

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
@@ -20,8 +19,6 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
 
-IntArray = npt.NDArray[np.int64]
-
 MINUTE_S = 60.0
 """Means are taken over this long: the queries are rates over one minute."""
 CLIMB_S = 120.0
@@ -29,8 +26,7 @@ CLIMB_S = 120.0
 SUSTAINED_S = 600.0
 """A build sustained the highest load that it was at or above for this long in all."""
 LOWEST, HIGHEST = 0.3, 2.0
-"""Loads below this part of the highest common load are left out, and with them a server's cold start; loads above this
-part of it say nothing about it."""
+"""Parts of the highest common load between which loads count: below is a server's cold start."""
 KNOTS = 4
 """Of each spline: enough for a saturating metric, few enough for a ramp of half an hour."""
 FEWEST = 15
@@ -40,13 +36,11 @@ POINTS = 41
 NEAR = 0.1
 """The rate of new users at a load is the mean within this part of it."""
 DOUBT = 0.15
-"""How far the cost of logins may be from a straight line: this part of what it explains of a difference counts as a
-standard error."""
+"""This part of what logins explain of a difference counts as a standard error: their cost may be no straight line."""
 HUBER = 1.345
 """95 % efficient where the noise is normal (Huber 1964)."""
 ROUNDS = 4
-"""Of weighting again. By hand: statsmodels' RLM takes nine times as long, and gives no matrix from values to
-coefficients, of which the errors are made."""
+"""Of weighting again; statsmodels' RLM takes nine times as long, and gives no matrix of which the errors are made."""
 CONTRADICTED = 3.0
 """The highest load's difference is another one if it lies this many standard errors from the mean over all loads."""
 FARTHEST = 1e6
@@ -66,40 +60,29 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class MetricAtLoad:
-    """One metric of both builds over the connected users."""
+    """One metric of both builds over n loads (connected users) at which both were seen; errors are within the runs."""
 
-    at_users: float
-    """The highest load that both builds sustained."""
-    base: float
-    """The metric there, in its unit."""
+    at_users: float  # the highest load that both builds sustained
+    base: float  # the metric there, in its unit
     new: float
-    log_ratio: float
-    """Logarithm of `new` over `base`."""
+    log_ratio: float  # logarithm of `new` over `base`
     se_log: float
-    """Its standard error within the runs, autocorrelation accounted for."""
-    constant: bool
-    """Whether the difference was the same at every load as far as could be told, and is the mean over all of them."""
-    users: FloatArray
-    """Shape (n,): loads at which both builds were seen."""
-    curves: Pair[FloatArray]
-    """By build, shape (n,): the metric there."""
-    se_curves: Pair[FloatArray]
-    """Standard error of its logarithm within the runs."""
-    log_ratios: FloatArray
-    """Shape (n,): the difference at each load."""
+    constant: bool  # whether the difference was taken as the same at every load, and is the mean over all of them
+    users: FloatArray  # the loads, shape (n,)
+    curves: Pair[FloatArray]  # the metric there, shape (n,)
+    se_curves: Pair[FloatArray]  # of its logarithm
+    log_ratios: FloatArray  # the difference at each load, shape (n,)
     se_ratios: FloatArray
-    points: Pair[FloatArray]
-    """By build, shape (minutes, 2): users and metric of each minute, at the same rate of new users as the curves."""
+    points: Pair[FloatArray]  # users and metric of each minute at the curves' rate of new users, shape (minutes, 2)
 
 
 def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str, MetricAtLoad]:
     """Compare metrics of two builds at the highest load that both sustained.
 
     Per build a natural cubic spline over the users, by robust weighted least squares over one-minute means. A login
-    costs more than a connected user, and one build may climb through a load at which the other rests: so the rate at
-    which users came is in the model too, with the same coefficients for both builds, and the builds are compared at the
-    mean of the rates that they had at each load. The difference is the mean over all loads, unless the one at the
-    highest load contradicts it. Each estimate is a sum of weighted residuals, whose standard error counts their memory.
+    costs more than a connected user: so the rate at which users came is in the model too, with the same coefficients
+    for both builds, which are compared at the mean of the rates that they had at each load. The difference is the mean
+    over all loads, unless the one at the highest load contradicts it; its standard error counts the noise's memory.
 
     Parameters
     ----------
@@ -109,13 +92,11 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
     Returns
     -------
     dict
-        By metric; empty where the builds shared no load. A metric without enough minutes above zero in a build has no
-        entry.
+        By metric that has enough minutes above zero in both builds; empty where they shared no load.
 
     References
     ----------
-    Huber (1964), "Robust estimation of a location parameter", Annals of Mathematical Statistics 35. Wood (2017),
-    Generalized Additive Models, section 5.3.1 (the spline).
+    Huber (1964), Annals of Mathematical Statistics 35. Wood (2017), Generalized Additive Models, 5.3.1 (the spline).
 
     Examples
     --------
@@ -127,8 +108,7 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
     >>> print(f"{100 * np.expm1(cpu.log_ratio):+.0f} % at {cpu.at_users:.0f} users")
     +10 % at 4000 users
     """
-    tops = [_sustained(run) for runs in (base, new) for run in runs]
-    top = min(tops, default=math.nan)
+    top = min((_sustained(run) for runs in (base, new) for run in runs), default=math.nan)
     if not top > 0 or not base or not new:
         return {}
     minutes = [
@@ -136,8 +116,8 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
         for number, (side, run) in enumerate([*((0, run) for run in base), *((1, run) for run in new)])
     ]
     shared = [set().union(*(run.metrics for run in runs)) for runs in (base, new)]
-    found = {slug: _metric(slug, minutes, top) for slug in sorted(shared[0] & shared[1])}
-    return {slug: metric for slug, metric in found.items() if metric is not None}
+    slugs = sorted(shared[0] & shared[1])
+    return {slug: metric for slug in slugs if (metric := _metric(slug, minutes, top)) is not None}
 
 
 def loaded_run(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
@@ -175,8 +155,7 @@ def _minutes(run: LoadedRun) -> pd.DataFrame:
 
 
 def _until_stop(curve: pd.Series, run: LoadedRun) -> pd.Series:
-    kept: pd.Series = curve[np.isfinite(curve.to_numpy()) & (curve.index <= run.stop_s)]
-    return kept
+    return pd.Series(curve[np.isfinite(curve.to_numpy()) & (curve.index <= run.stop_s)])
 
 
 def _sustained(run: LoadedRun) -> float:
@@ -225,7 +204,13 @@ def _metric(slug: str, tables: Sequence[pd.DataFrame], top: float) -> MetricAtLo
 
     # Both curves from `low` to `top`, each load at the mean of the climbs that the builds had there.
     loads = np.linspace(low, top, POINTS)
-    climbs = [_climb_near(loads, users[side == own], climb[side == own]) for own in (0, 1)]
+    climbs = []
+    for own in (0, 1):  # its mean near each load; that of the nearest minute where there is none
+        apart = np.abs(users[side == own][None, :] - loads[:, None])
+        near = apart <= NEAR * loads[:, None]
+        count, known = near.sum(axis=1), climb[side == own]
+        mean = near @ known / np.maximum(count, 1)
+        climbs.append(np.where(count > 0, mean, known[np.argmin(apart, axis=1)]))
     usual_climb = (climbs[0] + climbs[1]) / 2.0
     wanted = [design(loads, usual_climb, np.full(POINTS, own)) for own in (0, 1)]
     curves = [each @ coefficients for each in wanted]
@@ -238,8 +223,8 @@ def _metric(slug: str, tables: Sequence[pd.DataFrame], top: float) -> MetricAtLo
     scaled = [wanted[0][first:] / base[:, None], wanted[1][first:] / new[:, None]]
     weights = np.vstack([*scaled, scaled[1] - scaled[0]]) @ inverse
     errors = residual_errors(weights, left).reshape(3, -1)
-    apart = design(loads, climbs[1], np.zeros(POINTS)) - design(loads, climbs[0], np.zeros(POINTS))
-    doubts = DOUBT * (apart[:, -2:] @ coefficients[-2:])[first:] / (np.sqrt(base) * np.sqrt(new))
+    logins = design(loads, climbs[1], np.zeros(POINTS)) - design(loads, climbs[0], np.zeros(POINTS))
+    doubts = DOUBT * (logins[:, -2:] @ coefficients[-2:])[first:] / (np.sqrt(base) * np.sqrt(new))
     ratios = np.log(new / base)
     log_ratio, se_log, constant = pooled_ratio(ratios, weights[-ratios.size :], doubts, left)
     there = math.sqrt(float(base[-1])) * math.sqrt(float(new[-1]))
@@ -259,15 +244,6 @@ def _metric(slug: str, tables: Sequence[pd.DataFrame], top: float) -> MetricAtLo
         se_ratios=np.hypot(errors[2], doubts),
         points=Pair(points[side == 0], points[side == 1]),
     )
-
-
-def _climb_near(loads: FloatArray, users: FloatArray, climb: FloatArray) -> FloatArray:
-    """The mean climb of a build near each of `loads`; of the nearest minute where there is none."""
-    apart = np.abs(users[None, :] - loads[:, None])
-    near = apart <= NEAR * loads[:, None]
-    count = near.sum(axis=1)
-    mean = near @ climb / np.maximum(count, 1)
-    return np.asarray(np.where(count > 0, mean, climb[np.argmin(apart, axis=1)]), dtype=np.float64)
 
 
 def _fit(matrix: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -323,11 +299,10 @@ class Residuals:
 def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
     """Standard errors of sums of residuals with each row of `weights`, shape (k, n): AR(1) noise before the fit.
 
-    A fit takes the slow part of the noise away with the curve, so what is left looks less correlated than the noise
-    was. The noise over its usual size is taken as AR(1) within each run, with the coefficient and variance whose
-    expected sums of squares and of products of neighbours, after the fit's projection, equal the observed ones (a
-    method of moments). By hand: a prewhitened HAC estimate of such sums (Andrews & Monahan 1992) is half the truth in
-    every fourth fit and fifty times too large in some, and GLSAR's 95 % intervals hold the truth in 85 %.
+    A fit takes the slow part of the noise away with the curve. So the noise over its usual size is taken as AR(1)
+    within each run, with the coefficient and variance whose expected sums of squares and of products of neighbours,
+    after the fit's projection, equal the observed ones (a method of moments). By hand: a prewhitened HAC estimate is
+    half the truth in every fourth fit and fifty times too large in some; GLSAR's 95 % intervals hold it in 85 %.
     """
     size = np.maximum(left.usual, 1e-300)
     noise = left.values / size
@@ -349,15 +324,14 @@ def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(variance * total, 0.0)), dtype=np.float64)
 
 
-def _expected(phi: float, fitted: FloatArray, runs: list[IntArray], next_to: IntArray) -> tuple[float, float]:
+def _expected(phi: float, fitted: FloatArray, runs: list[np.ndarray], next_to: np.ndarray) -> tuple[float, float]:
     """Sum of squares, and of products of neighbours, that noise of unit variance leaves after the fit."""
     moved = np.vstack([_correlation(phi, part.size) @ fitted[part] for part in runs])
     inner = fitted.T @ moved
     here, there = fitted[next_to], fitted[next_to + 1]
     crossed = np.einsum("ij,ij->", here, moved[next_to + 1]) + np.einsum("ij,ij->", moved[next_to], there)
-    squares = len(fitted) - float(np.trace(inner))
     products = phi * next_to.size - float(crossed) + float(np.einsum("ij,ij->", here @ inner, there))
-    return max(squares, 1e-12), products
+    return max(len(fitted) - float(np.trace(inner)), 1e-12), products
 
 
 def _correlation(phi: float, size: int) -> FloatArray:

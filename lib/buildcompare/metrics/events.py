@@ -72,22 +72,15 @@ class MetricEvent:
     kind: Kind
     """``level``: the metric changed and did not come back within `LONGEST_EXCURSION_S` (or the window); ``spike`` and
     ``drop``: it rose or fell and came back, or its other end is outside of the window (`LASTING_S`)."""
-    at_s: float
-    """Elapsed seconds of the change, or of the spike's top."""
-    span_s: Span
-    """From when to when: the excursion, or the 95 % interval of a level's change."""
+    at_s: float  # of the change, or of the spike's top
+    span_s: Span  # the excursion, or the 95 % interval of the time of a level's change
     size: float
     """In the metric's unit: level after less level before, or the mean of a minute at the top less the level around."""
-    size_percent: float | None
-    """The same in percent of `before`; None where that is nothing or negative."""
-    ci: tuple[float, float]
-    """95 % interval of `size` for the noise of the run, not for the choice of what is largest."""
-    before: float
-    """The level that it left."""
-    extreme: float
-    """The farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts."""
-    around_s: Span
-    """The whole stretch over which the levels before and after were measured."""
+    size_percent: float | None  # of `before`; None where that is nothing or negative
+    ci: tuple[float, float]  # 95 % interval of `size` for the noise of the run, not for the choice of what is largest
+    before: float  # the level that it left
+    extreme: float  # the farthest sample of an excursion itself, which noise exaggerates; the new level where it lasts
+    around_s: Span  # the whole stretch over which the levels before and after were measured
 
     @property
     def start_s(self) -> float:

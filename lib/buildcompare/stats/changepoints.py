@@ -87,14 +87,10 @@ def segment_means(values: FloatArray, changes: tuple[int, ...]) -> FloatArray:
 class Changepoints:
     """Changes of a series that are more than its noise."""
 
-    changes: tuple[int, ...]
-    """First sample of every segment but the first, increasing."""
-    penalty: float
-    """What each had to gain, in the series' unit squared."""
-    noise: Ar1Noise
-    """What they leave over."""
-    calibrated: bool = False
-    """Whether the penalty was learned from identical runs."""
+    changes: tuple[int, ...]  # first sample of every segment but the first, increasing
+    penalty: float  # what each had to gain, in the series' unit squared
+    noise: Ar1Noise  # what they leave over
+    calibrated: bool = False  # whether the penalty was learned from identical runs
 
 
 @dataclass(frozen=True)

@@ -78,15 +78,13 @@ class TestedEffect:
 
     effect: Effect
     family: str
-    size: int
-    """How many were judged in the family."""
+    size: int  # how many were judged in the family
     p_value: float
     p_adjusted: float
     """Over the family: Holm's (1979) for metrics, Benjamini and Hochberg's (1995) for labels. Metrics of one run move
     together, so a family that is wrong once is often wrong several times, which the latter would reward."""
     status: Status
-    p_worse_one_sided: float | None
-    """Adjusted one-sided p-value of an effect beyond its margin on the bad side; None where there is none."""
+    p_worse_one_sided: float | None  # adjusted, of an effect beyond its margin on the bad side; else None
 
 
 def judge_levels(

@@ -26,19 +26,13 @@ _BLOCK = 256
 class Level:
     """Level of a metric over a window of one run."""
 
-    value: float | None
-    """In the metric's unit: the mean, or for times the geometric mean; None where the window holds no number."""
-    mean: float | None
-    """The arithmetic mean of the same samples."""
+    value: float | None  # the mean, or for times the geometric mean; None where the window holds no number
+    mean: float | None  # the arithmetic mean of the same samples
     samples: int
-    missing: int
-    """How many samples were NaN, infinite or absent (and, for times, not above zero)."""
-    se_log: float = math.nan
-    """Standard error of the logarithm of `value` within this run, autocorrelation accounted for."""
-    n_effective: float = math.nan
-    """How many independent samples would know it as well."""
-    seconds: float = math.nan
-    """What the samples cover: the window without its gaps."""
+    missing: int  # samples that were NaN, infinite or absent (and, for times, not above zero)
+    se_log: float = math.nan  # standard error of the logarithm of `value` within this run
+    n_effective: float = math.nan  # how many independent samples would know it as well
+    seconds: float = math.nan  # what the samples cover: the window without its gaps
 
 
 def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: bool = False) -> Level:

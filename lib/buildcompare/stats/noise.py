@@ -57,8 +57,7 @@ class RunLevel:
 class RunLevels:
     """What a calibration learns from one run."""
 
-    metrics: Mapping[str, RunLevel] = field(default_factory=dict)
-    """By :func:`series_key`."""
+    metrics: Mapping[str, RunLevel] = field(default_factory=dict)  # by :func:`series_key`
     labels: pd.DataFrame = field(default_factory=lambda: NO_LABELS)
     """One row per label and statistic: `LABEL_KEY`, value (seconds) and calls in the window (NaN: unknown)."""
     no_change: Mapping[str, float] = field(default_factory=dict)
@@ -88,17 +87,12 @@ class RepeatedRuns:
 class Noise:
     """Run-to-run noise of one metric or label."""
 
-    sd: float
-    """Standard deviation of one run's log level around the level of its build and setup."""
-    df: float
-    """Degrees of freedom that `sd` is known with; infinite where it is the catalogue's."""
+    sd: float  # standard deviation of one run's log level around the level of its build and setup
+    df: float  # degrees of freedom that `sd` is known with; infinite where it is the catalogue's
     noise_source: NoiseSource
-    within: float | None = None
-    """The standard error that repeated runs had of their own mean (log scale); None where unknown."""
-    seconds: float = math.nan
-    """Length of the windows that it was learned from; NaN where unknown."""
-    at_load: bool = False
-    """Whether it is that of runs compared at equal load, without the error within them."""
+    within: float | None = None  # standard error that repeated runs had of their own mean (log scale)
+    seconds: float = math.nan  # length of the windows that it was learned from; NaN where unknown
+    at_load: bool = False  # whether it is that of runs compared at equal load, without the error within them
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
