@@ -15,9 +15,8 @@ from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.compare import compare_ramps, ramp_ups
 from buildcompare.load.users import compare_supported_users, estimates, limited_by
 from buildcompare.load.view import RunView, Views, view_run
-from buildcompare.metrics.compare import compare_metrics
+from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
 from buildcompare.metrics.compare_events import compare_events
-from buildcompare.metrics.errors import compare_counted_errors, compare_error_rates
 from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.results import (

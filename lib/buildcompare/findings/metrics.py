@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found
 from buildcompare.findings.verdict import LEANING, lost
-from buildcompare.metrics.errors import UNIT as PER_USER_MINUTE
+from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.text.conclusions import by_chance_percent

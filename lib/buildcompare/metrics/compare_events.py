@@ -19,8 +19,7 @@ from buildcompare.results.codes import SIDES, Pair
 from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 
-SMALLEST_SHARE = 0.2
-"""Events below this part of the metric's margin are left out."""
+SMALLEST_SHARE = 0.2  # events below this part of the metric's margin are left out
 FOLLOWS = 1.5
 """A level that moves with the load by up to this many times the load's change follows it: costs grow faster than users
 (simulated servers: by the power 1.2)."""
@@ -28,15 +27,12 @@ TOGETHER_S = 120.0
 """Events of one build that start within this time are one: averages of one minute, of rates over one minute."""
 SAME_S = 180.0
 """As far apart may the builds show the same event: a minute more, for runs whose start was stamped by hand."""
-ALIKE = 0.5
-"""An event of the other build counts as the same with at least this part of the size."""
-ERROR = 0.05
-"""Of a warning where nothing happened, for all series of the test together."""
+ALIKE = 0.5  # an event of the other build counts as the same with at least this part of the size
+ERROR = 0.05  # of a warning where nothing happened, for all series of the test together
 LONE = 6.0
 """Margins that a spike or drop must surely exceed to warn where no other metric moves with it. Identical runs have lone
 excursions of 6 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
-NEARBY_S = 1200.0
-"""How far before and after an event the other run is looked at: as long as an excursion may last."""
+NEARBY_S = 1200.0  # how far before and after an event the other run is looked at: as long as an excursion may last
 
 Group = list[tuple[str, MetricEvent]]
 
@@ -68,17 +64,9 @@ def compare_events(
         for placed in match_events(base, new, margins):
             event, view = placed.event, views[placed.build][number]
             warns = placed.warning and all(pair)
-            events.append(
-                Event(
-                    metric=placed.metric,
-                    build=placed.build,
-                    run=number + 1,
-                    group=groups + placed.group,
-                    matched=placed.matched,
-                    warning=warns and not (test.type == "unbounded" and _follows_load(placed, view)),
-                    **{name: value for name, value in vars(event).items() if name in Event.model_fields},
-                )
-            )
+            warns = warns and not (test.type == "unbounded" and _follows_load(placed, view))
+            row = {**vars(event), **vars(placed), "run": number + 1, "group": groups + placed.group, "warning": warns}
+            events.append(Event(**{name: value for name, value in row.items() if name in Event.model_fields}))
     return events
 
 

@@ -19,26 +19,18 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Pair
 from buildcompare.stats.changepoints import robust_sd
 
-MINUTE_S = 60.0
-"""Means are taken over this long: the queries are rates over one minute."""
+MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
 CLIMB_S = 120.0
 """Users who came within this long count as coming: one minute of rate, and one minute for a login's work."""
-SUSTAINED_S = 600.0
-"""A build sustained the highest load that it was at or above for this long in all."""
-LOWEST, HIGHEST = 0.3, 2.0
-"""Parts of the highest common load between which loads count: below is a server's cold start."""
-KNOTS = 4
-"""Of each spline: enough for a saturating metric, few enough for a ramp of half an hour."""
-FEWEST = 15
-"""Minutes that each build needs."""
-POINTS = 41
-"""Of the curves."""
-NEAR = 0.1
-"""The rate of new users at a load is the mean within this part of it."""
+SUSTAINED_S = 600.0  # a build sustained the highest load that it was at or above for this long in all
+LOWEST, HIGHEST = 0.3, 2.0  # parts of the highest common load between which loads count: below is a server's cold start
+KNOTS = 4  # of each spline: enough for a saturating metric, few enough for a ramp of half an hour
+FEWEST = 15  # minutes that each build needs
+POINTS = 41  # of the curves
+NEAR = 0.1  # the rate of new users at a load is the mean within this part of it
 DOUBT = 0.15
 """This part of what logins explain of a difference counts as a standard error: their cost may be no straight line."""
-HUBER = 1.345
-"""95 % efficient where the noise is normal (Huber 1964)."""
+HUBER = 1.345  # 95 % efficient where the noise is normal (Huber 1964)
 ROUNDS = 4
 """Of weighting again; statsmodels' RLM takes nine times as long, and gives no matrix of which the errors are made."""
 CONTRADICTED = 3.0

@@ -25,44 +25,32 @@ from buildcompare.stats.changepoints import (
 )
 
 Kind = Literal["level", "spike", "drop"]
-Range = tuple[int, int]
-"""Half-open, of averages."""
-Span = tuple[float, float]
-"""Elapsed seconds."""
+Range = tuple[int, int]  # half-open, of averages
+Span = tuple[float, float]  # elapsed seconds
 
 AFTER_RAMP_S = 120.0
 """To be left out after a ramp: the last 2 % of an hour's ramp, and the first minute of rates over one minute."""
-SAMPLING_S = 60.0
-"""The catalogue's rates are over one minute: closer samples share their data and only look like more."""
-COVERAGE = 0.5
-"""An interval with fewer of its samples is a gap."""
-LARGEST = 1e100
-"""What is larger is no measurement: it is left out as NaN is, and its square could not be computed."""
-NOTHING = 1e-9
-"""A level below this part of the change from it is as good as none."""
+SAMPLING_S = 60.0  # the catalogue's rates are over one minute: closer samples share their data and only look like more
+COVERAGE = 0.5  # an interval with fewer of its samples is a gap
+LARGEST = 1e100  # what is larger is no measurement: it is left out as NaN is, and its square could not be computed
+NOTHING = 1e-9  # a level below this part of the change from it is as good as none
 Z95 = 1.96
 TIME_95 = 7.35
 """A split is within the 95 % interval of a change while it gains this many variances less (Hansen 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0
 """What comes back later is two changes of the level: 20 minutes are most of an unbounded test's 30."""
-BACK = 1 / 3
-"""An excursion is over where no more than this part of its height is left."""
-GRADUAL_S = 300.0
-"""Changes of one direction that follow each other this closely are one."""
+BACK = 1 / 3  # an excursion is over where no more than this part of its height is left
+GRADUAL_S = 300.0  # changes of one direction that follow each other this closely are one
 LASTING_S = 300.0
 """What began later than this before the window's end may be coming back; what ended within it after the window's start
 is the ramp that dies away. Neither is a level."""
-JOINED = 2
-"""A spike and a slower excursion of the same direction are one with at most this many averages between them."""
-SPIKE_HALF_WIDTH = 10
-"""Averages of the running median on each side: what lasts longer than this is no spike."""
+JOINED = 2  # a spike and a slower excursion of the same direction are one with at most this many averages between them
+SPIKE_HALF_WIDTH = 10  # averages of the running median on each side: what lasts longer than this is no spike
 SPIKE = 6.0
 """Robust standard deviations from the running median. Of AR(1) series of 70 to 1080 samples, phi of 0 to 0.9, at most
 2 % have a sample as far out as this; at phi 0.95, 3 % (400 each, seed 20240502)."""
-FLANK = 0.5
-"""Averages beside a spike belong to it down to this part of `SPIKE`."""
-MEAN_TO_SD = 1.2533
-"""Standard deviation of a normal variable in units of its mean absolute deviation."""
+FLANK = 0.5  # averages beside a spike belong to it down to this part of `SPIKE`
+MEAN_TO_SD = 1.2533  # standard deviation of a normal variable in units of its mean absolute deviation
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,15 @@ the second over m: at most 5 % of AR(1) series of 60 to 1080 samples with phi of
 TWO_PER_VARIANCE, TWO_PER_INDEPENDENT = 20.0, 600.0
 """The same by the noise around the best two splits, or steps of a staircase would pass for noise; they add less than
 1 % (300 each, seed 20240503)."""
-HIGHEST_PHI = 0.97
-"""Above it a series of an hour cannot be told from one that wanders without a level."""
+HIGHEST_PHI = 0.97  # above it a series of an hour cannot be told from one that wanders without a level
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
-SHORTEST = 12
-"""Shorter series have no changes: there is nothing to estimate their noise from."""
+SHORTEST = 12  # shorter series have no changes: there is nothing to estimate their noise from
 ROUNDS = 5
-FALSE_ALARMS = 0.03
-"""How often a run in which nothing happened may show a change by a calibrated penalty."""
+FALSE_ALARMS = 0.03  # how often a run in which nothing happened may show a change by a calibrated penalty
 OUTLYING = 6.0
 """Robust standard deviations from the median beyond which samples are left out of the first look at the noise ..."""
-CALM = 0.6
-"""... unless less than this part of the samples remained: then nothing is the usual level."""
+CALM = 0.6  # ... unless less than this part of the samples remained: then nothing is the usual level
 
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
@@ -97,8 +93,7 @@ class Changepoints:
 class CalibratedPenalty:
     """A penalty that identical runs (of about the length of the series to be judged) did not reach."""
 
-    no_change: tuple[float, ...]
-    """Of each run, its no-change penalty in units of its variance."""
+    no_change: tuple[float, ...]  # of each run, its no-change penalty in units of its variance
 
     MIN_RUNS = 10
 

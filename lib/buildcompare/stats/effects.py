@@ -21,10 +21,8 @@ from buildcompare.stats.noise import CATALOGUE_DF_BESIDE_OWN, Noise, RunLevel
 ALPHA = 0.05
 LABEL_ALPHA = 0.02
 LABEL_MARGIN_PERCENT = 10.0
-POWER = 0.8
-"""The usual power at which a detectable effect is stated (Cohen 1988)."""
-MOST_RUNS = 99
-"""More runs per build than this are no advice."""
+POWER = 0.8  # the usual power at which a detectable effect is stated (Cohen 1988)
+MOST_RUNS = 99  # more runs per build than this are no advice
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,10 @@ import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
 
-STRONGEST = 0.99
-"""Bound on the autoregression before colouring again, as Andrews & Monahan advise (section 3)."""
-LONGEST_LAG = 60
-"""Bound on the lags of the residuals: an hour's samples rarely carry information on longer ones."""
-FEWEST = 10
-"""Fewer numbers carry no information on their own correlation."""
-_BLOCK = 256
-"""Series treated at a time, so that their samples stay in the processor's cache."""
+STRONGEST = 0.99  # bound on the autoregression before colouring again, as Andrews & Monahan advise (section 3)
+LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples rarely carry information on longer ones
+FEWEST = 10  # fewer numbers carry no information on their own correlation
+_BLOCK = 256  # series treated at a time, so that their samples stay in the processor's cache
 
 
 @dataclass(frozen=True)

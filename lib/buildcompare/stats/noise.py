@@ -17,22 +17,15 @@ from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
 
-ENOUGH_DF = 8.0
-"""With fewer degrees of freedom the other test type is drawn on: three setups of three runs have six."""
-OTHER_TYPE_DF = 4.0
-"""What the other test type's variance counts for, at most: two setups of three runs."""
-CATALOGUE_DF = 4.0
-"""What the catalogue's noise counts for beside too few repeated runs of a calibration."""
+ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
+OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
+CATALOGUE_DF = 4.0  # what the catalogue's noise counts for beside too few repeated runs of a calibration
 CATALOGUE_DF_BESIDE_OWN = 8.0
 """What it counts for beside the repeated runs of a comparison, which know their own noise. Alone it counts as exact."""
-LEAST_DF = 3.0
-"""Bound on the loss of degrees of freedom to setups that differ."""
-LEAST_SD = 1e-4
-"""Runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing."""
-CATALOGUE_S = 1800.0
-"""The catalogues' noise was learned from windows of 30 minutes and more."""
-LABEL_KEY = ["group", "label", "stat"]
-"""What a row of a label table is of."""
+LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ
+LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
+CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
+LABEL_KEY = ["group", "label", "stat"]  # what a row of a label table is of
 
 
 def label_frame(rows: Sequence[tuple[object, ...]], columns: Sequence[str] = ("value",)) -> pd.DataFrame:
