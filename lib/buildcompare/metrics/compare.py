@@ -174,7 +174,7 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
     rates: dict[Side, list[float | None]] = {"base": [], "new": []}
     for side in SIDES:
         for run, view, estimate in zip(test.runs(side), views[side], estimates[side], strict=True):
-            minutes = _user_minutes(view) if _whole(view, estimate, bounded=test.type == "bounded") else None
+            minutes = _user_minutes(view, estimate, bounded=test.type == "bounded")
             if run.errors is None:
                 why[side] = Reason(code=ReasonCode.ERRORS_NOT_STATED, build=side)
             elif minutes is None:
@@ -212,17 +212,11 @@ def _rate(view: RunView, slug: str) -> float | None:
     return None
 
 
-def _whole(view: RunView, estimate: Estimate | None, *, bounded: bool) -> bool:
-    """Whether the curve goes on to the end of the run; an unbounded one that still climbs may have been cut."""
-    if bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown):
-        return True
-    return estimate is not None and estimate.reason is None
-
-
-def _user_minutes(view: RunView) -> float | None:
-    """The area below the curve of connected users; None without one. Gaps are bridged by straight lines."""
-    if view.users is None:
-        return None
-    users = view.users.dropna()
+def _user_minutes(view: RunView, estimate: Estimate | None, *, bounded: bool) -> float | None:
+    """The area below the curve of connected users; None without one, or where it may end before the run did."""
+    whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
+    if view.users is None or not (whole or (estimate is not None and estimate.reason is None)):
+        return None  # an unbounded curve that still climbs may have been cut
+    users = view.users.dropna()  # gaps are bridged by straight lines
     area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0
     return area if area > 0 else None

@@ -145,16 +145,13 @@ def _grouped(events: Group) -> list[Group]:
 def _matched(slug: str, event: MetricEvent, mine: Mapping[str, RunEvents], other: Mapping[str, RunEvents]) -> bool:
     if slug not in other:
         return False
-    if any(_same(event, each) for each in other[slug].events):
-        return True
+    for each in other[slug].events:
+        small, large = sorted((abs(event.size), abs(each.size)))
+        near = any(a.span_s[0] - SAME_S <= b.at_s <= a.span_s[1] + SAME_S for a, b in ((event, each), (each, event)))
+        if event.kind == each.kind and event.size * each.size > 0 and near and small >= ALIKE * large:
+            return True
     own, there = _contrast(event, mine[slug]), _contrast(event, other[slug])
     return own != 0.0 and there / own >= ALIKE
-
-
-def _same(one: MetricEvent, other: MetricEvent) -> bool:
-    small, large = sorted((abs(one.size), abs(other.size)))
-    near = any(a.span_s[0] - SAME_S <= b.at_s <= a.span_s[1] + SAME_S for a, b in ((one, other), (other, one)))
-    return one.kind == other.kind and one.size * other.size > 0 and near and small >= ALIKE * large
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:

@@ -129,8 +129,7 @@ def loaded_by_proxy(view: RunView, catalogue: Catalogue) -> LoadedRun | None:
 
 def _curves(view: RunView, without: str | None) -> dict[str, pd.Series]:
     slugs = sorted({series.metric for series in view.recording.graphs()} - {without})
-    totals = {slug: view.recording.total(slug) for slug in slugs}
-    return {slug: view.recording.curve(series) for slug, series in totals.items() if series is not None}
+    return {slug: view.recording.curve(total) for slug in slugs if (total := view.recording.total(slug)) is not None}
 
 
 def _minutes(run: LoadedRun) -> pd.DataFrame:
@@ -155,8 +154,7 @@ def _sustained(run: LoadedRun) -> float:
     if len(users) < 2:
         return math.nan
     count = max(round(SUSTAINED_S / float(np.median(np.diff(users.index.to_numpy())))), 1)
-    values = np.sort(users.to_numpy(dtype=np.float64))
-    return float(values[-count]) if values.size >= count else math.nan
+    return float(users.nlargest(count).iloc[-1]) if len(users) >= count else math.nan
 
 
 def _under_load(table: pd.DataFrame, top: float) -> pd.DataFrame:

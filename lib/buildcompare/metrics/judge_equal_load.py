@@ -36,8 +36,7 @@ FOUND_PERCENT = 9.0
 """The change that a family's error is shared out for. Of 50 simulated pairs whose requests cost a tenth more (seeds
 from 120,000) it finds 98 % by the catalogue's noise, where even shares (Holm) find 76 %."""
 LEAST_BETWEEN = 0.25
-"""Of a group's variance at least this part counts as between runs, however large the error within them was estimated to
-be: that is an estimate too, and in some setups many times too large."""
+"""At least this part of a group's variance counts as between runs: the error within them is an estimate, too."""
 BY_CHANCE = 0.5
 """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
 to 12 groups of 2 to 4 runs with one variance, the scatter leaves less in 3 to 4 %."""
@@ -94,11 +93,10 @@ def at_equal_load(
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
     curves = equal_load(base, new)
     judged = judge_at_load(curves, (len(base), len(new)), catalogue.find, lambda metric: noise_at_load(metric, groups))
-    digitised = any(view.recording.digitised for side in SIDES for view in views[side])
-    return {
-        slug: LoadAdjusted(each.at_load) if digitised and catalogue.find(slug).biased_when_digitised else each
-        for slug, each in judged.items()
-    }
+    if any(view.recording.digitised for side in SIDES for view in views[side]):
+        biased = [slug for slug in judged if catalogue.find(slug).biased_when_digitised]
+        judged |= {slug: LoadAdjusted(curves[slug]) for slug in biased}
+    return judged
 
 
 def judge_at_load(
@@ -163,14 +161,12 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
     for i, j in itertools.combinations(range(len(runs)), 2):
         for slug, pair in equal_load([runs[i]], [runs[j]]).items():
             found.setdefault(slug, []).append((i, j, pair.log_ratio, pair.se_log))
-    return {
-        slug: NoiseAtEqualLoad(
-            variance=math.fsum(ratio**2 for *_, ratio, _ in pairs) / (2 * len(pairs)),
-            within=math.fsum(se**2 for *_, se in pairs) / (2 * len(pairs)),
-            df=len({run for i, j, *_ in pairs for run in (i, j)}) - 1.0,
-        )
-        for slug, pairs in found.items()
-    }
+    noise = {}
+    for slug, pairs in found.items():
+        variance = math.fsum(ratio**2 for *_, ratio, _ in pairs) / (2 * len(pairs))
+        within = math.fsum(se**2 for *_, se in pairs) / (2 * len(pairs))
+        noise[slug] = NoiseAtEqualLoad(variance, within, len({run for pair in pairs for run in pair[:2]}) - 1.0)
+    return noise
 
 
 def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
