@@ -146,9 +146,6 @@ def _row(
     )
 
 
-# ---- Error rates -----------------------------------------------------------------------------------------------------
-
-
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:
     """Each error rate that a run recorded, over the steady windows."""
     recorded = [series for side in SIDES for view in views[side] for series in view.recording.series]

@@ -52,10 +52,7 @@ class PlacedEvent:
 def compare_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
 ) -> list[Event]:
-    """Events of the steady windows, matched with the run of the same number of the other build, if there is one.
-
-    From repeated runs (`identical`) the penalties of changes are learned where there are enough of them.
-    """
+    """Events of the steady windows, matched with the run of the same number of the other build, if there is one."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
     for number, pair in enumerate(itertools.zip_longest(*views)):
@@ -63,8 +60,8 @@ def compare_events(
         groups = max((event.group or 0 for event in events), default=0)
         for placed in match_events(base, new, margins):
             event, view = placed.event, views[placed.build][number]
-            warns = placed.warning and all(pair)
-            warns = warns and not (test.type == "unbounded" and _follows_load(placed, view))
+            follows = test.type == "unbounded" and _follows_load(placed, view)
+            warns = placed.warning and all(pair) and not follows
             row = {**vars(event), **vars(placed), "run": number + 1, "group": groups + placed.group, "warning": warns}
             events.append(Event(**{name: value for name, value in row.items() if name in Event.model_fields}))
     return events

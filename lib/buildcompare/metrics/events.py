@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -14,7 +14,6 @@ import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.stats.changepoints import (
-    NO_NOISE,
     SHORTEST,
     Ar1Noise,
     CalibratedPenalty,
@@ -206,7 +205,7 @@ class _Averages:
     values: FloatArray  # the averages divided by `unit`, or their logarithms where that is None
     unit: float | None
     width_s: float
-    noise: Ar1Noise = NO_NOISE  # of `values`, apart from events
+    noise: Ar1Noise = field(default_factory=Ar1Noise)  # of `values`, apart from events
 
     def start_s(self, sample: int) -> float:
         return float(self.times[sample]) - self.width_s / 2

@@ -84,10 +84,7 @@ class LoadAdjusted:
 def at_equal_load(
     test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
 ) -> dict[str, LoadAdjusted]:
-    """Each metric of an unbounded test by its slug, at the highest load that both builds sustained.
-
-    A metric that is not judged in a recording that was read off a plot is not judged here either.
-    """
+    """Each metric of an unbounded test by its slug, at the highest load that both builds sustained."""
     if test.type != "unbounded":
         return {}
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)

@@ -44,17 +44,18 @@ def robust_sd(deviations: npt.ArrayLike) -> float:
 class Ar1Noise:
     """Noise of a series around the means of its segments."""
 
-    sd: float
-    phi: float  # correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias
-    long_run_variance: float  # n times the variance of a mean of n samples, for large n
+    sd: float = 0.0
+    phi: float = 0.0  # correlation of neighbouring samples (0 to `HIGHEST_PHI`), corrected for the small-sample bias
+    long_run_variance: float = 0.0  # n times the variance of a mean of n samples, for large n
+
+    def independent(self, size: int) -> float:
+        """How many independent samples `size` successive ones are worth."""
+        return size * (1.0 - self.phi) / (1.0 + self.phi)
 
     def mean_variance(self, size: int) -> float:
         """Variance of the mean of `size` successive samples."""
         lags = np.arange(1, min(size, 200))
         return self.sd**2 / size * (1.0 + 2.0 * float(((1.0 - lags / size) * self.phi**lags).sum()))
-
-
-NO_NOISE = Ar1Noise(0.0, 0.0, 0.0)
 
 
 def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
@@ -63,7 +64,7 @@ def ar1_noise(values: FloatArray, changes: tuple[int, ...] = ()) -> Ar1Noise:
     rest = values - segment_means(values, changes)
     power = float(rest @ rest)
     if size <= means + 1 or power <= size * np.finfo(float).eps * float(values @ values) / max(size, 1):
-        return NO_NOISE
+        return Ar1Noise()
     # The bias of phi is -(1 + 3 phi) / n with one mean (Marriott & Pope 1954); each further one costs (1 + phi) / n.
     raw = float(rest[1:] @ rest[:-1]) / power
     phi = min(max(raw + (means * (1.0 + raw) + 2.0 * raw) / size, 0.0), HIGHEST_PHI)
@@ -93,9 +94,8 @@ class Changepoints:
 class CalibratedPenalty:
     """A penalty that identical runs (of about the length of the series to be judged) did not reach."""
 
-    no_change: tuple[float, ...]  # of each run, its no-change penalty in units of its variance
-
     MIN_RUNS = 10
+    no_change: tuple[float, ...]  # of each run, its no-change penalty in units of its variance
 
     def __post_init__(self) -> None:
         if len(self.no_change) < self.MIN_RUNS or not all(each > 0 for each in self.no_change):
@@ -166,10 +166,13 @@ def changepoints(
         if calibration is not None:
             trial = calibration.factor * (around.sd**2 + rounding)
         else:
-            trial = _penalty(around, series.size, rounding, PER_VARIANCE, PER_INDEPENDENT)
+            tried = [(around, PER_VARIANCE, PER_INDEPENDENT)]
             if not i:
-                two = ar1_noise(series, _best_splits(series, 2))
-                trial = min(trial, _penalty(two, series.size, rounding, TWO_PER_VARIANCE, TWO_PER_INDEPENDENT))
+                tried.append((ar1_noise(series, _best_splits(series, 2)), TWO_PER_VARIANCE, TWO_PER_INDEPENDENT))
+            trial = min(
+                (per_variance + per_independent / each.independent(series.size)) * (each.long_run_variance + rounding)
+                for each, per_variance, per_independent in tried
+            )
         trial = max(trial, least)
         if not trial < penalty:
             break
@@ -256,11 +259,6 @@ def _best_splits(values: FloatArray, splits: int) -> tuple[int, ...]:
             first, best = max(gains, key=lambda each: float(each[1].max()))
             changes.append(first + int(best.argmax()))
     return tuple(sorted(changes))
-
-
-def _penalty(noise: Ar1Noise, size: int, rounding: float, per_variance: float, per_independent: float) -> float:
-    independent = size * (1.0 - noise.phi) / (1.0 + noise.phi)
-    return (per_variance + per_independent / independent) * (noise.long_run_variance + rounding)
 
 
 def _checked(values: npt.ArrayLike) -> FloatArray:

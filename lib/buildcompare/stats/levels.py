@@ -66,21 +66,19 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
         return Level(None, None, 0, missing)
     mean = float(finite.mean())
     scaled = np.log(finite) if geometric else finite
-    worth = mean_with_error(_on_grid(inside.index.to_numpy()[usable], scaled, step) if step > 0 else scaled)
+    grid = scaled
+    if step > 0:  # at equal distances, NaN where a sample is missing
+        elapsed = inside.index.to_numpy()[usable]
+        places = np.rint((elapsed - elapsed[0]) / step).astype(np.int64)
+        endless = places[-1] >= 4 * places.size + 100  # hardly any samples: their grid says nothing
+        grid = np.full(1 if endless else places[-1] + 1, np.nan)
+        if not endless:
+            grid[places] = scaled
+    worth = mean_with_error(grid)
     value = math.exp(float(scaled.mean())) if geometric else mean
     se = float(worth.se[0]) if geometric else float(worth.se[0]) / mean if mean > 0 else math.nan
     covered = (window[1] - window[0]) * finite.size / (finite.size + missing)
     return Level(value, mean, int(finite.size), missing, se, float(worth.n_effective[0]), covered)
-
-
-def _on_grid(elapsed: FloatArray, values: FloatArray, step: float) -> FloatArray:
-    """The samples at equal distances, NaN where one is missing."""
-    places = np.rint((elapsed - elapsed[0]) / step).astype(np.int64)
-    if places[-1] >= 4 * places.size + 100:  # hardly any samples: their grid says nothing, and may be endless
-        return np.full(1, np.nan)
-    grid = np.full(places[-1] + 1, np.nan)
-    grid[places] = values
-    return grid
 
 
 def mean_of_runs(values: Sequence[float | None]) -> float | None:
