@@ -23,26 +23,19 @@ from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
 from buildcompare.text.reasons import limited_words
 
-Estimates: TypeAlias = Pair[list[Estimate | None]]
-"""The supported users of each run of both builds, by its curve; None in bounded tests."""
+Estimates: TypeAlias = Pair[list[Estimate | None]]  # Of each run of both builds, by its curve; None in bounded tests
 WINDOW_S = 1800.0
 STOP_SLOPE = 0.2
 """mattermost-load-test-ng stops an unbounded test once the least-squares slope of the active users over the last 30
 minutes is below this many users per second, and reports their mean as the supported users."""
 SLOPE_TOLERANCE = 2.0
-"""Factor on `STOP_SLOPE` beyond which a curve is not at its plateau. The connected users are not exactly the active
-ones: whole published curves (development half) end at up to 1.35 times the rule's slope, so that half as much again is
-left for curves that were not seen."""
+"""Factor on `STOP_SLOPE` beyond which a curve is not at its plateau: the connected users are not exactly the active
+ones. Whole published curves (development half) end at up to 1.35 times the rule's slope; half as much again is left."""
 MIN_COVERAGE = 0.9
-INTERRUPTED = 0.5
-"""Users below this part of their median, in the middle of the last 30 minutes, are a fault of the test."""
-CEILING = 0.98
-"""Above this part of the users' ceiling the test was stopped by it, and not by the server: the waves of the feedback
-loop keep the mean below the ceiling itself."""
-LONGEST_SILENCE_S = 120.0
-"""A run that is known to have gone on for longer than this after the last number has a gap there."""
-CUT_TOLERANCE_S = 60.0
-"""Curves of two builds that end this close together, with no stop seen, may have been cut to one length."""
+INTERRUPTED = 0.5  # Users below this part of their median, amid the last 30 minutes, are a fault of the test
+CEILING = 0.98  # Above this part of the ceiling it stopped the test: the waves keep the mean below it
+LONGEST_SILENCE_S = 120.0  # A run that is known to have gone on for longer than this after the last number has a gap
+CUT_TOLERANCE_S = 60.0  # Curves of two builds that end this close together, no stop seen, may be cut to one length
 
 
 def supported_users(

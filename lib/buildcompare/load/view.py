@@ -20,8 +20,6 @@ from buildcompare.results.users import Phase, PhaseName
 from buildcompare.stats.levels import Level, measure_level
 from buildcompare.stats.noise import RunLevel
 
-# ---- The shape ------------------------------------------------------------------------------------------------------
-
 WINDOW_S = 1800.0
 SLOPE_STEPS = 0.025
 """The stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a slope over the last
@@ -158,8 +156,6 @@ def _phases(shape: Shape, stop: Stop, top_s: float | None) -> tuple[Phase, ...]:
         found.append(("shutdown", stop.at_s, stop.end_s))
     return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in found if end > start)
 
-
-# ---- The view -------------------------------------------------------------------------------------------------------
 
 TIMES = "seconds"  # Unit of metrics that are compared by their geometric mean
 
