@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from buildcompare.findings import RANKS
-from buildcompare.findings.opening import Figure, passed_words, undecided_words
 from buildcompare.results import Pair, ValidityReason
 from buildcompare.results.base import Reason
 from buildcompare.results.codes import (
@@ -22,6 +21,7 @@ from buildcompare.results.codes import (
 )
 from buildcompare.text import findings as words
 from buildcompare.text.conclusions import conclusion
+from buildcompare.text.opening import Figure, passed_words, undecided_words
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
