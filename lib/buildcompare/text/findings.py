@@ -34,7 +34,7 @@ MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 def title(test: TestResult) -> str:
     """A test by type and database: ``Unbounded Postgres``."""
     words = f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
-    return words if test.name == f"{test.db_engine}_{test.type}" else f"{words} ({test.name})"
+    return words if test.name in (f"{test.db_engine}_{test.type}", test.type) else f"{words} ({test.name})"
 
 
 @dataclass(frozen=True)
