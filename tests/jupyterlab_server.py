@@ -36,7 +36,11 @@ def jupyterlab(folder: Path, home: Path, settings: Mapping[str, Any], **variable
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:  # a loaded machine; nothing of it is needed any more
+            process.kill()
+            process.wait(30)
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
