@@ -95,7 +95,7 @@ def is_whole(folder: Path) -> bool:
     return results.complete and (folder / "report.html").read_text("utf-8").rstrip().endswith("</html>")
 
 
-KILLS = 12
+KILLS = 20
 
 
 @pytest.mark.slow

@@ -147,7 +147,7 @@ def check_metrics(groups: Sequence[RepeatedRuns], find: Find) -> pd.DataFrame:
 
             def effect(key: str, percent: float, first: RunLevels = first, second: RunLevels = second) -> Effect | None:
                 scaled = replace(second.metrics[key], level=second.metrics[key].level * (1.0 + percent / 100.0))
-                return measure_effect([first.metrics[key]], [scaled], known[key])  # noqa: B023
+                return measure_effect([first.metrics[key]], [scaled], known[key])  # noqa: B023 - called in this round
 
             plain = {key: effect(key, 0.0) for key in keys}
             for i, key in enumerate(keys):
