@@ -23,7 +23,8 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Source, Test
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
-from buildcompare.results import Side, Validity
+from buildcompare.results import Validity
+from buildcompare.results.codes import Side
 
 CATALOGUE = read_catalogue("mattermost")
 

@@ -15,7 +15,7 @@ from buildcompare.load.users import supported_users
 from buildcompare.load.view import view_run
 from buildcompare.load.windows import Stop
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import Pair
+from buildcompare.results.codes import Pair
 from buildcompare.validity.facts import RunFacts, run_facts
 from buildcompare.validity.rules import TestValidity, judge_facts
 from loadsim import (

@@ -18,8 +18,7 @@ from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.findings.opening import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import dumps
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import SIDES, Pair, Severity, Side, Status, TestType, Verdict
+from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, Status, TestType, Verdict
 
 if TYPE_CHECKING:
     from buildcompare.figures.base import Figure

@@ -20,7 +20,8 @@ from buildcompare.findings.suggestions import suggest
 from buildcompare.labels.tables import LabelInTest, agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
-from buildcompare.results import Finding, LabelResult, Pair, Suggestion, TestResult, Validity
+from buildcompare.results import Finding, LabelResult, Suggestion, TestResult, Validity
+from buildcompare.results.codes import Pair
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 
 LABELS = ("v1", "v2")

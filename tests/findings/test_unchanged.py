@@ -10,8 +10,9 @@ from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.report import markdown
-from buildcompare.results import Bump, Finding, LoadAdjustedResult, MetricResult, RampUp, TestResult, Validity
+from buildcompare.results import Finding, LoadAdjustedResult, MetricResult, TestResult, Validity
 from buildcompare.results.codes import Status
+from buildcompare.results.users import Bump, RampUp
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
 

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from buildcompare.history.drift import level_interval, measure_change, measure_drift, measure_repeats
-from buildcompare.results import BetweenComparisons
 from buildcompare.results.codes import NoiseSource
+from buildcompare.results.history import BetweenComparisons
 from buildcompare.stats.noise import Noise
 
 NOISE = Noise(sd=0.018, df=math.inf, noise_source=NoiseSource.CATALOGUE)

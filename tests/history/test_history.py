@@ -17,7 +17,7 @@ from buildcompare.history.chain import ChainAnalysis, Step
 from buildcompare.history.ledger import Ledger, LedgerBuild, read_ledger
 from buildcompare.history.table import import_table
 from buildcompare.history.view import HistoryView, view_ledger
-from buildcompare.results import Drift, HistoryResult
+from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.text.numbers import change
 
 MARGIN = 5.0

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from buildcompare.findings import RANKS
-from buildcompare.results import Pair, ValidityReason
-from buildcompare.results.base import Reason
+from buildcompare.results import ValidityReason
 from buildcompare.results.codes import (
     CauseKind,
     FindingKind,
     NoEstimate,
+    Pair,
+    Reason,
     ReasonCode,
     SuggestionKind,
     ValidityCode,

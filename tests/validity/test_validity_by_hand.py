@@ -15,7 +15,8 @@ from buildcompare.load.curve import find_falls
 from buildcompare.load.users import supported_users
 from buildcompare.load.windows import Stop
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import Estimate, Pair
+from buildcompare.results import Estimate
+from buildcompare.results.codes import Pair
 from buildcompare.validity.rules import judge_facts
 from loadsim import (
     Coordinator,

@@ -29,17 +29,8 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.metrics.judge_equal_load import LoadAdjusted
 from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import (
-    GrafanaLink,
-    InputProvenance,
-    Label,
-    Pair,
-    Provenance,
-    Results,
-    SetupRow,
-    Side,
-    TestResult,
-)
+from buildcompare.results import GrafanaLink, InputProvenance, Provenance, Results, SetupRow, TestResult
+from buildcompare.results.codes import Label, Pair, Side
 from buildcompare.text.reasons import VERDICT_RULE
 
 BUNDLED = "params/v10.4.0-rc1.yaml"

@@ -19,19 +19,9 @@ from buildcompare.metrics.compare import compare_counted_errors, compare_error_r
 from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
 from buildcompare.recordings.recording import Recording, utc
-from buildcompare.results import (
-    Estimate,
-    Pair,
-    RampUp,
-    RunResult,
-    Runs,
-    SeriesCoverage,
-    ServerResult,
-    Side,
-    TestResult,
-    Validity,
-)
-from buildcompare.results.codes import SIDES
+from buildcompare.results import Estimate, RunResult, Runs, SeriesCoverage, ServerResult, TestResult, Validity
+from buildcompare.results.codes import SIDES, Pair, Side
+from buildcompare.results.users import RampUp
 from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.validity.rules import judge_validity
 

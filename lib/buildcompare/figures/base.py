@@ -26,8 +26,9 @@ from matplotlib.text import Text
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.metrics.equal_load import MetricAtLoad
-from buildcompare.results import MetricResult, RampUp
+from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
+from buildcompare.results.users import RampUp
 from buildcompare.text import figures as words
 from buildcompare.text.numbers import unit_scale
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from buildcompare.results import Drift, Finding, HistoryResult, SetupDifference, Suggestion
+from buildcompare.results import Finding, Suggestion
 from buildcompare.results.codes import DriftKind, FindingKind, SetupChange, Severity, SuggestionKind
+from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text import history as text
 
 USUAL_Z = 2.0

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from buildcompare.findings.finding import Found
 from buildcompare.labels.tables import Agreement, LabelInTest, agreeing_labels
-from buildcompare.results import LabelResult, Side, TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
+from buildcompare.results import LabelResult, TestResult
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status
 from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
 from buildcompare.text.findings import MOST_LABELS
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found
-from buildcompare.results import InputProvenance, RunResult, Side, TestResult
-from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, ValidityCode, ValidityStatus
+from buildcompare.results import InputProvenance, RunResult, TestResult
+from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, Side, ValidityCode, ValidityStatus
 from buildcompare.text.findings import MOST_MOVERS
 from buildcompare.validity.rules import APART
 

@@ -14,8 +14,8 @@ import pandas as pd
 from buildcompare.history import drift as measure
 from buildcompare.history.ledger import Entry, TestKey, tidy
 from buildcompare.history.table import SETUP_COLUMNS
-from buildcompare.results import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
 from buildcompare.results.codes import DriftKind, SetupChange
+from buildcompare.results.history import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
 from buildcompare.stats.noise import Noise
 from buildcompare.text.numbers import db_name
 

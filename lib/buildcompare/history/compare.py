@@ -13,8 +13,9 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison, Test
 from buildcompare.history.chain import analyse_chain
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest
-from buildcompare.results import Drift, HistoryResult, SetupDifference, TestResult
+from buildcompare.results import TestResult
 from buildcompare.results.codes import NoHistory, Pair
+from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from buildcompare.results import BetweenComparisons, RepeatedMeasurements
 from buildcompare.results.codes import SIDES, DriftKind
+from buildcompare.results.history import BetweenComparisons, RepeatedMeasurements
 from buildcompare.stats.noise import Noise
 
 MAD_TO_SD = 1.4826

@@ -22,8 +22,8 @@ from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain
 from buildcompare.history.compare import SupportedUsersNoise
 from buildcompare.history.drift import level_interval
 from buildcompare.history.ledger import Entry, Ledger, read_ledger
-from buildcompare.results import Drift, HistoryResult
 from buildcompare.results.codes import DriftKind
+from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.text import history as text
 from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval, percent
 

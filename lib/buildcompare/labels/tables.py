@@ -15,9 +15,8 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
-from buildcompare.results import LabelResult, Number, Pair
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode, Status, TestType
+from buildcompare.results import LabelResult
+from buildcompare.results.codes import Number, Pair, Reason, ReasonCode, Status, TestType
 from buildcompare.stats.effects import TestedEffect, judge_labels, measure_effect
 from buildcompare.stats.noise import LABEL_KEY, Noise, RunLevel, label_frame
 

@@ -15,9 +15,8 @@ from buildcompare.load.curve import samples
 from buildcompare.load.view import Views
 from buildcompare.load.windows import Stop, find_stop
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import Estimate, SupportedUsersResult
+from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
 from buildcompare.results.codes import SIDES, Better, NoEstimate, NoiseSource, Pair, Side, Status
-from buildcompare.results.load import AlertResult, LimitedBy
 from buildcompare.stats.effects import measure_effect, p_worse_one_sided, status_of
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise

@@ -10,8 +10,7 @@ import pandas as pd
 
 from buildcompare.load.curve import FASTEST_FALL, ROUNDING, USERS_INC, LoadCurve, prepare_load, samples
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import ReasonCode, TestType
+from buildcompare.results.codes import Reason, ReasonCode, TestType
 
 LARGEST = 1e300  # Larger numbers are scaled down: their sums are no longer finite
 REFERENCE_S = 1800.0  # The level before the stop is the median over this long: the coordinator's own window

@@ -17,9 +17,8 @@ from buildcompare.load.users import Estimates
 from buildcompare.load.view import RunView, Views, run_level
 from buildcompare.metrics.judge_equal_load import LoadAdjusted
 from buildcompare.recordings.recording import Series
-from buildcompare.results import ErrorRateResult, Estimate, MetricResult, Pair, Side
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import SIDES, NoiseSource, ReasonCode, Status
+from buildcompare.results import ErrorRateResult, Estimate, MetricResult
+from buildcompare.results.codes import SIDES, NoiseSource, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import RepeatedRuns, metric_noise

@@ -14,8 +14,8 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Test
 from buildcompare.load.view import RunView, Views
 from buildcompare.metrics.events import MetricEvent, RunEvents, find_events, search_window
-from buildcompare.results import Event, Side
-from buildcompare.results.codes import SIDES, Pair
+from buildcompare.results import Event
+from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats.changepoints import CalibratedPenalty
 from buildcompare.stats.noise import RepeatedRuns
 

@@ -13,8 +13,7 @@ from nbformat import NotebookNode
 
 from buildcompare.report.sections import results_of
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import Status, Verdict
+from buildcompare.results.codes import Reason, Status, Verdict
 from buildcompare.text.numbers import STATUS_WORDS, change, quantity
 from buildcompare.text.reasons import reason_words, validity_words
 

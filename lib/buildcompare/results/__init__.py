@@ -12,29 +12,394 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import Label, Model, Number, Reason, Window
-from buildcompare.results.codes import FindingKind, Pair, Severity, Side, Status, SuggestionKind, TestType, Verdict
-from buildcompare.results.history import (
-    BetweenComparisons,
-    DatabaseOrder,
-    Drift,
-    HistoryResult,
-    RepeatedMeasurements,
-    SetupDifference,
-)
-from buildcompare.results.load import AlertResult, LimitedBy, LoadAdjustedResult, MixMover, TrafficMixResult
-from buildcompare.results.rows import ErrorRateResult, Event, LabelResult, MetricResult
-from buildcompare.results.runs import Estimate, RunResult, Runs, SeriesCoverage, ServerResult, Validity, ValidityReason
-from buildcompare.results.users import Bump, Phase, RampUp, RampUps, SupportedUsersResult, WithinRuns
+from buildcompare.results.codes import (
+    Better,
+    FindingKind,
+    Label,
+    Model,
+    NoEstimate,
+    NoiseSource,
+    Number,
+    Pair,
+    Reason,
+    Severity,
+    Side,
+    Status,
+    SuggestionKind,
+    TestType,
+    ValidityCode,
+    ValidityStatus,
+    Verdict,
+    Window,
+)  # fmt: skip
+from buildcompare.results.history import Drift, HistoryResult, SetupDifference
+from buildcompare.results.users import Phase, RampUp, RampUps
 
-__all__ = [
-    "AlertResult", "BetweenComparisons", "Bump", "DatabaseOrder", "Drift", "ErrorRateResult", "Estimate", "Event",
-    "Finding", "GrafanaLink", "HistoryResult", "InputProvenance", "Label", "LabelResult", "LimitedBy",
-    "LoadAdjustedResult", "MetricResult", "MixMover", "Number", "Pair", "Phase", "Provenance", "RampUp", "RampUps",
-    "Reason", "RepeatedMeasurements", "Results", "RunResult", "Runs", "SeriesCoverage", "ServerResult",
-    "SetupDifference", "SetupRow", "Side", "Status", "Suggestion", "SupportedUsersResult", "TestResult",
-    "TrafficMixResult", "Validity", "ValidityReason", "Verdict", "Window", "WithinRuns", "dumps", "json_schema",
-]  # fmt: skip
+
+class Estimate(Model):
+    """The supported users of one run, from its curve."""
+
+    estimated: Number
+    """Mean users over the last 30 minutes under load; null where that is not what the build supports."""
+    at_least: Number
+    """The same mean where the curve still rose or met the ceiling, so that the build supports at least as many."""
+    reason: NoEstimate | None
+    slope_users_per_s: Number = None
+    window: Window | None = None
+
+
+class SeriesCoverage(Model):
+    """How much of its run, up to the stop, a series covers: samples expected, present, and present as a number."""
+
+    slug: str
+    expected: int
+    present: int
+    finite: int
+    longest_gap_s: float
+
+
+class ValidityReason(Model):
+    """Something that limits what may be concluded from a run or a test."""
+
+    code: ValidityCode
+    status: ValidityStatus
+    text: str = ""
+    """A clause without a full stop and without the run's name."""
+    side: Side | None = None
+    run: int | None = None
+    """Counted from 1; null where it is about several runs."""
+    metric: str | None = None
+    because: Reason | None = None
+    until_s: Number = None
+    """The run is valid up to here; null where the fault has no time."""
+    numbers: dict[str, Number] = Field(default_factory=dict)
+    """What was found and what was expected; times in elapsed seconds."""
+
+
+class Validity(Model):
+    """Whether a run or a test may be judged."""
+
+    status: ValidityStatus
+    valid_until_s: Number = None
+    """Elapsed seconds up to which a limited run may be judged; null where time does not limit it."""
+    reasons: list[ValidityReason] = Field(default_factory=list)
+
+    @property
+    def codes(self) -> list[ValidityCode]:
+        """The code of each reason."""
+        return [reason.code for reason in self.reasons]
+
+
+class ServerResult(Model):
+    """The server that a run was pulled from, and what it had to say."""
+
+    kind: str
+    version: str
+    url: str
+    step_s: float
+    label_step_s: float
+    queries: int
+    points: int
+    missing_points: int
+    """Of the graphs: points on the grid of the window without a value."""
+    counter_resets: dict[str, int] = Field(default_factory=dict)
+    """By counter that a graph takes the rate of, how often it started again inside the window."""
+    warnings: list[str] = Field(default_factory=list)
+
+
+class RunResult(Model):
+    """One run of one build."""
+
+    start: str
+    end: str
+    duration_s: float
+    stop_s: Number
+    shutdown: bool
+    window: Window | None
+    """The steady window, elapsed seconds."""
+    window_method: str
+    window_reason: Reason | None
+    load_curve: str | None
+    phases: list[Phase]
+    ramp_up: RampUp
+    validity: Validity
+    estimated_supported_users: Estimate | None
+    reported_supported_users: int | None
+    coverage: list[SeriesCoverage]
+    missing: list[str]
+    notes: list[str]
+    server: ServerResult | None = None
+    samples_sha256: str = ""
+    """Of all samples of its metrics and of when they were taken."""
+
+
+class Runs(Model):
+    """The runs of both builds."""
+
+    base: list[RunResult]
+    new: list[RunResult]
+
+    @property
+    def several(self) -> bool:
+        """Whether a build has more than one run."""
+        return len(self.base) > 1 or len(self.new) > 1
+
+
+class AlertResult(Model):
+    """What one alert of the coordinator did in one build."""
+
+    build: Side
+    alert: str
+    threshold: float
+    first_s: Number
+    """Null where it never was at its threshold."""
+    times: int
+    """How often it came to its threshold from below."""
+    share_steady: float
+    """The part of the samples in the steady window at or above the threshold."""
+    nearness: Number
+    """What the query answered in the steady window (its 95th percentile) as a part of the threshold."""
+
+
+NEAR = 0.8
+"""At this part of its threshold a query is near it: one more step of load, and it would be what limits."""
+
+
+class LimitedBy(Model):
+    """What limited each build, in words and in numbers; the alerts of a build in the catalogue's order."""
+
+    base: str | None = None
+    new: str | None = None
+    alerts: list[AlertResult] = Field(default_factory=list)
+
+    def of(self, build: Side) -> list[AlertResult]:
+        """The alerts of one build."""
+        return [use for use in self.alerts if use.build == build]
+
+    def first(self, build: Side) -> AlertResult | None:
+        """The alert that was at its threshold first."""
+        fired = [use for use in self.of(build) if use.first_s is not None]
+        return min(fired, key=lambda use: use.first_s or 0.0, default=None)
+
+    def limiting(self, build: Side) -> AlertResult | None:
+        """The alert that was at its threshold most often in the steady window; None where none was."""
+        use = max(self.of(build), key=lambda use: use.share_steady, default=None)
+        return use if use is not None and use.share_steady > 0.0 else None
+
+    def near(self, build: Side) -> list[AlertResult]:
+        """The alerts whose queries came near their thresholds in the steady window, nearest first."""
+        near = [use for use in self.of(build) if (use.nearness or 0.0) >= NEAR]
+        return sorted(near, key=lambda use: -(use.nearness or 0.0))
+
+
+class LoadAdjustedResult(Model):
+    """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
+
+    users: float
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number
+    ci_high: Number
+    p_value: Number
+    p_adjusted: Number
+    """Over the metrics of the test of which less is better, or over those without a better direction."""
+    status: Status
+    at_users_range: Window
+    """Loads at which both builds were seen."""
+    constant: bool = False
+    """Whether the difference is the mean over these loads: at the highest it is no different."""
+    noise_source: NoiseSource = NoiseSource.NONE
+    noise_of: Literal["equal_load", "levels", "none"] = "none"
+    """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
+
+
+class MixMover(Model):
+    """A label whose share of the calls moved an average."""
+
+    label: str
+    base_share_percent: float
+    new_share_percent: float
+    seconds: float
+    """Per call, the mean of both builds."""
+    percent: float
+    """Its part of `mix_percent`."""
+
+
+class TrafficMixResult(Model):
+    """The change of an average over labels, split: `mix_percent` and `speed_percent` add up to `delta_percent`."""
+
+    group: str
+    kind: Literal["mix", "speed", "both", "neither", "unknown"]
+    """What moved; `unknown`: the mix did, and how far speed moves by chance is not known."""
+    counts: bool
+    """Whether the metric counts as at unchanged mix (where the mix moved it), and not as measured."""
+    base: float
+    new: float
+    delta_percent: float
+    mix_percent: float
+    mix_ci_low: Number = None
+    """95 %, from the noise of the labels where it is known."""
+    mix_ci_high: Number = None
+    speed_percent: float
+    speed_ci_low: Number = None
+    """95 %, from the noise of the average between runs of one build."""
+    speed_ci_high: Number = None
+    at_unchanged_mix_percent: Number = None
+    """The change of the metric itself without the mix part."""
+    ci_low: Number = None
+    """95 % interval of `at_unchanged_mix_percent`."""
+    ci_high: Number = None
+    p_adjusted: Number = None
+    p_worse_one_sided: Number = None
+    status: Status
+    """Of the metric at unchanged mix."""
+    movers: list[MixMover] = Field(default_factory=list)
+
+
+class MetricResult(Model):
+    """One metric of one test."""
+
+    name: str
+    slug: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    unit: str
+    better: Better
+    gate: bool
+    margin_percent: float
+    base: Number
+    """Level over the steady window: the mean, for times the geometric mean."""
+    new: Number
+    mean: Pair[Number]
+    """The arithmetic means of the same samples."""
+    delta_percent: Number
+    ci_low: Number = None
+    """95 % interval of `delta_percent`, from run-to-run variance, not adjusted for the number of metrics."""
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    """Holm's over `family`."""
+    family: str | None = None
+    p_worse_one_sided: Number = None
+    """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
+    status: Status
+    """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
+    reason: Reason | None
+    n_effective: Number = None
+    """Effective sample size of the steady window, in the run where it is smallest."""
+    min_detectable_percent: Number = None
+    """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
+    required_runs: int | None = None
+    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
+    noise_source: NoiseSource = NoiseSource.NONE
+    window: Pair[Window | None]
+    missing_samples: Pair[Number]
+    load_adjusted: LoadAdjustedResult | None = None
+    traffic_mix: TrafficMixResult | None = None
+
+    @property
+    def effective_status(self) -> Status:
+        """The status that a verdict counts: at unchanged traffic mix where the mix moved the average."""
+        return self.traffic_mix.status if self.traffic_mix and self.traffic_mix.counts else self.status
+
+    @property
+    def effective_delta_percent(self) -> float | None:
+        """`delta_percent` as a verdict counts it."""
+        mix = self.traffic_mix
+        return mix.at_unchanged_mix_percent if mix and mix.counts else self.delta_percent
+
+    @property
+    def effective_p_worse(self) -> float | None:
+        """`p_worse_one_sided` as a verdict counts it."""
+        mix = self.traffic_mix
+        return mix.p_worse_one_sided if mix and mix.counts else self.p_worse_one_sided
+
+
+class ErrorRateResult(Model):
+    """How often something failed in one test, relative to how often it was tried."""
+
+    name: str
+    slug: str
+    unit: str
+    better: Literal[Better.LOWER] = Better.LOWER
+    gate: Literal[True] = True
+    base: Number
+    """Mean over the steady window, over the runs of the build."""
+    new: Number
+    delta: Number
+    """In `unit`: of a rate that is often zero a ratio says little."""
+    delta_percent: Number
+    """Null where the base had none."""
+    status: Status
+    reason: Reason | None
+
+
+class LabelResult(Model):
+    """One label and statistic of one test."""
+
+    group: str
+    label: str
+    stat: str
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number = None
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    calls: Pair[Number] | None = None
+    window: Literal["steady", "whole_run"]
+    status: Status
+    """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
+    `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
+    only_in: Side | None
+    at_least: Pair[bool]
+    reason: Reason | None
+
+
+class Event(Model):
+    """Something that happened at one time in one metric."""
+
+    metric: str
+    build: Side
+    run: int = 1
+    kind: Literal["level", "spike", "drop"]
+    at_s: float
+    """When it was largest; of a level shift, when it happened."""
+    span_s: Window
+    size: float
+    """In the metric's unit, with its sign."""
+    size_percent: Number
+    ci: tuple[Number, Number] | None
+    group: int | None
+    """The same number for events that happened together."""
+    matched: bool
+    warning: bool = False
+    """Whether it is in one build only and surely larger than the metric's margin."""
+
+
+class SupportedUsersResult(Model):
+    """How many users each build supports (unbounded tests)."""
+
+    base: Number
+    new: Number
+    delta_percent: Number
+    ci_low: Number = None
+    """Known too where the new build supports *at least* some number: then without `delta_percent` and `ci_high`."""
+    ci_high: Number = None
+    p_value: Number = None
+    p_worse_one_sided: Number = None
+    min_detectable_percent: Number = None
+    required_runs: int | None = None
+    noise_source: NoiseSource = NoiseSource.NONE
+    run_sd_percent: Number = None
+    """Standard deviation of a single run."""
+    band_percent: Number
+    status: Status
+    reported: Pair[Number]
+    estimated: Pair[Number]
+    at_least: Pair[Number]
+    reason: Pair[NoEstimate | None]
 
 
 class TestResult(Model):

@@ -1,13 +1,14 @@
-"""Codes of results.json: every status, verdict, severity, kind and source is one of these enums."""
+"""Codes of results.json (every status, verdict, severity, kind and source is an enum), and what its models are of."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 Side = Literal["base", "new"]
 SIDES: tuple[Side, Side] = ("base", "new")
@@ -75,9 +76,7 @@ ValidityCode = StrEnum(
     WINDOW_SHORTER LITTLE_COVERAGE SERIES_MISSING WINDOWS_OVERLAP OTHER_RUNS
     """,
 )
-ValidityCode.__doc__ = (
-    "What limits a run or a test; the rule and the sentence of each: :mod:`buildcompare.validity.rules`."
-)
+ValidityCode.__doc__ = "What limits a run or a test; rule and sentence of each: :mod:`buildcompare.validity.rules`."
 Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "Which way a metric gets better."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION CATALOGUE NONE")
@@ -90,9 +89,7 @@ ReasonCode = StrEnum(
     TOO_SHORT_TO_MEASURE LOAD_UNKNOWN NO_SAMPLES FEW_SAMPLES NEVER_RISES STILL_MOVES SHORT UNFIT_EARLY
     """,
 )
-ReasonCode.__doc__ = (
-    "Why a row was not judged, or why a run has no steady window; in words: :mod:`buildcompare.text.reasons`."
-)
+ReasonCode.__doc__ = "Why a row was not judged, or a run has no steady window; in words: `buildcompare.text.reasons`."
 NoEstimate = StrEnum(
     "NoEstimate",
     """
@@ -107,9 +104,7 @@ DriftKind.__doc__ = """Which two levels a row of drift compares.
 
 This base with the previous new of the same version; this new with the previous new; two databases in one build."""
 SetupChange = StrEnum("SetupChange", "CHANGED NOT_RECORDED")
-SetupChange.__doc__ = (
-    "How a setting differs from an earlier comparison; not recorded: one of the two does not state it."
-)
+SetupChange.__doc__ = "How a setting differs from an earlier one's; not recorded: one of the two does not state it."
 Severity = StrEnum("Severity", "CRITICAL WARNING INFO")
 Severity.__doc__ = "How urgent a finding is."
 FindingKind = StrEnum(
@@ -125,3 +120,36 @@ FindingKind = StrEnum(
 FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."
 SuggestionKind = StrEnum("SuggestionKind", "RERUN FORMER_SETUP SETTLE LOOK_AT_LABEL")
 SuggestionKind.__doc__ = "What is suggested to do next."
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_finite)]
+Window = tuple[float, float]
+
+
+class Model(BaseModel):
+    """A part of results.json: no key beyond its own, and never changed once made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Label(Model):
+    """A build by its name."""
+
+    label: str
+
+
+class Reason(Model):
+    """Why a row was not judged, or why a run has no steady window."""
+
+    code: ReasonCode
+    build: Side | None = None
+    """The build that it is about; None: both, or neither in particular."""
+    minutes: Number = None
+    """How long the load was steady, where that was too short."""
+    because: ReasonCode | None = None
+    """Of ``no_steady_window``: why there is none."""

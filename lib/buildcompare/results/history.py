@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number
-from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, SetupChange, Side, TestType
+from buildcompare.results.codes import DriftKind, Model, NoHistory, NoiseSource, Number, SetupChange, Side, TestType
 
 
 class SetupDifference(Model):
@@ -27,50 +26,38 @@ class DatabaseOrder(Model):
 
 
 class Drift(Model):
-    """One level (supported users) beside another that it should equal, or is often compared with.
-
-    Attributes
-    ----------
-    against
-        The earlier comparison; the other database for `between_databases`.
-    label, against_label
-        The build that is judged, and the one that it is judged by.
-    ci_low, ci_high
-        95 % interval of `delta_percent` from the noise of single runs on one setup.
-    same_version
-        Whether both builds are of one major and minor version: else their distance is no drift alone.
-    z
-        In standard deviations of the same version between comparisons (see history.between).
-    setup_changed
-        Settings that changed since; empty: none recorded.
-    flipped
-        Whether the databases stand in another order than in the comparison before.
-    earlier
-        Where they flipped: every earlier comparison in which they stood like this.
-    """
+    """One level (supported users) beside another that it should equal, or is often compared with."""
 
     kind: DriftKind
     comparison: str
     against: str
+    """The earlier comparison; the other database for `between_databases`."""
     test: str
     type: TestType
     db_engine: str | None
     side: Side
     label: str
+    """The build that is judged, by `against_label`."""
     against_label: str
     before: Number
     value: Number
     delta_percent: Number
     ci_low: Number
+    """95 % interval of `delta_percent` from the noise of single runs on one setup."""
     ci_high: Number
     p_value: Number
     noise_source: NoiseSource
     same_version: bool
+    """Whether both builds are of one major and minor version: else their distance is no drift alone."""
     z: Number = None
+    """In standard deviations of the same version between comparisons (see history.between)."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
+    """Settings that changed since; empty: none recorded."""
     flipped: bool = False
+    """Whether the databases stand in another order than in the comparison before."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
+    """Where they flipped: every earlier comparison in which they stood like this."""
 
     @property
     def beyond_chance(self) -> bool:
@@ -97,30 +84,21 @@ class RepeatedMeasurements(Model):
 
 
 class HistoryResult(Model):
-    """The ledger that this comparison was compared with.
-
-    Attributes
-    ----------
-    comparisons
-        Earlier ones in the chain.
-    entries_sha256
-        Of all that was read from the ledger: it is an input as the recordings are.
-    before
-        The comparison before this one; null where `reason` says why drift is not known.
-    run_sd_percent
-        Standard deviation of one run, which the intervals of `drift` rest on.
-    margin_percent
-        Smaller drifts are not reported.
-    """
+    """The ledger that this comparison was compared with."""
 
     ledger: str
     comparisons: int
+    """Earlier ones in the chain."""
     studies: int
     entries_sha256: str
+    """Of all that was read from the ledger: it is an input as the recordings are."""
     before: str | None
+    """The comparison before this one; null where `reason` says why drift is not known."""
     reason: NoHistory | None = None
     run_sd_percent: Number = None
+    """Standard deviation of one run, which the intervals of `drift` rest on."""
     noise_source: NoiseSource = NoiseSource.NONE
     margin_percent: float
+    """Smaller drifts are not reported."""
     between: list[BetweenComparisons] = Field(default_factory=list)
     repeats: RepeatedMeasurements | None = None

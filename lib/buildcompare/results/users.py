@@ -1,4 +1,4 @@
-"""Schema of what is kept of the users' curves: phases, bumps, ramps, supported users."""
+"""Schema of what is kept of the users' curves: phases, bumps, ramps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.base import Model, Number, Window
-from buildcompare.results.codes import NoEstimate, NoiseSource, Pair, Status
+from buildcompare.results.codes import Model, Number, Status, Window
 
 PhaseName = Literal["early_bumps", "ramp", "bend", "waves", "plateau", "shutdown"]
 
@@ -97,27 +96,3 @@ class RampUps(Model):
     wave_period_s: WithinRuns | None = None
     """Of the pair of runs in the middle, which is one observation."""
     wave_amplitude_users: WithinRuns | None = None
-
-
-class SupportedUsersResult(Model):
-    """How many users each build supports (unbounded tests)."""
-
-    base: Number
-    new: Number
-    delta_percent: Number
-    ci_low: Number = None
-    """Known too where the new build supports *at least* some number: then without `delta_percent` and `ci_high`."""
-    ci_high: Number = None
-    p_value: Number = None
-    p_worse_one_sided: Number = None
-    min_detectable_percent: Number = None
-    required_runs: int | None = None
-    noise_source: NoiseSource = NoiseSource.NONE
-    run_sd_percent: Number = None
-    """Standard deviation of a single run."""
-    band_percent: Number
-    status: Status
-    reported: Pair[Number]
-    estimated: Pair[Number]
-    at_least: Pair[Number]
-    reason: Pair[NoEstimate | None]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from buildcompare.results import MetricResult, SupportedUsersResult
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import Better, ReasonCode, Status
+from buildcompare.results.codes import Better, Reason, ReasonCode, Status
 from buildcompare.text.numbers import change, interval, percent, status_words
 from buildcompare.text.reasons import reason_words
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from buildcompare.results import Event, MetricResult, RampUp, TestResult
+from buildcompare.results import Event, MetricResult, TestResult
 from buildcompare.results.codes import SIDES, Pair, Status
+from buildcompare.results.users import RampUp
 from buildcompare.text.numbers import change, interval, minutes, quantity
 from buildcompare.text.reasons import reason_words
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from buildcompare.config.errors import plural
-from buildcompare.results import Pair, TestResult, ValidityReason
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import FindingKind, Status, SuggestionKind
+from buildcompare.results import TestResult, ValidityReason
+from buildcompare.results.codes import FindingKind, Pair, Reason, Status, SuggestionKind
 from buildcompare.text.conclusions import at_load_words, conclusion
 from buildcompare.text.numbers import (
     change,

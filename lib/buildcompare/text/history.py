@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from buildcompare.config.errors import plural
-from buildcompare.results import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
 from buildcompare.results.codes import DriftKind, NoHistory, SetupChange
+from buildcompare.results.history import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
 from buildcompare.text.numbers import change, db_name, interval, listed, percent, significant
 from buildcompare.text.reasons import NO_HISTORY_WORDS
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from buildcompare.config.catalogue import Alert
 from buildcompare.results import LimitedBy, ValidityReason
-from buildcompare.results.base import Reason
-from buildcompare.results.codes import NoEstimate, NoHistory, ReasonCode, Side
+from buildcompare.results.codes import NoEstimate, NoHistory, Reason, ReasonCode, Side
 from buildcompare.text.numbers import quantity
 
 _WORDS = {

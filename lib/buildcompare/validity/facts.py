@@ -14,8 +14,7 @@ from buildcompare.config.params import Coordinator, Run, Test
 from buildcompare.load.view import RunView
 from buildcompare.load.windows import Stop
 from buildcompare.results import Estimate
-from buildcompare.results.base import Reason, Window
-from buildcompare.results.codes import TestType
+from buildcompare.results.codes import Reason, TestType, Window
 
 
 @dataclass(frozen=True)

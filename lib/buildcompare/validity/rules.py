@@ -18,8 +18,8 @@ from buildcompare.load.curve import HARDLY_ANY, Fall, find_falls
 from buildcompare.load.users import Estimates
 from buildcompare.load.view import RunView, Views
 from buildcompare.load.windows import ARRIVAL_S, SHORTEST_S, sustained
-from buildcompare.results import Estimate, Pair, Reason, Validity, ValidityReason
-from buildcompare.results.codes import SIDES, NoEstimate, ReasonCode, Side, ValidityCode, ValidityStatus
+from buildcompare.results import Estimate, Validity, ValidityReason
+from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.numbers import fill
 from buildcompare.text.reasons import reason_words
 from buildcompare.validity.facts import RunFacts, run_facts
