@@ -19,7 +19,7 @@ import pandas as pd
 
 from buildcompare import findings
 from buildcompare.calibration.learn import run_levels
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Test

@@ -17,14 +17,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from buildcompare.comparison.test import SIDES, compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Source, Test
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results import Validity
-from buildcompare.results.codes import Side
+from buildcompare.results.codes import SIDES, Side
 
 CATALOGUE = read_catalogue("mattermost")
 

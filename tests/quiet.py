@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
 from buildcompare.results import MetricResult, TestResult

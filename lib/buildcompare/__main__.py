@@ -168,7 +168,7 @@ def _report(
     params: Path, output: Path | None, fail_on: FailOn | None, *, refresh: bool = False, ledger_as: LedgerAs = None
 ) -> int:
     """Publish one report and say how it went; its exit code."""
-    from buildcompare.findings.opening import opening  # late: these take seconds to import
+    from buildcompare.findings.verdict import opening  # late: these take seconds to import
     from buildcompare.report.publish import publish
 
     try:

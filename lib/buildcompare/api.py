@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
-from buildcompare.findings.opening import opening
+from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import dumps
 from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, Status, TestType, Verdict

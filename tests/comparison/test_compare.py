@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buildcompare import findings
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Source, Test
 from buildcompare.load.ramp import round_marks, time_to_users
 from buildcompare.recordings.sources import record

@@ -13,10 +13,10 @@ import pytest
 
 from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
-from buildcompare.findings.suggestions import suggest
+from buildcompare.findings import suggest
 from buildcompare.labels.tables import LabelInTest, agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections

@@ -12,7 +12,7 @@ from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.findings import verdict
-from buildcompare.findings.opening import opening
+from buildcompare.findings.verdict import opening
 from buildcompare.report import markdown, sections
 from buildcompare.results import (
     LoadAdjustedResult,

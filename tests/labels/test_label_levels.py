@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.labels.tables import histogram_quantile, label_levels, label_table

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from buildcompare import findings
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, traffic_mix

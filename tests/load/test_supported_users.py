@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Source, Test
 from buildcompare.load.users import supported_users
 from buildcompare.recordings.sources import record

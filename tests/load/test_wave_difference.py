@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Test
 from buildcompare.load.waves import Waves, compare_waves
 from buildcompare.recordings.recording import Recording

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.load.windows import steady_window

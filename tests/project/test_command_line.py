@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import ExecutionError
-from buildcompare.findings.opening import opening
+from buildcompare.findings.verdict import opening
 from buildcompare.report import publication
 from buildcompare.report import publish as run_report
 from buildcompare.results import Results

@@ -22,7 +22,7 @@ from buildcompare.results.codes import (
 )
 from buildcompare.text import findings as words
 from buildcompare.text.conclusions import conclusion
-from buildcompare.text.opening import Figure, passed_words, undecided_words
+from buildcompare.text.opening import Cause, passed_words, undecided_words
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
@@ -357,8 +357,8 @@ def test_a_run_is_named_by_its_build_and_number() -> None:
 
 
 def test_the_first_sentences() -> None:
-    leaning = Figure(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
-    loss = Figure(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
+    leaning = Cause(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
+    loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
     assert list(undecided_words([leaning, loss])) == [
         "May have got worse, but not surely by more than chance (Bounded Postgres: P99 API times).",
         "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %).",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.comparison.test import compare_test
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.load.curve import find_falls
 from buildcompare.load.users import supported_users

@@ -9,29 +9,50 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
 from buildcompare import findings
 from buildcompare.calibration.file import METHOD, Calibration, read_calibration, without_runs
-from buildcompare.comparison.test import SIDES, TestData, compare_test
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Comparison, Run, check_params, read_params
+from buildcompare.config.params import Comparison, Coordinator, Run, Test, check_params, read_params
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.findings.suggestions import suggest
 from buildcompare.history.compare import HistoryContext, SupportedUsersNoise, compare_to_ledger
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.metrics.judge_equal_load import LoadAdjusted
+from buildcompare.labels.tables import compare_label_tables, label_tables
+from buildcompare.labels.traffic_mix import split_averages
+from buildcompare.load.compare import compare_ramps, ramp_ups
+from buildcompare.load.users import compare_supported_users, estimates, limited_by
+from buildcompare.load.view import RunView, view_run
+from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
+from buildcompare.metrics.compare_events import compare_events
+from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
 from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
-from buildcompare.recordings.recording import Recording
-from buildcompare.results import GrafanaLink, InputProvenance, Provenance, Results, SetupRow, TestResult
-from buildcompare.results.codes import Label, Pair, Side
+from buildcompare.recordings.recording import Recording, utc
+from buildcompare.results import (
+    Estimate,
+    GrafanaLink,
+    InputProvenance,
+    Provenance,
+    Results,
+    RunResult,
+    Runs,
+    SeriesCoverage,
+    ServerResult,
+    SetupRow,
+    TestResult,
+    Validity,
+)  # fmt: skip
+from buildcompare.results.codes import SIDES, Label, Pair, Side
+from buildcompare.results.users import RampUp
+from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.text.reasons import VERDICT_RULE
+from buildcompare.validity.rules import judge_validity
 
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """What a notebook opens when nobody said what to compare."""
@@ -61,16 +82,12 @@ class Analysis:
     catalogue: Catalogue
     recordings: Mapping[str, TestRecordings]
     results: Results
-    compared: Mapping[str, TestData]
-    """By the test's name: what its figures need beside its result."""
+    compared: Mapping[str, TestView]
+    """By the test's name."""
 
     def tests(self) -> list[TestView]:
         """Every test with its recordings, in the order of the params."""
-        labels = Pair(self.params.base.label, self.params.new.label)
-        return [
-            TestView(test, self.recordings[test.name], self.catalogue, labels, self.compared[test.name].at_load)
-            for test in self.results.tests
-        ]
+        return [replace(self.compared[test.name], result=test) for test in self.results.tests]
 
 
 def parameters(params_file: str | None = None, **given: Any) -> Comparison:
@@ -144,16 +161,128 @@ def _placed_faults(params: Comparison, slot: Slot, run: Run) -> Iterator[None]:
         raise error.within(place) from None
 
 
+def compare_test(
+    test: Test,
+    recordings: TestRecordings,
+    catalogue: Catalogue,
+    *,
+    coordinator: Coordinator | None = None,
+    groups: Sequence[RepeatedRuns] = (),
+    label_noise: LabelNoise | None = None,
+    labels: tuple[str, str] = SIDES,
+) -> TestView:
+    """Compare the runs of one test.
+
+    The noise between runs is learned from `groups`, the repeated runs, or else is the catalogue's; `label_noise` is
+    what was learned of labels from `groups`, where several tests share it.
+    """
+    coordinator = coordinator or Coordinator()
+    seen = Pair.of(lambda side: [view_run(each, test.type, catalogue, coordinator) for each in recordings[side]])
+    by_curve = estimates(test, seen)
+    validity, views, supported_by_run = judge_validity(test, seen, by_curve, catalogue, coordinator)
+    ramps = ramp_ups(views)
+    runs = {
+        side: [
+            run_result(catalogue, view, estimate, ramp, params.supported_users, valid)
+            for view, estimate, ramp, params, valid in zip(
+                views[side], supported_by_run[side], ramps[side], test.runs(side), validity.runs[side], strict=True
+            )
+        ]
+        for side in SIDES
+    }
+    unbounded = test.type == "unbounded"
+    supported = compare_supported_users(test, supported_by_run, catalogue, groups) if unbounded else None
+    at_load = at_equal_load(test, views, catalogue, groups)
+    tables = label_tables(views, label_noise or LabelNoise(groups), test.type)
+    splits = split_averages(tables, catalogue)
+    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits)
+    result = TestResult(
+        name=test.name,
+        type=test.type,
+        db_engine=test.db_engine,
+        users=test.users,
+        verdict=verdict.of_test(metrics, supported, validity.test),
+        limited_by=limited_by(test, views, catalogue, coordinator),
+        runs=Runs(base=runs["base"], new=runs["new"]),
+        supported_users=supported,
+        ramp_up=compare_ramps(views, ramps),
+        metrics=metrics,
+        errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
+        labels=compare_label_tables(tables, catalogue),
+        events=compare_events(test, views, catalogue, groups),
+        validity=validity.test,
+    )
+    return TestView(result, recordings, catalogue, Pair(*labels), at_load)
+
+
+def run_result(
+    catalogue: Catalogue,
+    view: RunView,
+    estimate: Estimate | None,
+    ramp: RampUp,
+    reported: int | None,
+    validity: Validity,
+) -> RunResult:
+    """One run, with what it misses."""
+    recording, stop = view.recording, view.stop
+    found = {series.metric for series in recording.graphs()}
+    until = stop.at_s if stop else recording.duration_s  # after the stop nobody asks, and rates of nothing are NaN
+    return RunResult(
+        start=utc(recording.window[0]),
+        end=utc(recording.window[1]),
+        duration_s=recording.duration_s,
+        stop_s=stop.at_s if stop else None,
+        shutdown=bool(stop and stop.shutdown),
+        window=view.steady.window,
+        window_method=view.steady.method,
+        window_reason=view.steady.reason,
+        load_curve=view.load_slug,
+        phases=list(view.shape.phases) if view.shape else [],
+        ramp_up=ramp,
+        validity=validity,
+        estimated_supported_users=estimate,
+        reported_supported_users=reported,
+        coverage=[
+            SeriesCoverage(slug=series.metric, **vars(recording.coverage(series, (0.0, until))))
+            for series in recording.graphs()
+        ],
+        missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
+        notes=[note.text for note in recording.notes],
+        server=_server(recording),
+        samples_sha256=recording.samples_sha256,
+    )
+
+
+def _server(recording: Recording) -> ServerResult | None:
+    """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
+    known: Mapping[str, Any] = recording.provenance
+    try:
+        return ServerResult(
+            **known["server"],
+            url=known["url"],
+            step_s=known["step_s"],
+            label_step_s=known["label_step_s"],
+            queries=len(known["queries"]),
+            points=sum(query["points"] for query in known["queries"]),
+            missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
+            counter_resets=known["counter_resets"],
+            warnings=known["warnings"],
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, command: str | None = None) -> Analysis:
     """Compare the builds in every test and draw the findings; `command` makes the report again."""
     catalogue = catalogue_of(params)
     own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
     calibration = without_runs(calibration_of(params, params.calibration), own) if params.calibration else None
     groups = calibration[0].repeated_runs() if calibration else []
-    shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "label_noise": LabelNoise(groups)}
+    labels = (params.base.label, params.new.label)
+    shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
+    shared["label_noise"] = LabelNoise(groups)
     compared = {test.name: compare_test(test, recordings[test.name], catalogue, **shared) for test in params.tests}
     tests = [each.result for each in compared.values()]
-    labels = (params.base.label, params.new.label)
     inputs = [
         InputProvenance(test=test.name, build=side, run=i, kind=str(recording.provenance.get("kind", "")), **file)
         for test in params.tests
@@ -168,6 +297,8 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         held = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
     past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
     about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
+    # The same from a file, from papermill and from a hand-filled cell:
+    asked = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     results = Results(
         comparison=params.name or "",
         base=Label(label=labels[0]),
@@ -185,10 +316,10 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
-        suggestions=suggest(tests, labels, about_past),
+        suggestions=findings.suggest(tests, labels, about_past),
         findings=findings.gravest_first([*findings.find(tests, labels, inputs, catalogue), *past]),
         provenance=Provenance(
-            params_sha256=_hash(params),
+            params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
             catalogue=params.metrics,
             inputs=inputs,
             run=_this_run(command or f"python -m buildcompare report params/{params.name}.yaml"),
@@ -224,12 +355,6 @@ def _this_run(command: str) -> dict[str, Any]:
         "git_commit": commit(),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }
-
-
-def _hash(params: Comparison) -> str:
-    """A hash of what was asked for: the same from a file, from papermill and from a hand-filled cell."""
-    text = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _files(recording: Recording) -> list[dict[str, Any]]:

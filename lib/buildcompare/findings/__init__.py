@@ -1,4 +1,4 @@
-"""Findings: rules on results, and the order in which a report shows them.
+"""Findings: rules on results, the order in which a report shows them, and what they suggest to do next.
 
 A finding is a kind, a severity and the evidence of its numbers; its sentence is made in
 :mod:`buildcompare.text.findings`. To add one: its kind (`results.codes`), its rule here, its place in the tables below,
@@ -7,19 +7,19 @@ its sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
-from buildcompare.findings.finding import Found, finding
-from buildcompare.results import Finding, InputProvenance, TestResult
-from buildcompare.results.codes import FindingKind, Severity
+from buildcompare.findings.finding import Found, finding, suggestion
+from buildcompare.results import Finding, InputProvenance, Suggestion, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus
 from buildcompare.text.findings import Names
 
-__all__ = ["above_the_fold", "find", "gravest_first", "headlines"]
 TOP = 10
 """Findings above the fold: what a release manager reads."""
+MOST_SUGGESTIONS = 3
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {
@@ -96,3 +96,52 @@ def _order(found: Finding) -> tuple[int, int]:
     if rank == FIRST:
         return 1, 0
     return (2, int(rank == PAST)) if found.severity == Severity.WARNING else (3, rank)
+
+
+def suggest(
+    tests: Sequence[TestResult], labels: tuple[str, str] = ("base", "new"), of_the_past: Iterable[Suggestion] = ()
+) -> list[Suggestion]:
+    """At most three suggestions: tests that cannot be judged, drift to explain, what leans worse, then labels."""
+    names = Names.of(labels, tests)
+    return [*_rerun(tests, names), *of_the_past, *_settle(tests, names), *_label(tests, names)][:MOST_SUGGESTIONS]
+
+
+def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
+    """Tests that are not valid, the invalid ones first."""
+    for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED):
+        for test in tests:
+            if test.validity.status == status and not recordings.only_usual_limits(test):
+                unknown = all(run.load_curve is None for run in (*test.runs.base, *test.runs.new))
+                evidence = {"status": status, "codes": test.validity.codes, "load_unknown": unknown}
+                yield suggestion(SuggestionKind.RERUN, evidence, names, test=test.name)
+
+
+def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
+    """What leans worse in a valid test, where some number of runs would settle it; gates first."""
+    rows: list[tuple[bool, float, str, dict[str, object]]] = []
+    for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
+        for metric in test.metrics:
+            p_worse = metric.effective_p_worse
+            if metric.required_runs and metrics.leans(p_worse) and metric.effective_status != Status.REGRESSION:
+                evidence = metric.model_dump(include={"slug", "name", "required_runs", "margin_percent"})
+                evidence["delta_percent"] = metric.effective_delta_percent
+                rows.append((not metric.gate, p_worse or 0.0, test.name, evidence))
+        users = test.supported_users
+        if users is None or not users.required_runs or users.status == Status.REGRESSION:
+            continue
+        if metrics.leans(users.p_worse_one_sided):
+            evidence = users.model_dump(include={"required_runs", "delta_percent"})
+            evidence |= {"name": "supported users", "margin_percent": users.band_percent}
+            rows.append((False, users.p_worse_one_sided or 0.0, test.name, evidence))
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2]):
+        yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
+
+
+def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
+    """The label that is slower in the most tests."""
+    for agreed in of_labels.slower_in_several(tests)[:1]:
+        marked = {row.test: row.delta_percent for row in agreed.rows if row.marked}
+        if agreed.marked > 1:
+            largest = next(iter(marked.values()))
+            evidence = {**of_labels.named(agreed), "marked": agreed.marked, "largest_percent": largest, "tests": marked}
+            yield suggestion(SuggestionKind.LOOK_AT_LABEL, evidence, names)

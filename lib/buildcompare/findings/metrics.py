@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found
-from buildcompare.findings.verdict import LEANING, lost
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.text.conclusions import by_chance_percent
 from buildcompare.text.findings import MOST_METRICS, MOST_MOVERS
 
+LEANING = 0.1
+"""One-sided adjusted p-value below which a row leans worse."""
 ERRORS_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
@@ -37,75 +38,63 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
             if metric.delta_percent is not None and _significant(metric):
                 key = (metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0)
                 changed.setdefault(key, []).append((test, metric))
+    keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
+            "status", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
     for (slug, _, rises), rows in changed.items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
         test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
-        evidence = _metric_evidence(metric, test, rows, tests)
+        here = {t.name for t, _ in rows}
+        others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == slug]
+        elsewhere = [(t, m) for t, m in others if m.delta_percent is not None]
+        groups = {
+            "also": [_in_test(t, m) for t, m in rows if t is not test],
+            "contrary": [_in_test(t, m) for t, m in elsewhere if _significant(m)],
+            "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
+        }
+        evidence = {**metric.model_dump(include=keys), "by_chance_percent": by_chance_percent(metric), "groups": groups}
         yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
 
 
 def _significant(metric: MetricResult) -> bool:
     """At unchanged traffic mix where that changed; the mix has a finding of its own."""
-    return metric.effective_status in (Status.REGRESSION, Status.IMPROVEMENT) or _leans(metric)
+    return metric.effective_status.changed or leans(metric.effective_p_worse)
 
 
-def _leans(metric: MetricResult) -> bool:
-    return metric.effective_p_worse is not None and metric.effective_p_worse < LEANING
+def leans(p_worse: float | None) -> bool:
+    """Whether a row of this one-sided adjusted p-value leans worse."""
+    return p_worse is not None and p_worse < LEANING
+
+
+def lost(metric: MetricResult) -> bool:
+    """Whether a metric is there in one build only, or was zero in one and is not in the other."""
+    levels = (metric.base or 0.0, metric.new or 0.0)
+    return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
 
 
 def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
-    """Tests in which the metric moves the same way, by half its margin or more, and not only as its load did."""
-    moves = [
-        (delta if rises else -delta, metric.margin_percent)
-        for test in tests
-        for metric in test.metrics
-        if metric.slug == slug and (delta := _by_itself(metric)) is not None
-    ]
-    return sum(delta >= margin / 2 for delta, margin in moves)
+    """Tests in which the metric moves the same way, by half its margin or more.
 
-
-def _by_itself(metric: MetricResult) -> float | None:
-    """The change without what another load or other calls did to it, where that is known."""
-    at_load = metric.load_adjusted
-    if at_load is not None and at_load.p_value is not None:
-        return at_load.delta_percent
-    return metric.effective_delta_percent
+    What another load or other calls did to it does not count, where that is known.
+    """
+    agreeing = 0
+    for metric in (each for test in tests for each in test.metrics if each.slug == slug):
+        at_load = metric.load_adjusted
+        known = at_load is not None and at_load.p_value is not None
+        delta = at_load.delta_percent if at_load and known else metric.effective_delta_percent
+        agreeing += delta is not None and (delta if rises else -delta) >= metric.margin_percent / 2
+    return agreeing
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
     worse = [row for _, row in rows if row.effective_status == Status.REGRESSION and row.better != "neutral"]
-    if worse and all(_from_load(metric) for metric in worse):
-        return Severity.INFO
+    at_loads = [None if metric.gate else metric.load_adjusted for metric in worse]
+    if worse and all(each and each.p_value is not None and each.status != Status.REGRESSION for each in at_loads):
+        return Severity.INFO  # users do not feel it, and it changed at different loads only
     if any(metric.gate for metric in worse):
         return Severity.CRITICAL
-    if any(metric.gate and _leans(metric) for _, metric in rows):
+    if any(metric.gate and leans(metric.effective_p_worse) for _, metric in rows):
         return Severity.WARNING
     return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
-
-
-def _from_load(metric: MetricResult) -> bool:
-    """Whether a metric that users do not feel changed at different loads only, and not at an equal one."""
-    at_load = None if metric.gate else metric.load_adjusted
-    return at_load is not None and at_load.p_value is not None and at_load.status != Status.REGRESSION
-
-
-def _metric_evidence(
-    metric: MetricResult, test: TestResult, changed: Sequence[Row], tests: Sequence[TestResult]
-) -> dict[str, object]:
-    here = {t.name for t, _ in changed}
-    others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == metric.slug]
-    elsewhere = [(t, m) for t, m in others if m.delta_percent is not None]
-    keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
-            "status", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
-    return {
-        **metric.model_dump(include=keys),
-        "by_chance_percent": by_chance_percent(metric),
-        "groups": {
-            "also": [_in_test(t, m) for t, m in changed if t is not test],
-            "contrary": [_in_test(t, m) for t, m in elsewhere if _significant(m)],
-            "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
-        },
-    }
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
@@ -113,8 +102,8 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
     found = {"test": test.name, **metric.model_dump(include={"delta_percent", "status"})}
     if metric.load_adjusted is not None:
         found["at_equal_load_percent"] = metric.load_adjusted.delta_percent
-    if metric.traffic_mix is not None and metric.traffic_mix.counts:
-        found["at_unchanged_mix_percent"] = metric.traffic_mix.at_unchanged_mix_percent
+    if metric.mix is not None:
+        found["at_unchanged_mix_percent"] = metric.mix.at_unchanged_mix_percent
     return found
 
 
@@ -140,9 +129,9 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """How small a change these tests could not have seen."""
     seen = _detectable(tests)
     if seen:
-        sizes = {f"{test.name} {name}": size for test, name, size in seen}
+        sizes = {f"{test} {name}": size for test, name, size in seen}
         evidence = {"min_detectable_percent": sizes, "by_name": detectable(tests)}
-        yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0].name)
+        yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
 def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
@@ -153,13 +142,13 @@ def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
     return by_name
 
 
-def _detectable(tests: Sequence[TestResult]) -> list[tuple[TestResult, str, float]]:
-    seen: list[tuple[TestResult, str, float]] = []
+def _detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
+    seen = []
     for test in tests:
-        seen += [(test, m.name, m.min_detectable_percent) for m in test.metrics if m.gate and m.min_detectable_percent]
-        users = test.supported_users
-        if users is not None and users.min_detectable_percent is not None:
-            seen.append((test, "supported users", users.min_detectable_percent))
+        sizes = [(metric.name, metric.min_detectable_percent) for metric in test.metrics if metric.gate]
+        if test.supported_users:
+            sizes.append(("supported users", test.supported_users.min_detectable_percent))
+        seen += [(test.name, name, size) for name, size in sizes if size]
     return seen
 
 
@@ -168,18 +157,15 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
-        judged = [row for row in rows if row[1].p_value is not None]
+        judged = [(test, metric) for test, metric in rows if metric.p_value is not None]
         if not judged:
             continue
         largest = sorted(judged, key=lambda row: -abs(row[1].effective_delta_percent or 0.0))
-        differ = [row for row in largest if row[1].effective_status in (Status.REGRESSION, Status.IMPROVEMENT)]
+        differ = [row for row in largest if row[1].effective_status.changed]
         same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
         undecided = [row for row in largest if row not in differ and row not in same]
-        aside = [
-            row
-            for row in rows
-            if row[1].p_value is None and (row[1].reason is None or row[1].reason.code != ReasonCode.SET_BY_TEST)
-        ]
+        others = [(test, metric) for test, metric in rows if metric.p_value is None]
+        aside = [(t, m) for t, m in others if m.reason is None or m.reason.code != ReasonCode.SET_BY_TEST]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
         listed = {"same": same, "undecided": undecided, "not_judged": aside}
         evidence = {
@@ -189,7 +175,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
             "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
             "not_judged_names": not_judged,
-            "not_named": [max(len(differ) - MOST_METRICS, 0), max(len(not_judged) - MOST_METRICS, 0)],
+            "not_named": [max(len(each) - MOST_METRICS, 0) for each in (differ, not_judged)],
         }
         only = alike[0].name if len(alike) == 1 else None
         yield Found(FindingKind.UNCHANGED, Severity.INFO, evidence, test=only, id=f"{FindingKind.UNCHANGED}.{kind}")

@@ -1,30 +1,16 @@
-"""The verdict of a test and of a comparison, by the rule that every report prints beside it."""
+"""The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, Validity
-from buildcompare.results.codes import CauseKind, Status, ValidityStatus, Verdict
-
-LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """One reason why a valid test does not pass; `row` is None where it is about no single row."""
-
-    kind: CauseKind
-    row: MetricResult | SupportedUsersResult | None = None
-
-    @property
-    def delta_percent(self) -> float | None:
-        """The change of the row, as a verdict counts it."""
-        if isinstance(self.row, MetricResult):
-            return self.row.effective_delta_percent
-        return self.row.delta_percent if self.row else None
+from buildcompare.findings.metrics import detectable, leans, lost
+from buildcompare.results import MetricResult, Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.results.codes import CauseKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
+from buildcompare.text import opening as words
+from buildcompare.text.findings import title
+from buildcompare.text.numbers import VERDICT_WORDS, counted, listed
 
 
 def of_test(
@@ -39,37 +25,68 @@ def of_test(
     return Verdict.INCONCLUSIVE if found else Verdict.PASS
 
 
-def causes(metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None) -> tuple[Cause, ...]:
-    """Everything that keeps a valid test from passing."""
-    felt = [metric for metric in metrics if metric.gate]
-    rows: list[tuple[MetricResult | SupportedUsersResult, Status, float | None]]
-    rows = [(metric, metric.effective_status, metric.effective_p_worse) for metric in felt]
-    if supported_users is not None:
-        rows.insert(0, (supported_users, supported_users.status, supported_users.p_worse_one_sided))
-    found = [Cause(CauseKind.REGRESSION, row) for row, status, _ in rows if status == Status.REGRESSION]
-    found += [
-        Cause(CauseKind.LEANING, row)
-        for row, status, leaning in rows
-        if status != Status.REGRESSION and leaning is not None and leaning < LEANING
-    ]
-    if supported_users is not None:
-        low, band = supported_users.ci_low, supported_users.band_percent
-        if low is None or band is None or not low > -2.0 * band:  # a loss of twice the margin is not excluded
-            found.append(Cause(CauseKind.LOSS_NOT_EXCLUDED, supported_users))
-    found += [Cause(CauseKind.UNJUDGEABLE, metric) for metric in felt if lost(metric)]
-    if all(row.p_value is None for row, _, _ in rows):
-        found.append(Cause(CauseKind.NOTHING_JUDGED))
-    return tuple(found)
-
-
-def lost(metric: MetricResult) -> bool:
-    """Whether a metric is there in one build only, or was zero in one and is not in the other."""
-    levels = (metric.base or 0.0, metric.new or 0.0)
-    return metric.p_value is None and (levels[0] == 0.0) != (levels[1] == 0.0)
-
-
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:
     """The verdict of the whole comparison: the worst of its tests."""
     verdicts = {test.verdict for test in tests}
     worst: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE)
     return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)
+
+
+def causes(
+    metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None, test: str = ""
+) -> list[words.Cause]:
+    """Everything that keeps a valid test from passing, with the test's title."""
+    rows = [*([supported_users] if supported_users else []), *(metric for metric in metrics if metric.gate)]
+    found = [words.Cause.of(kind, test, row) for row in rows for kind in _kinds(row)]
+    if all(row.p_value is None for row in rows):
+        found.append(words.Cause(CauseKind.NOTHING_JUDGED, test))
+    return sorted(found, key=lambda cause: list(CauseKind).index(cause.kind))
+
+
+def _kinds(row: MetricResult | SupportedUsersResult) -> Iterator[CauseKind]:
+    if isinstance(row, MetricResult):
+        status, p_worse = row.effective_status, row.effective_p_worse
+    else:
+        status, p_worse = row.status, row.p_worse_one_sided
+    if status == Status.REGRESSION:
+        yield CauseKind.REGRESSION
+    elif leans(p_worse):
+        yield CauseKind.LEANING
+    if isinstance(row, MetricResult):
+        if lost(row):
+            yield CauseKind.UNJUDGEABLE
+    elif row.ci_low is None or row.band_percent is None or not row.ci_low > -2.0 * row.band_percent:
+        yield CauseKind.LOSS_NOT_EXCLUDED  # of twice the margin
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A title such as ``Regression in Bounded MySQL: P99 API times +33.4 %``, and a sentence on what it means."""
+
+    title: str
+    sentence: str
+
+
+def opening(results: Results) -> Opening:
+    """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen."""
+    tests, verdict = results.tests, VERDICT_WORDS[results.verdict]
+    valid = [test for test in tests if test.verdict != Verdict.INVALID]
+    found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, title(test))]
+    worse = [each for each in found if each.kind == CauseKind.REGRESSION]
+    if results.verdict == Verdict.REGRESSION:
+        return Opening(words.headed(verdict, worse, len(tests)), words.REGRESSED)
+    if results.verdict == Verdict.INVALID:
+        invalid = [title(test) for test in tests if test.verdict == Verdict.INVALID]
+        heading = f"{verdict}: {listed(invalid, most=words.MOST_NAMED)}"
+        return Opening(heading, words.invalid_words(len(invalid), worse))
+    if results.verdict == Verdict.INCONCLUSIVE:
+        settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
+        why = [*words.undecided_words(found), *([words.SETTLED_BELOW] if settle else [])]
+        about = [each for each in found if each.name]
+        return Opening(words.headed(verdict, about, len(tests)), " ".join(why))
+    warnings = sum(each.severity == Severity.WARNING for each in results.findings)
+    look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
+    gates = [metric for test in tests for metric in test.metrics if metric.gate]
+    judged = {metric.name for metric in gates if metric.p_value is not None}
+    not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
+    return Opening(verdict + look, words.passed_words(detectable(tests), not_judged))

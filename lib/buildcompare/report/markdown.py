@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from buildcompare.config.errors import InputError
 from buildcompare.figures.base import Figure
 from buildcompare.findings import above_the_fold, headlines
-from buildcompare.findings.opening import opening
+from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import cell, code, plain, to_markdown
 from buildcompare.report.sections import figures_of, results_of
 from buildcompare.results import Results, SupportedUsersResult, TestResult

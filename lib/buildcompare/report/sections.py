@@ -20,7 +20,7 @@ from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import base as figures
 from buildcompare.findings import above_the_fold
-from buildcompare.findings.opening import opening
+from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, dumps
 from buildcompare.results.codes import Verdict

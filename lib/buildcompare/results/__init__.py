@@ -298,21 +298,29 @@ class MetricResult(Model):
     traffic_mix: TrafficMixResult | None = None
 
     @property
+    def full_name(self) -> str:
+        """The name with the labels."""
+        return f"{self.name} ({', '.join(self.labels.values())})" if self.labels else self.name
+
+    @property
+    def mix(self) -> TrafficMixResult | None:
+        """The traffic mix where it moved the average: a verdict counts the metric as at unchanged mix."""
+        return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
+
+    @property
     def effective_status(self) -> Status:
-        """The status that a verdict counts: at unchanged traffic mix where the mix moved the average."""
-        return self.traffic_mix.status if self.traffic_mix and self.traffic_mix.counts else self.status
+        """`status` as a verdict counts it."""
+        return (self.mix or self).status
 
     @property
     def effective_delta_percent(self) -> float | None:
         """`delta_percent` as a verdict counts it."""
-        mix = self.traffic_mix
-        return mix.at_unchanged_mix_percent if mix and mix.counts else self.delta_percent
+        return self.mix.at_unchanged_mix_percent if self.mix else self.delta_percent
 
     @property
     def effective_p_worse(self) -> float | None:
         """`p_worse_one_sided` as a verdict counts it."""
-        mix = self.traffic_mix
-        return mix.p_worse_one_sided if mix and mix.counts else self.p_worse_one_sided
+        return (self.mix or self).p_worse_one_sided
 
 
 class ErrorRateResult(Model):

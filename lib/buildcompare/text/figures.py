@@ -14,12 +14,12 @@ PHASES = {"early_bumps": "bumps", "shutdown": ""}
 
 def metric_title(metric: MetricResult) -> str:
     """The metric with the levels of both builds and the change."""
-    return f"{_name(metric)}: {_levels(metric)}"
+    return f"{metric.full_name}: {_levels(metric)}"
 
 
 def metric_alt(metric: MetricResult, test: TestResult, labels: Pair[str]) -> str:
     """A metric's curves: how long the builds ran, their levels, the change, and the events that are marked."""
-    words = f"{_name(metric)} over elapsed time, {test.name}. "
+    words = f"{metric.full_name} over elapsed time, {test.name}. "
     for side, label in labels.items():
         length = max((run.duration_s for run in getattr(test.runs, side)), default=0.0) / 60
         words += f"{label} runs {length:.0f} minutes, steady level {quantity(getattr(metric, side), metric.unit)}. "
@@ -99,10 +99,6 @@ def at_load_alt(metric: MetricResult, labels: Pair[str], counts: Pair[int]) -> s
         f"dot per minute ({dots}); dots and curves stand at the mean login rate of both builds. The bands are 95 % "
         "intervals within the runs; the interval of the change counts the variance between runs too."
     )
-
-
-def _name(metric: MetricResult) -> str:
-    return f"{metric.name} ({', '.join(metric.labels.values())})" if metric.labels else metric.name
 
 
 def _levels(metric: MetricResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from buildcompare.results import MetricResult, SupportedUsersResult
 from buildcompare.results.codes import CauseKind
 from buildcompare.text.findings import detectable_words
 from buildcompare.text.numbers import change, listed, percent
@@ -23,8 +24,8 @@ _STARTS = {
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A row that made the verdict, with the title of its test."""
+class Cause:
+    """One reason why a valid test does not pass, with the title of the test and the row that it is about."""
 
     kind: CauseKind
     test: str
@@ -35,59 +36,58 @@ class Figure:
     loss_percent: float | None = None
     """The largest loss of users that the interval does not exclude."""
 
+    @classmethod
+    def of(cls, kind: CauseKind, test: str, row: MetricResult | SupportedUsersResult) -> Cause:
+        """The cause that `row` is."""
+        if isinstance(row, SupportedUsersResult):
+            loss = None if row.ci_low is None else -row.ci_low
+            return cls(kind, test, USERS, row.delta_percent, loss_percent=loss)
+        return cls(kind, test, row.full_name, row.effective_delta_percent, at_unchanged_mix=row.mix is not None)
+
     @property
     def size(self) -> float:
         """The size of the change."""
         return abs(self.delta_percent or 0.0)
 
 
-def headed(words: str, figures: Sequence[Figure], tests: int) -> str:
-    """A title; one test that has all figures is named once, and not where there is no other."""
-    titles = list(dict.fromkeys(each.test for each in figures))
-    if not titles:
-        return words
-    if len(titles) > 1:
-        return f"{words}: {named(figures)}"
-    where = f" in {titles[0]}" if tests > 1 else ""
-    return f"{words}{where}: {named(figures, alone=True)}"
+def headed(words: str, causes: Sequence[Cause], tests: int) -> str:
+    """A title; one test that has all causes is named once, and not where there is no other."""
+    titles = {each.test for each in causes}
+    where = f" in {causes[0].test}" if len(titles) == 1 and tests > 1 else ""
+    return f"{words}{where}: {named(causes, alone=len(titles) == 1)}" if causes else words
 
 
-def named(figures: Sequence[Figure], *, alone: bool = False) -> str:
+def named(causes: Sequence[Cause], *, alone: bool = False) -> str:
     """Metrics with their change, the supported users first, then what moved most; `alone`: without their tests."""
-    by_name: dict[str, list[Figure]] = {}
-    for each in figures:
+    by_name: dict[str, list[Cause]] = {}
+    for each in sorted(causes, key=lambda each: (each.name != USERS, -each.size)):
         by_name.setdefault(each.name or USERS, []).append(each)
-    ordered = sorted(by_name.items(), key=lambda item: (item[0] != USERS, -max(each.size for each in item[1])))
-    return listed([_moved(name, those, alone=alone) for name, those in ordered], most=MOST_NAMED)
+    moved = []
+    for name, (largest, *others) in by_name.items():
+        tests = {each.test for each in (largest, *others)}
+        where = "" if alone else f" in {largest.test}" if len(tests) == 1 else f" in {len(tests)} tests"
+        mix = " at unchanged traffic mix" if largest.at_unchanged_mix else ""
+        size = f" {'up to ' if len(tests) > 1 else ''}{change(largest.delta_percent)}{mix}"
+        moved.append(f"{name}{'' if largest.delta_percent is None else size}{where}")
+    return listed(moved, most=MOST_NAMED)
 
 
-def _moved(name: str, figures: Sequence[Figure], *, alone: bool) -> str:
-    largest = max(figures, key=lambda each: each.size)
-    tests = {each.test for each in figures}
-    where = "" if alone else f" in {largest.test}" if len(tests) == 1 else f" in {len(tests)} tests"
-    if largest.delta_percent is None:
-        return f"{name}{where}"
-    mix = " at unchanged traffic mix" if largest.at_unchanged_mix else ""
-    return f"{name} {'up to ' if len(tests) > 1 else ''}{change(largest.delta_percent)}{mix}{where}"
-
-
-def invalid_words(tests: int, worse: Sequence[Figure]) -> str:
+def invalid_words(tests: int, worse: Sequence[Cause]) -> str:
     """What an invalid comparison means, and what got worse in its valid tests."""
     others = f" What could be judged got worse: {named(worse)}." if worse else ""
     return f"{'It' if tests == 1 else 'They'} cannot be judged.{others}"
 
 
-def undecided_words(figures: Sequence[Figure]) -> Iterator[str]:
+def undecided_words(causes: Sequence[Cause]) -> Iterator[str]:
     """Why nothing can be concluded, a sentence for each kind of cause."""
     for kind, start in _STARTS.items():
         where = []
-        for each in (each for each in figures if each.kind == kind):
-            cause = each.name
+        for each in (each for each in causes if each.kind == kind):
+            why = each.name
             if kind == CauseKind.LOSS_NOT_EXCLUDED:
-                cause = (
-                    f"a loss of up to {percent(each.loss_percent)}" if (each.loss_percent or 0.0) > 0 else "no interval"
-                )
-            where.append(f"{each.test}: {cause}" if cause else each.test)
+                loss = each.loss_percent or 0.0
+                why = f"a loss of up to {percent(loss)}" if loss > 0 else "no interval"
+            where.append(f"{each.test}: {why}" if why else each.test)
         if where:
             yield f"{start} ({listed(list(dict.fromkeys(where)))})."
 
