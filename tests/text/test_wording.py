@@ -22,7 +22,7 @@ from buildcompare.results.codes import (
 )
 from buildcompare.text import findings as words
 from buildcompare.text.conclusions import conclusion
-from buildcompare.text.opening import Cause, passed_words, undecided_words
+from buildcompare.text.findings import Cause, passed_words, undecided_words
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
 
 PG, MY = "postgresql_bounded", "mysql_bounded"

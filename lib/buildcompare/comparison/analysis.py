@@ -317,7 +317,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         tests=tests,
         self_check=_self_check(calibration),
         suggestions=findings.suggest(tests, labels, about_past),
-        findings=findings.gravest_first([*findings.find(tests, labels, inputs, catalogue), *past]),
+        findings=findings.find(tests, labels, inputs, catalogue, past),
         provenance=Provenance(
             params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
             catalogue=params.metrics,

@@ -59,14 +59,15 @@ def find(
     labels: tuple[str, str],
     inputs: Sequence[InputProvenance] = (),
     catalogue: Catalogue | None = None,
+    of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
     """All findings about `tests`, the gravest first; without a catalogue mistaken inputs are not searched."""
     names = Names.of(labels, tests)
     found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
-    found += [finding(each, names) for across in _ACROSS_TESTS for each in across(tests)]
+    found += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
     if catalogue is not None:
         found += [finding(each, names) for each in recordings.mistaken_inputs(tests, inputs, catalogue)]
-    return gravest_first(found)
+    return gravest_first([*found, *of_the_past])
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:

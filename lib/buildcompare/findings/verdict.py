@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from buildcompare.findings.metrics import detectable, leans, lost
 from buildcompare.results import MetricResult, Results, SupportedUsersResult, TestResult, Validity
 from buildcompare.results.codes import CauseKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
-from buildcompare.text import opening as words
+from buildcompare.text import findings as words
 from buildcompare.text.findings import title
 from buildcompare.text.numbers import VERDICT_WORDS, counted, listed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from buildcompare.results import MetricResult, SupportedUsersResult
 from buildcompare.results.codes import Better, Reason, ReasonCode, Status
-from buildcompare.text.numbers import change, interval, percent, status_words
+from buildcompare.text.numbers import change, percent, ranged, status_words
 from buildcompare.text.reasons import reason_words
 
 Row = MetricResult | SupportedUsersResult
@@ -19,11 +19,6 @@ def by_chance_percent(row: Row) -> float | None:
     if row.ci_high is None or row.delta_percent is None or not row.delta_percent > -100.0:
         return None  # of a metric that is as good as gone there is no ratio
     return ((1.0 + row.ci_high / 100.0) / (1.0 + row.delta_percent / 100.0) - 1.0) * 100.0
-
-
-def margin_of(row: Row) -> float | None:
-    """The smallest change of `row` that matters, in percent."""
-    return row.margin_percent if isinstance(row, MetricResult) else row.band_percent
 
 
 def conclusion(row: Mapping[str, Any], better: str) -> str:
@@ -40,16 +35,22 @@ def conclusion(row: Mapping[str, Any], better: str) -> str:
         words = f"cannot be told from chance, which moves this by up to {percent(row['by_chance_percent'])}"
     else:
         words = _undecided(delta, margin)
-    return f"{change(delta)} (95 % interval {interval(low, high)}): {words}"
+    return f"{ranged(delta, low, high)}: {words}"
 
 
 def explain(row: Row) -> str:
     """Two sentences for readers without statistics: what chance does to this number, and what follows."""
-    chance, margin = by_chance_percent(row), margin_of(row)
-    if chance is None or row.delta_percent is None:
-        return _without_noise(row)
+    chance, delta, low, high = by_chance_percent(row), row.delta_percent, row.ci_low, row.ci_high
+    margin = row.margin_percent if isinstance(row, MetricResult) else row.band_percent
+    if chance is None or delta is None:
+        reason = row.reason if isinstance(row, MetricResult) else None
+        if delta is None:
+            return f"Not judged: {reason_words(reason) if reason else 'one of the builds has no figure'}."
+        reason = reason or Reason(code=ReasonCode.NO_NOISE)
+        learn = " `calibrate` estimates it from repeated runs." if reason.code is ReasonCode.NO_NOISE else ""
+        return f"Not judged: {reason_words(reason)}.{learn}"
     same = f"Two comparisons of unchanged builds differ by up to {percent(chance)} here in 19 of 20 cases"
-    moved = f"{change(row.delta_percent)} (95 % interval {interval(row.ci_low, row.ci_high)})"
+    moved = ranged(delta, low, high)
     if row.status in _FOUND:
         return f"{same}. The change of {moved} is more than that, and more than the margin of {percent(margin)}."
     if row.status == Status.EQUIVALENT:
@@ -60,15 +61,8 @@ def explain(row: Row) -> str:
     settled = f"{runs} of each build would show a change of {percent(margin)}"
     if row.required_runs is None:
         settled = f"fewer than 100 runs of each build would not show a change of {percent(margin)}"
-    return f"{same}; {why_undecided(row)}. {seen}; {settled}."
-
-
-def why_undecided(row: Row) -> str:
-    """Why a judged change is neither significant nor ruled out."""
-    moved = f"{change(row.delta_percent or 0.0)} ({interval(row.ci_low, row.ci_high)})"
-    if (row.ci_low or 0.0) <= 0.0 <= (row.ci_high or 0.0):
-        return f"{moved} may be chance or real"
-    return f"{moved}: {_undecided(row.delta_percent or 0.0, margin_of(row))}"
+    why = " may be chance or real" if (low or 0.0) <= 0.0 <= (high or 0.0) else f": {_undecided(delta, margin)}"
+    return f"{same}; {ranged(delta, low, high, '')}{why}. {seen}; {settled}."
 
 
 def _undecided(delta: float, margin: float | None) -> str:
@@ -85,12 +79,3 @@ def at_load_words(row: Mapping[str, Any], better: Better | str, margin: float) -
     if status == Status.INCONCLUSIVE and apart and abs(row["delta_percent"] or 0.0) <= margin:
         return f"{words}: differs, but not surely by more than {percent(margin)}"
     return words
-
-
-def _without_noise(row: Row) -> str:
-    reason = row.reason if isinstance(row, MetricResult) else None
-    if row.delta_percent is None:
-        return f"Not judged: {reason_words(reason) if reason else 'one of the builds has no figure'}."
-    reason = reason or Reason(code=ReasonCode.NO_NOISE)
-    learn = " `calibrate` estimates it from repeated runs." if reason.code is ReasonCode.NO_NOISE else ""
-    return f"Not judged: {reason_words(reason)}.{learn}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from buildcompare.results import Event, MetricResult, TestResult
 from buildcompare.results.codes import SIDES, Pair, Status
 from buildcompare.results.users import RampUp
-from buildcompare.text.numbers import change, interval, minutes, quantity
+from buildcompare.text.numbers import change, interval, minutes, quantity, shift_words
 from buildcompare.text.reasons import reason_words
 
 PHASES = {"early_bumps": "bumps", "shutdown": ""}
@@ -71,11 +71,6 @@ def users_alt(test: TestResult, users: MetricResult, labels: Pair[str]) -> str:
     if shift.shift_users is not None and shift.shift_status != Status.INCONCLUSIVE:
         words += f" {labels.new} runs {shift_words(shift.shift_users)} on the common ramp."
     return words
-
-
-def shift_words(users: float) -> str:
-    """How far the new build's ramp is from the base's."""
-    return f"{abs(users):,.0f} users {'behind' if users < 0 else 'ahead'}"
 
 
 def at_load_title(metric: MetricResult) -> str:

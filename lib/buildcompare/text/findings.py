@@ -1,28 +1,29 @@
-"""Sentences of findings and suggestions, made of their kind and evidence."""
+"""Sentences of findings and suggestions, made of their kind and evidence, and the first two of a report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from buildcompare.config.errors import plural
-from buildcompare.results import TestResult, ValidityReason
-from buildcompare.results.codes import FindingKind, Pair, Reason, Status, SuggestionKind
+from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, ValidityReason
+from buildcompare.results.codes import CauseKind, FindingKind, Pair, Reason, Status, SuggestionKind
 from buildcompare.text.conclusions import at_load_words, conclusion
 from buildcompare.text.numbers import (
     change,
     db_name,
     fill,
-    interval,
     listed,
     minutes,
     p_words,
     percent,
     quantity,
+    ranged,
+    shift_words,
     significant,
     status_words,
-)
+)  # fmt: skip
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
 
 Evidence = Mapping[str, Any]
@@ -89,17 +90,16 @@ def _supported_users(e: Evidence, names: Names) -> str:
     base, new = names.builds
     if e["delta_percent"] is not None:
         return f"{new} supports {e['new']:,.0f} users against {e['base']:,.0f} of {base}, {conclusion(e, 'higher')}"
-    missing: list[str] = []
+    missing = []
     for side, label in names.builds.items():
         if e[side] is None:
-            at_least, reason = e["at_least"][side], e["reason"][side]
-            words = NO_ESTIMATE_WORDS[reason] if reason else "there is no estimate"
-            missing.append(f"{label}: {words}" + (f", at least {at_least:,.0f}" if at_least is not None else ""))
+            at_least, words = e["at_least"][side], NO_ESTIMATE_WORDS.get(e["reason"][side], "there is no estimate")
+            missing.append(f"{label}: {words}" + ("" if at_least is None else f", at least {at_least:,.0f}"))
     text = f"the supported users cannot be compared ({'; '.join(missing)})"
     if e["ci_low"] is None:
         return text
-    ruled_out = f"a loss of more than {percent(e['ruled_out_percent'])}" if e["ci_low"] < 0 else "a loss"
-    return f"{text}; {ruled_out} can be ruled out"
+    more = f" of more than {percent(e['ruled_out_percent'])}" if e["ci_low"] < 0 else ""
+    return f"{text}; a loss{more} can be ruled out"
 
 
 def _beginning(e: Evidence, names: Names) -> str:
@@ -107,10 +107,8 @@ def _beginning(e: Evidence, names: Names) -> str:
     text = f"{names.builds.new} begins with {bumps[1]} against {bumps[0]} of {names.builds.base}"
     text += f"; its lasting ramp starts at {minutes(e['onset_s'][1])} instead of {minutes(e['onset_s'][0])}"
     if e["shift_users"] is not None and e["shift_status"] != Status.INCONCLUSIVE:
-        side = "behind" if e["shift_users"] < 0 else "ahead"
         bounds = f"{e['shift_ci_low']:+,.0f} to {e['shift_ci_high']:+,.0f}".replace("-", "−")
-        text += f". From there to the first wave it runs {abs(e['shift_users']):,.0f} users {side}"
-        text += f" (95 % interval {bounds})"
+        text += f". From there to the first wave it runs {shift_words(e['shift_users'])} (95 % interval {bounds})"
     slopes, waves = e["slope_users_per_s"], e["wave_onset_s"]
     if None not in slopes:
         text += f". The ramp itself rises by {slopes[1]:.2f} users per second against {slopes[0]:.2f}"
@@ -154,15 +152,16 @@ def _event(e: Evidence, names: Names) -> str:
 def _unchanged(e: Evidence, names: Names) -> str:
     several = len(e["tests"]) > 1
 
-    def moved(row: Evidence) -> str:
-        return f"{row['name']} {change(row['delta_percent'])}" + (f" in {names.tests[row['test']]}" if several else "")
+    def where(row: Evidence) -> str:
+        return f" in {names.tests[row['test']]}" if several else ""
 
     judged, differ, largest = e["judged"], e["differ"], e["largest_undecided"]
     words = plural(judged, "metric") + (" of both tests" if len(e["tests"]) == 2 else "")
     if differ:
         verb = "differs" if len(differ) == 1 else "differ"
+        moved = [f"{row['name']} {change(row['delta_percent'])}{where(row)}" for row in differ]
         text = f"of {words} that could be judged {len(differ)} {verb} by more than chance: "
-        text += listed([moved(row) for row in differ], MOST_METRICS)
+        text += listed(moved, MOST_METRICS)
     else:
         among = f"any of the {words}" if judged > 1 else "the one metric"
         text = f"no difference beyond chance in {among} that could be judged"
@@ -171,9 +170,8 @@ def _unchanged(e: Evidence, names: Names) -> str:
         text += f"; {len(e['same'])} of them {verb}"
     if largest is not None:
         who = "the others" if e["same"] or differ else "they"
-        where = f" in {names.tests[largest['test']]}" if several else ""
         text += f"; {who} cannot be told from chance, at most {change(largest['delta_percent'])}"
-        text += f" ({largest['name']}{where})"
+        text += f" ({largest['name']}{where(largest)})"
     return text + (f". Not judged: {listed(e['not_judged_names'], MOST_METRICS)}" if e["not_judged_names"] else "")
 
 
@@ -182,12 +180,12 @@ def _metric(e: Evidence, names: Names) -> str:
     text = f"{e['name']} of {names.builds.new} {values}, {conclusion(e, e['better'])}"
     mix, at_load, margin = e["traffic_mix"], e["load_adjusted"], e["margin_percent"]
     if mix and mix["counts"] and mix["at_unchanged_mix_percent"] is not None:
+        size = ranged(mix["at_unchanged_mix_percent"], mix["ci_low"], mix["ci_high"], "")
         words = status_words(mix["status"], e["better"], margin, mix["ci_low"], mix["ci_high"])
-        size = f"{change(mix['at_unchanged_mix_percent'])} ({interval(mix['ci_low'], mix['ci_high'])})"
         text += f". The traffic mix itself changed it by {change(mix['mix_percent'])}"
         text += f"; at unchanged mix: {size}, {words}"
     if at_load and at_load["ci_low"] is not None:
-        size = f"{change(at_load['delta_percent'])} ({interval(at_load['ci_low'], at_load['ci_high'])})"
+        size = ranged(at_load["delta_percent"], at_load["ci_low"], at_load["ci_high"], "")
         words = at_load_words(at_load, e["better"], margin)
         text += f". At equal load ({at_load['users']:,.0f} users): {size}, {words}"
     apart = {"at_equal_load_percent": "at equal load", "at_unchanged_mix_percent": "at unchanged mix"}
@@ -201,18 +199,16 @@ def _metric(e: Evidence, names: Names) -> str:
 
 
 def _equal_load(e: Evidence, names: Names) -> str:
-    text = fill(
-        "at equal load ({load_adjusted[users]:,.0f} users) {name} of {builds.new} {load_adjusted[delta_percent]:change}"
-        ": regression, more than chance (adjusted {p}) and more than the margin of {margin_percent:percent}",
-        {**e, "builds": names.builds, "p": p_words(e["load_adjusted"]["p_adjusted"])},
-    )
-    return text + (f"; at each build's own load {change(e['delta_percent'])}" if e["delta_percent"] is not None else "")
+    at_load, own = e["load_adjusted"], "" if e["delta_percent"] is None else change(e["delta_percent"])
+    text = f"at equal load ({at_load['users']:,.0f} users) {e['name']} of {names.builds.new} "
+    text += f"{change(at_load['delta_percent'])}: regression, more than chance "
+    text += f"(adjusted {p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
+    return text + (f"; at each build's own load {own}" if own else "")
 
 
 def _unjudgeable(e: Evidence, names: Names) -> str:
     values = ", ".join(f"{quantity(e[side], e['unit'])} in {label}" for side, label in names.builds.items())
-    why = reason_words(Reason.model_validate(e["reason"])) if e["reason"] else "no ratio"
-    return f"{e['name']} cannot be judged: {values} ({why})"
+    return f"{e['name']} cannot be judged: {values} ({_why(e) or 'no ratio'})"
 
 
 def detectable_words(sizes: Mapping[str, Sequence[float]]) -> str:
@@ -220,7 +216,7 @@ def detectable_words(sizes: Mapping[str, Sequence[float]]) -> str:
     spans = []
     for name, of_tests in sizes.items():
         least, most = percent(min(of_tests)), percent(max(of_tests))
-        spans.append(f"{name} " + (least if least == most else f"{least.removesuffix(' %')} to {most}"))
+        spans.append(f"{name} {most}" if least == most else f"{name} {least.removesuffix(' %')} to {most}")
     return listed(spans, most=8)
 
 
@@ -239,7 +235,7 @@ def _at_unchanged_mix(e: Evidence) -> str:
     delta, status = e["at_unchanged_mix_percent"], e["status_at_unchanged_mix"]
     if delta is None:
         return f"The rest, {change(e['speed_percent'])}, is slower or faster calls; its noise is not known here"
-    start = f"At unchanged mix it is {change(delta)} (95 % interval {interval(e['ci_low'], e['ci_high'])})"
+    start = f"At unchanged mix it is {ranged(delta, e['ci_low'], e['ci_high'])}"
     if status in (Status.REGRESSION, Status.IMPROVEMENT):
         return f"{start}: the calls became {'slower' if delta > 0 else 'faster'} too"
     end = "; the mix does not count against the build" if e["mix_percent"] > 0 else ""
@@ -251,9 +247,12 @@ def _at_unchanged_mix(e: Evidence) -> str:
 def _error_rate(e: Evidence, names: Names) -> str:
     size = f" ({change(e['delta_percent'])})" if e["delta_percent"] is not None else ""
     of = " of the requests" if e["unit"] == "percent" else ""
-    why = reason_words(Reason.model_validate(e["reason"])) if e["reason"] else "no noise is known"
     values = f"{quantity(e['new'], e['unit'])}{of} against {quantity(e['base'], e['unit'])}{size}"
-    return f"{e['name']} of {names.builds.new} are {values}. Not judged: {why}"
+    return f"{e['name']} of {names.builds.new} are {values}. Not judged: {_why(e) or 'no noise is known'}"
+
+
+def _why(e: Evidence) -> str:
+    return reason_words(Reason.model_validate(e["reason"])) if e["reason"] else ""
 
 
 def _counted_errors(e: Evidence, names: Names) -> str:
@@ -267,12 +266,10 @@ def _counted_errors(e: Evidence, names: Names) -> str:
 
 def _labels(e: Evidence, names: Names) -> str:
     slowest = [f"{row['label']} {row['stat']} ({change(row['delta_percent'])})" for row in e["slower_labels"]]
-    return (
-        f"{e['slower']} of {e['judged']} label rows are slower and {e['faster']} faster; up to {e['expected']:.0f} are "
-        f"expected by chance" + (f". Slowest: {listed(slowest, most=3)}" if slowest else "") + ". "
-        f"{e['surviving']} of them {'stays' if e['surviving'] == 1 else 'stay'} significant after adjusting for the "
-        "whole table"
-    )
+    text = f"{e['slower']} of {e['judged']} label rows are slower and {e['faster']} faster; up to "
+    text += f"{e['expected']:.0f} are expected by chance" + (f". Slowest: {listed(slowest, 3)}" if slowest else "")
+    stay = "stays" if e["surviving"] == 1 else "stay"
+    return f"{text}. {e['surviving']} of them {stay} significant after adjusting for the whole table"
 
 
 def _labels_in_several_tests(e: Evidence, names: Names) -> str:
@@ -286,13 +283,6 @@ def _labels_in_several_tests(e: Evidence, names: Names) -> str:
     expected = significant(e["labels"][0]["expected"], 2)
     text = f"Slower in several tests: {listed(agreed, MOST_LABELS)}"
     return f"{text}; by chance {expected} labels would agree as the first one does"
-
-
-def _methods_with_handlers(e: Evidence, names: Names) -> str:
-    moved = ([f"{label} ({change(delta)})" for label, delta in e[key].items()] for key in ("handlers", "methods"))
-    handlers, methods = (listed(labels, MOST_LABELS) for labels in moved)
-    text = f"slower on average together are the handlers {handlers} and the database methods {methods}"
-    return f"{text}; which handler calls which method is not recorded"
 
 
 def _validity(e: Evidence, names: Names) -> str:
@@ -359,7 +349,10 @@ _FINDINGS: Mapping[FindingKind, Say] = {
     FindingKind.NO_LABEL_TABLE: "{build} recorded no label table {group}",
     FindingKind.LABELS_IN_ONE_BUILD: "only {build} has {labels:#label}: {labels:list.3}",
     FindingKind.LABELS_IN_SEVERAL_TESTS: _labels_in_several_tests,
-    FindingKind.METHODS_WITH_HANDLERS: _methods_with_handlers,
+    FindingKind.METHODS_WITH_HANDLERS: (
+        "slower on average together are the handlers {handlers:changes} and the database methods {methods:changes}; "
+        "which handler calls which method is not recorded"
+    ),
     FindingKind.VALIDITY: _validity,
     FindingKind.RUN_LEFT_OUT: lambda e, names: (
         f"run {e['run']} of {names.builds[e['side']]} does not count for the supported users: "
@@ -402,3 +395,95 @@ _SUGGESTIONS: Mapping[SuggestionKind, Say] = {
         "Look at {label}: {stat} is slower in {marked:#test}, by up to {largest_percent:change}"
     ),
 }
+
+
+# ---- The first two sentences of a report -----------------------------------------------------------------------------
+
+MOST_NAMED = 2
+"""Metrics in a title: it is read at a glance, and the findings below name all of them."""
+USERS = "supported users"
+REGRESSED = "Users feel this; it is more than chance and more than the margin."
+SETTLED_BELOW = "See below what would settle it."
+_STARTS = {
+    CauseKind.LEANING: "May have got worse, but not surely by more than chance",
+    CauseKind.LOSS_NOT_EXCLUDED: "The supported users are too uncertain to exclude a loss of twice the margin",
+    CauseKind.UNJUDGEABLE: "Users feel it, but one build has no number or is zero",
+    CauseKind.NOTHING_JUDGED: "Nothing that users feel could be judged",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason why a valid test does not pass, with the title of the test and the row that it is about."""
+
+    kind: CauseKind
+    test: str
+    name: str | None = None
+    """Of the metric, or `USERS`; None where the cause is about no single row."""
+    delta_percent: float | None = None
+    at_unchanged_mix: bool = False
+    loss_percent: float | None = None
+    """The largest loss of users that the interval does not exclude."""
+
+    @classmethod
+    def of(cls, kind: CauseKind, test: str, row: MetricResult | SupportedUsersResult) -> Cause:
+        """The cause that `row` is."""
+        if isinstance(row, SupportedUsersResult):
+            loss = None if row.ci_low is None else -row.ci_low
+            return cls(kind, test, USERS, row.delta_percent, loss_percent=loss)
+        return cls(kind, test, row.full_name, row.effective_delta_percent, at_unchanged_mix=row.mix is not None)
+
+    @property
+    def size(self) -> float:
+        """The size of the change."""
+        return abs(self.delta_percent or 0.0)
+
+
+def headed(words: str, causes: Sequence[Cause], tests: int) -> str:
+    """A title; one test that has all causes is named once, and not where there is no other."""
+    titles = {each.test for each in causes}
+    where = f" in {causes[0].test}" if len(titles) == 1 and tests > 1 else ""
+    return f"{words}{where}: {named(causes, alone=len(titles) == 1)}" if causes else words
+
+
+def named(causes: Sequence[Cause], *, alone: bool = False) -> str:
+    """Metrics with their change, the supported users first, then what moved most; `alone`: without their tests."""
+    by_name: dict[str, list[Cause]] = {}
+    for each in sorted(causes, key=lambda each: (each.name != USERS, -each.size)):
+        by_name.setdefault(each.name or USERS, []).append(each)
+    moved = []
+    for name, (largest, *others) in by_name.items():
+        tests = {each.test for each in (largest, *others)}
+        where = "" if alone else f" in {largest.test}" if len(tests) == 1 else f" in {len(tests)} tests"
+        mix = " at unchanged traffic mix" if largest.at_unchanged_mix else ""
+        size = f" {'up to ' if len(tests) > 1 else ''}{change(largest.delta_percent)}{mix}"
+        moved.append(f"{name}{'' if largest.delta_percent is None else size}{where}")
+    return listed(moved, most=MOST_NAMED)
+
+
+def invalid_words(tests: int, worse: Sequence[Cause]) -> str:
+    """What an invalid comparison means, and what got worse in its valid tests."""
+    others = f" What could be judged got worse: {named(worse)}." if worse else ""
+    return f"{'It' if tests == 1 else 'They'} cannot be judged.{others}"
+
+
+def undecided_words(causes: Sequence[Cause]) -> Iterator[str]:
+    """Why nothing can be concluded, a sentence for each kind of cause."""
+    for kind, start in _STARTS.items():
+        where = []
+        for each in (each for each in causes if each.kind == kind):
+            why = each.name
+            if kind == CauseKind.LOSS_NOT_EXCLUDED:
+                loss = each.loss_percent or 0.0
+                why = f"a loss of up to {percent(loss)}" if loss > 0 else "no interval"
+            where.append(f"{each.test}: {why}" if why else each.test)
+        if where:
+            yield f"{start} ({listed(list(dict.fromkeys(where)))})."
+
+
+def passed_words(detectable: Mapping[str, Sequence[float]], not_judged: Sequence[str]) -> str:
+    """What a pass rests on: how small a change could have been missed, and what was not judged at all."""
+    text = "No metric that users feel got worse, as far as these tests can show."
+    if detectable:
+        text += f" Smaller changes could go unseen: {detectable_words(detectable)}."
+    return f"{text} Not judged: {listed(not_judged)}." if not_judged else text

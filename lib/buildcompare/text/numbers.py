@@ -82,6 +82,16 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{change(low).removesuffix(' %')} to {change(high)}"
 
 
+def ranged(delta: float | None, low: float | None, high: float | None, name: str = "95 % interval ") -> str:
+    """A change with its interval: ``+6.1 % (95 % interval +0.9 to +11.5 %)``."""
+    return f"{change(delta)} ({name}{interval(low, high)})"
+
+
+def shift_words(users: float) -> str:
+    """How far the new build's ramp is from the base's: ``890 users behind``."""
+    return f"{abs(users):,.0f} users {'behind' if users < 0 else 'ahead'}"
+
+
 def percent(value: float | None) -> str:
     """A size in percent without a sign: ``5.2 %``."""
     return MISSING if value is None else f"{significant(value, 2)} %"
@@ -142,6 +152,7 @@ _SPECS: Mapping[str, Callable[[Any], str]] = {
     "min": lambda seconds: f"{seconds / 60:.0f} min",
     "list": lambda items: listed(list(items)),
     "list.3": lambda items: listed(items, most=3),
+    "changes": lambda by_name: listed([f"{name} ({change(delta)})" for name, delta in by_name.items()]),
     "sentence": lambda text: text.rstrip("."),
 }
 
