@@ -14,6 +14,7 @@ from importlib import metadata
 from typing import Any
 
 from buildcompare import findings
+from buildcompare import results as schema
 from buildcompare.calibration.file import METHOD, Calibration, read_calibration, without_runs
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
@@ -34,20 +35,6 @@ from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
 from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
 from buildcompare.recordings.recording import Recording, utc
-from buildcompare.results import (
-    Estimate,
-    GrafanaLink,
-    InputProvenance,
-    Provenance,
-    Results,
-    RunResult,
-    Runs,
-    SeriesCoverage,
-    ServerResult,
-    SetupRow,
-    TestResult,
-    Validity,
-)  # fmt: skip
 from buildcompare.results.codes import SIDES, Label, Pair, Side
 from buildcompare.results.users import RampUp
 from buildcompare.stats.noise import RepeatedRuns
@@ -66,7 +53,7 @@ class TestView:
 
     __test__ = False  # not a test class of pytest's
 
-    result: TestResult
+    result: schema.TestResult
     recordings: TestRecordings
     catalogue: Catalogue
     labels: Pair[str]
@@ -81,7 +68,7 @@ class Analysis:
     params: Comparison
     catalogue: Catalogue
     recordings: Mapping[str, TestRecordings]
-    results: Results
+    results: schema.Results
     compared: Mapping[str, TestView]
     """By the test's name."""
 
@@ -196,14 +183,14 @@ def compare_test(
     tables = label_tables(views, label_noise or LabelNoise(groups), test.type)
     splits = split_averages(tables, catalogue)
     metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits)
-    result = TestResult(
+    result = schema.TestResult(
         name=test.name,
         type=test.type,
         db_engine=test.db_engine,
         users=test.users,
         verdict=verdict.of_test(metrics, supported, validity.test),
         limited_by=limited_by(test, views, catalogue, coordinator),
-        runs=Runs(base=runs["base"], new=runs["new"]),
+        runs=schema.Runs(base=runs["base"], new=runs["new"]),
         supported_users=supported,
         ramp_up=compare_ramps(views, ramps),
         metrics=metrics,
@@ -218,16 +205,16 @@ def compare_test(
 def run_result(
     catalogue: Catalogue,
     view: RunView,
-    estimate: Estimate | None,
+    estimate: schema.Estimate | None,
     ramp: RampUp,
     reported: int | None,
-    validity: Validity,
-) -> RunResult:
+    validity: schema.Validity,
+) -> schema.RunResult:
     """One run, with what it misses."""
     recording, stop = view.recording, view.stop
     found = {series.metric for series in recording.graphs()}
     until = stop.at_s if stop else recording.duration_s  # after the stop nobody asks, and rates of nothing are NaN
-    return RunResult(
+    return schema.RunResult(
         start=utc(recording.window[0]),
         end=utc(recording.window[1]),
         duration_s=recording.duration_s,
@@ -243,7 +230,7 @@ def run_result(
         estimated_supported_users=estimate,
         reported_supported_users=reported,
         coverage=[
-            SeriesCoverage(slug=series.metric, **vars(recording.coverage(series, (0.0, until))))
+            schema.SeriesCoverage(slug=series.metric, **vars(recording.coverage(series, (0.0, until))))
             for series in recording.graphs()
         ],
         missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
@@ -253,11 +240,11 @@ def run_result(
     )
 
 
-def _server(recording: Recording) -> ServerResult | None:
+def _server(recording: Recording) -> schema.ServerResult | None:
     """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
     known: Mapping[str, Any] = recording.provenance
     try:
-        return ServerResult(
+        return schema.ServerResult(
             **known["server"],
             url=known["url"],
             step_s=known["step_s"],
@@ -284,7 +271,9 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     compared = {test.name: compare_test(test, recordings[test.name], catalogue, **shared) for test in params.tests}
     tests = [each.result for each in compared.values()]
     inputs = [
-        InputProvenance(test=test.name, build=side, run=i, kind=str(recording.provenance.get("kind", "")), **file)
+        schema.InputProvenance(
+            test=test.name, build=side, run=i, kind=str(recording.provenance.get("kind", "")), **file
+        )
         for test in params.tests
         for side in SIDES
         for i, recording in enumerate(recordings[test.name][side], start=1)
@@ -295,30 +284,30 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     if params.history is not None:
         noise = SupportedUsersNoise.of(catalogue, groups)
         held = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
-    past = findings_history.find(held.history, held.drift, held.setup_differences) if held else []
+    past = findings_history.find(held.history, held.drift, held.setup_differences) if held else ()
     about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
     # The same from a file, from papermill and from a hand-filled cell:
     asked = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-    results = Results(
+    results = schema.Results(
         comparison=params.name or "",
         base=Label(label=labels[0]),
         new=Label(label=labels[1]),
         simulated=simulated,
         verdict=verdict.of_comparison(tests),
         verdict_rule=VERDICT_RULE,
-        setup=[SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
         setup_differences=list(held.setup_differences) if held else [],
         drift=list(held.drift) if held else [],
         history=held.history if held else None,
         comments=params.comments,
         action_items=params.action_items,
         action_items_title=params.action_items_title,
-        grafana=[GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
+        grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
         suggestions=findings.suggest(tests, labels, about_past),
         findings=findings.find(tests, labels, inputs, catalogue, past),
-        provenance=Provenance(
+        provenance=schema.Provenance(
             params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
             catalogue=params.metrics,
             inputs=inputs,

@@ -30,7 +30,7 @@ from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
 from buildcompare.results.users import RampUp
 from buildcompare.text import figures as words
-from buildcompare.text.numbers import unit_scale
+from buildcompare.text.numbers import shift_words, unit_scale
 
 FIGURE_MIME = "buildcompare"
 """Key of the display metadata that tells the exporters a figure's file name and alternative text."""
@@ -146,7 +146,7 @@ def _shift(axes: Axes, test: TestView, slug: str) -> None:
     arrow = {"arrowstyle": "<->", "color": INK, "lw": 1.0, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=(at / 60, new), xytext=(at / 60, base), arrowprops=arrow)
     paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    gap = f" {words.shift_words(ramp.shift_users)}"
+    gap = f" {shift_words(ramp.shift_users)}"
     axes.text(at / 60, (base + new) / 2, gap, fontsize=7.5, va="center", color=INK, bbox=paper, zorder=5)
 
 

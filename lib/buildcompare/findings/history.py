@@ -15,49 +15,44 @@ USUAL_Z = 2.0
 
 
 def find(
-    history: HistoryResult | None, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
-) -> list[Finding]:
+    history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
+) -> Iterator[Finding]:
     """All findings about the past of one comparison, the setup first."""
-    if history is None:
-        return []
     if history.before is None:
         known = {"ledger": history.ledger, "comparisons": history.comparisons}
-        return [_finding(FindingKind.NO_HISTORY, Severity.INFO, text.no_history(history.reason), known)]
+        yield _finding(FindingKind.NO_HISTORY, Severity.INFO, text.no_history(history.reason), known)
+        return
     levels = [row for row in drift if _is_drift(row, history.margin_percent)]
     severity = Severity.WARNING if any(_is_unusual(row) for row in levels) else Severity.INFO
     differences = [row.model_dump() for row in setup_differences]
-    found = []
     if any(row.kind == SetupChange.CHANGED for row in setup_differences):
         words = text.setup_compared(setup_differences, setup_differences[0].against)
-        found.append(_finding(FindingKind.SETUP_DIFFERENCES, severity, words, {"differences": differences}))
+        yield _finding(FindingKind.SETUP_DIFFERENCES, severity, words, {"differences": differences})
     for rows in _grouped(levels, "against"):
         between = [each.model_dump() for each in history.between]
         evidence = {"rows": _dumped(rows), "between": between, "differences": differences}
-        found.append(_finding(FindingKind.LEVEL_DRIFT, severity, text.level_drift(rows, history.between), evidence))
+        yield _finding(FindingKind.LEVEL_DRIFT, severity, text.level_drift(rows, history.between), evidence)
     tests = {row.test for row in levels}
     beside = [row for row in drift if row.kind == DriftKind.PREVIOUS_NEW and row.test in tests]
     if beside:
         words = text.previous_new(beside)
-        found.append(_finding(FindingKind.PREVIOUS_NEW, Severity.INFO, words, {"rows": _dumped(beside)}))
+        yield _finding(FindingKind.PREVIOUS_NEW, Severity.INFO, words, {"rows": _dumped(beside)})
     for pair in _grouped([row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES], "against", "test"):
         flipped = [row for row in pair if row.flipped]
         if any(row.beyond_chance for row in flipped):  # in one build at least
             earlier = flipped[0].earlier
             words = text.between_databases(pair, earlier, fewer=(flipped[0].delta_percent or 0.0) < 0)
             seen = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(earlier)}
-            found.append(_finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, words, seen))
-    return found
+            yield _finding(FindingKind.BETWEEN_DATABASES, Severity.INFO, words, seen)
 
 
 def former_setup(
-    history: HistoryResult | None, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
+    history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
     """Suggest to repeat one test on the former setup: that of the largest unusual drift."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
-    if history is None or not changed:
-        return
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
-    rows = [row for row in rows if row.against == changed[0].against]
+    rows = [row for row in rows if changed and row.against == changed[0].against]
     if rows:
         worst = max(rows, key=lambda row: abs(row.delta_percent or 0.0))
         evidence: dict[str, Any] = {"delta_percent": worst.delta_percent, "against": worst.against}

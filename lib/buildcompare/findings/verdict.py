@@ -36,7 +36,8 @@ def causes(
     metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None, test: str = ""
 ) -> list[words.Cause]:
     """Everything that keeps a valid test from passing, with the test's title."""
-    rows = [*([supported_users] if supported_users else []), *(metric for metric in metrics if metric.gate)]
+    rows: list[MetricResult | SupportedUsersResult] = [metric for metric in metrics if metric.gate]
+    rows = [*([supported_users] if supported_users else []), *rows]
     found = [words.Cause.of(kind, test, row) for row in rows for kind in _kinds(row)]
     if all(row.p_value is None for row in rows):
         found.append(words.Cause(CauseKind.NOTHING_JUDGED, test))

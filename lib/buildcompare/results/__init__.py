@@ -12,26 +12,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from buildcompare.results import codes
 from buildcompare.results.codes import (
-    Better,
-    FindingKind,
     Label,
     Model,
-    NoEstimate,
-    NoiseSource,
     Number,
     Pair,
     Reason,
-    Severity,
     Side,
     Status,
-    SuggestionKind,
-    TestType,
     ValidityCode,
     ValidityStatus,
-    Verdict,
     Window,
-)  # fmt: skip
+)
 from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.results.users import Phase, RampUp, RampUps
 
@@ -43,7 +36,7 @@ class Estimate(Model):
     """Mean users over the last 30 minutes under load; null where that is not what the build supports."""
     at_least: Number
     """The same mean where the curve still rose or met the ceiling, so that the build supports at least as many."""
-    reason: NoEstimate | None
+    reason: codes.NoEstimate | None
     slope_users_per_s: Number = None
     window: Window | None = None
 
@@ -209,7 +202,7 @@ class LoadAdjustedResult(Model):
     """Loads at which both builds were seen."""
     constant: bool = False
     """Whether the difference is the mean over these loads: at the highest it is no different."""
-    noise_source: NoiseSource = NoiseSource.NONE
+    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 
@@ -264,7 +257,7 @@ class MetricResult(Model):
     slug: str
     labels: dict[str, str] = Field(default_factory=dict)
     unit: str
-    better: Better
+    better: codes.Better
     gate: bool
     margin_percent: float
     base: Number
@@ -291,7 +284,7 @@ class MetricResult(Model):
     """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None
     """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
-    noise_source: NoiseSource = NoiseSource.NONE
+    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     window: Pair[Window | None]
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
@@ -329,7 +322,7 @@ class ErrorRateResult(Model):
     name: str
     slug: str
     unit: str
-    better: Literal[Better.LOWER] = Better.LOWER
+    better: Literal[codes.Better.LOWER] = codes.Better.LOWER
     gate: Literal[True] = True
     base: Number
     """Mean over the steady window, over the runs of the build."""
@@ -399,7 +392,7 @@ class SupportedUsersResult(Model):
     p_worse_one_sided: Number = None
     min_detectable_percent: Number = None
     required_runs: int | None = None
-    noise_source: NoiseSource = NoiseSource.NONE
+    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     run_sd_percent: Number = None
     """Standard deviation of a single run."""
     band_percent: Number
@@ -407,7 +400,7 @@ class SupportedUsersResult(Model):
     reported: Pair[Number]
     estimated: Pair[Number]
     at_least: Pair[Number]
-    reason: Pair[NoEstimate | None]
+    reason: Pair[codes.NoEstimate | None]
 
 
 class TestResult(Model):
@@ -416,10 +409,10 @@ class TestResult(Model):
     __test__ = False  # not a test class of pytest's
 
     name: str
-    type: TestType
+    type: codes.TestType
     db_engine: str | None
     users: int | None
-    verdict: Verdict
+    verdict: codes.Verdict
     limited_by: LimitedBy | None = None
     runs: Runs
     supported_users: SupportedUsersResult | None
@@ -435,8 +428,8 @@ class Finding(Model):
     """One sentence of the report with what it rests on."""
 
     id: str
-    severity: Severity
-    kind: FindingKind
+    severity: codes.Severity
+    kind: codes.FindingKind
     test: str | None
     metric: str | None
     text: str
@@ -446,7 +439,7 @@ class Finding(Model):
 class Suggestion(Model):
     """Something to do next; never the analyst's own action item."""
 
-    kind: SuggestionKind
+    kind: codes.SuggestionKind
     test: str | None
     text: str
     evidence: dict[str, Any]
@@ -496,7 +489,7 @@ class Results(Model):
     new: Label
     complete: Literal[True] = True
     simulated: bool
-    verdict: Verdict
+    verdict: codes.Verdict
     verdict_rule: str
     setup: list[SetupRow]
     setup_differences: list[SetupDifference] = Field(default_factory=list)

@@ -9,21 +9,9 @@ from typing import Any
 from buildcompare.config.errors import plural
 from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, ValidityReason
 from buildcompare.results.codes import CauseKind, FindingKind, Pair, Reason, Status, SuggestionKind
+from buildcompare.text import numbers
 from buildcompare.text.conclusions import at_load_words, conclusion
-from buildcompare.text.numbers import (
-    change,
-    db_name,
-    fill,
-    listed,
-    minutes,
-    p_words,
-    percent,
-    quantity,
-    ranged,
-    shift_words,
-    significant,
-    status_words,
-)  # fmt: skip
+from buildcompare.text.numbers import change, listed, minutes, percent, quantity, ranged
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
 
 Evidence = Mapping[str, Any]
@@ -33,7 +21,7 @@ MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 
 def title(test: TestResult) -> str:
     """A test by type and database: ``Unbounded Postgres``."""
-    words = f"{test.type.capitalize()} {db_name(test.db_engine)}".strip()
+    words = numbers.test_words(test.type, test.db_engine)
     return words if test.name in (f"{test.db_engine}_{test.type}", test.type) else f"{words} ({test.name})"
 
 
@@ -82,7 +70,7 @@ def _filled(say: Say, evidence: Evidence, names: Names) -> str:
         side = evidence.get("side")
         build = names.builds[side] if side else ""
         run = names.run(evidence) if "runs" in evidence and "run" in evidence else ""
-        text = fill(say, {**evidence, "builds": names.builds, "build": build, "who": run})
+        text = numbers.fill(say, {**evidence, "builds": names.builds, "build": build, "who": run})
     return text if text.endswith("?") else f"{text}."
 
 
@@ -108,7 +96,9 @@ def _beginning(e: Evidence, names: Names) -> str:
     text += f"; its lasting ramp starts at {minutes(e['onset_s'][1])} instead of {minutes(e['onset_s'][0])}"
     if e["shift_users"] is not None and e["shift_status"] != Status.INCONCLUSIVE:
         bounds = f"{e['shift_ci_low']:+,.0f} to {e['shift_ci_high']:+,.0f}".replace("-", "−")
-        text += f". From there to the first wave it runs {shift_words(e['shift_users'])} (95 % interval {bounds})"
+        text += (
+            f". From there to the first wave it runs {numbers.shift_words(e['shift_users'])} (95 % interval {bounds})"
+        )
     slopes, waves = e["slope_users_per_s"], e["wave_onset_s"]
     if None not in slopes:
         text += f". The ramp itself rises by {slopes[1]:.2f} users per second against {slopes[0]:.2f}"
@@ -181,7 +171,7 @@ def _metric(e: Evidence, names: Names) -> str:
     mix, at_load, margin = e["traffic_mix"], e["load_adjusted"], e["margin_percent"]
     if mix and mix["counts"] and mix["at_unchanged_mix_percent"] is not None:
         size = ranged(mix["at_unchanged_mix_percent"], mix["ci_low"], mix["ci_high"], "")
-        words = status_words(mix["status"], e["better"], margin, mix["ci_low"], mix["ci_high"])
+        words = numbers.status_words(mix["status"], e["better"], margin, mix["ci_low"], mix["ci_high"])
         text += f". The traffic mix itself changed it by {change(mix['mix_percent'])}"
         text += f"; at unchanged mix: {size}, {words}"
     if at_load and at_load["ci_low"] is not None:
@@ -202,7 +192,7 @@ def _equal_load(e: Evidence, names: Names) -> str:
     at_load, own = e["load_adjusted"], "" if e["delta_percent"] is None else change(e["delta_percent"])
     text = f"at equal load ({at_load['users']:,.0f} users) {e['name']} of {names.builds.new} "
     text += f"{change(at_load['delta_percent'])}: regression, more than chance "
-    text += f"(adjusted {p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
+    text += f"(adjusted {numbers.p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
     return text + (f"; at each build's own load {own}" if own else "")
 
 
@@ -224,7 +214,7 @@ def _traffic_mix(e: Evidence, names: Names) -> str:
     share = "{label} from {base_share_percent:percent} to {new_share_percent:percent}"
     text = f"other calls moved {e['name']} of {names.builds.new} by {change(e['mix_percent'])}, of "
     text += f"{change(e['delta_percent'])} in all; shares of calls: "
-    text += f"{listed([fill(share, each) for each in e['movers']], MOST_MOVERS)}. {_at_unchanged_mix(e)}"
+    text += f"{listed([numbers.fill(share, each) for each in e['movers']], MOST_MOVERS)}. {_at_unchanged_mix(e)}"
     if e["percentiles"]:
         text += f". {listed(e['percentiles'])} may hold the same mix; a percentile is no sum over calls, so it cannot "
         text += "be split"
@@ -240,7 +230,9 @@ def _at_unchanged_mix(e: Evidence) -> str:
         return f"{start}: the calls became {'slower' if delta > 0 else 'faster'} too"
     end = "; the mix does not count against the build" if e["mix_percent"] > 0 else ""
     if status == Status.EQUIVALENT:
-        return f"{start}, {status_words(status, e['better'], e['margin_percent'], e['ci_low'], e['ci_high'])}{end}"
+        return (
+            f"{start}, {numbers.status_words(status, e['better'], e['margin_percent'], e['ci_low'], e['ci_high'])}{end}"
+        )
     return f"{start}, which cannot be told from chance{end}"
 
 
@@ -257,7 +249,7 @@ def _why(e: Evidence) -> str:
 
 def _counted_errors(e: Evidence, names: Names) -> str:
     rates = [
-        f"{names.tests[test]} {significant(row['new'])} against {significant(row['base'])}"
+        f"{names.tests[test]} {numbers.significant(row['new'])} against {numbers.significant(row['base'])}"
         + (f" ({change(row['delta_percent'])})" if row["delta_percent"] is not None else "")
         for test, row in e.items()
     ]
@@ -280,7 +272,7 @@ def _labels_in_several_tests(e: Evidence, names: Names) -> str:
             for test, row in each["tests"].items()
         ]
         agreed.append(f"{each['label']} {each['stat']} ({' and '.join(moved)})")
-    expected = significant(e["labels"][0]["expected"], 2)
+    expected = numbers.significant(e["labels"][0]["expected"], 2)
     text = f"Slower in several tests: {listed(agreed, MOST_LABELS)}"
     return f"{text}; by chance {expected} labels would agree as the first one does"
 
@@ -298,14 +290,14 @@ def _unlikely_unit(e: Evidence, names: Names) -> str:
     ]
     why = f"an average above {quantity(e['longest_average_s'], 'seconds')} is more likely in milliseconds"
     if e["apart"]:
-        why = f"{significant(e['times'], 2)} times apart, so one of them may be in milliseconds"
+        why = f"{numbers.significant(e['times'], 2)} times apart, so one of them may be in milliseconds"
     return f"{e['name']} {' and '.join(values)}: {why}; read as seconds"
 
 
 def _users_in_params(e: Evidence, names: Names) -> str:
     pairs = zip(e["recorded"], names.builds, strict=True)
     recorded = " and ".join(f"{users:,.0f} in {label}" for users, label in pairs if users is not None)
-    return fill(
+    return numbers.fill(
         "the params say {users:,.0f} users, recorded are {recorded} ({percent:change}): `users` may be another test's",
         {**e, "recorded": recorded},
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from buildcompare.config.errors import plural
 from buildcompare.results.codes import DriftKind, NoHistory, SetupChange
 from buildcompare.results.history import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
-from buildcompare.text.numbers import change, db_name, interval, listed, percent, significant
+from buildcompare.text.numbers import change, db_name, interval, listed, percent, ranged, significant, test_words
 from buildcompare.text.reasons import NO_HISTORY_WORDS
 
 DRIFT_WORDS = {
@@ -46,10 +46,8 @@ def level_drift(rows: Sequence[Drift], between: Sequence[BetweenComparisons]) ->
     sizes = "; ".join(_size(row) for row in rows)
     changed = first.setup_changed
     setup = f"the setup changed too ({listed(changed)})" if changed else "no setup difference is recorded"
-    text = (
-        f"The level {moved}: {first.label} against {first.against_label} in {first.against}: {sizes}. Both are builds "
-        f"of one version, so the build hardly explains it; {setup}."
-    )
+    text = f"The level {moved}: {first.label} against {first.against_label} in {first.against}: {sizes}. Both are "
+    text += f"builds of one version, so the build hardly explains it; {setup}."
     keys = {(row.type, (row.db_engine or "").casefold()) for row in rows}
     usual = [
         f"{percent(each.sd_percent)} on {db_name(each.db_engine) or each.type} ({plural(each.links, 'pair')})"
@@ -69,20 +67,16 @@ def previous_new(rows: Sequence[Drift]) -> str:
 
 def between_databases(rows: Sequence[Drift], earlier: Sequence[DatabaseOrder], *, fewer: bool) -> str:
     """Two databases that changed places; `rows` are their difference in each build."""
-    changes = ", ".join(
-        f"{change(row.delta_percent)} with {row.label} (95 % interval {interval(row.ci_low, row.ci_high)})"
-        for row in rows
-    )
+    sizes = [(row, interval(row.ci_low, row.ci_high)) for row in rows]
+    moved = [f"{change(row.delta_percent)} with {row.label} (95 % interval {size})" for row, size in sizes]
     if not earlier:
         before = "The ledger has no earlier comparison in which that was so."
     elif len(earlier) > 4:
         before = f"That was so in {plural(len(earlier), 'earlier comparison')}, last in {earlier[-1].comparison}."
     else:
         before = f"That was so before in {listed([f'{each.comparison} ({_sides(each)})' for each in earlier])}."
-    return (
-        f"{db_name(rows[0].db_engine)} supports {'fewer' if fewer else 'more'} users than {db_name(rows[0].against)}, "
-        f"unlike in the comparison before: {changes}. {before}"
-    )
+    text = f"{db_name(rows[0].db_engine)} supports {'fewer' if fewer else 'more'} users than {db_name(rows[0].against)}"
+    return f"{text}, unlike in the comparison before: {', '.join(moved)}. {before}"
 
 
 def former_setup(row: Drift, changed: Sequence[SetupDifference]) -> str:
@@ -113,16 +107,10 @@ def variance(between: Sequence[BetweenComparisons], repeats: RepeatedMeasurement
 
 def users_changed(row: Any) -> str:
     """One test's supported users within a comparison (a row of `ChainAnalysis.changes`), and what was published."""
-    text = (
-        f"{row.type.capitalize()} {db_name(row.db_engine)}".strip()
-        + f": {row.title_new} supports {row.users_new:,.0f} "
-        f"users against {row.users_base:,.0f} of {row.title_base}, {change(row.delta_percent)} (95 % interval "
-        f"{interval(row.ci_low, row.ci_high)})."
-    )
-    if not row.told:
-        return text
+    text = f"{test_words(row.type, row.db_engine)}: {row.title_new} supports {row.users_new:,.0f} users against "
+    text += f"{row.users_base:,.0f} of {row.title_base}, {ranged(row.delta_percent, row.ci_low, row.ci_high)}."
     written = [row.written_base, row.written_new]
-    if written == [row.users_base, row.users_new]:
+    if not row.told or written == [row.users_base, row.users_new]:
         return text
     if all(pd.isna(figure) for figure in written):
         return f"{text} Nobody wrote about it."
@@ -133,12 +121,10 @@ def users_changed(row: Any) -> str:
 def errors_changed(row: Any) -> str:
     """Error counts of one test that changed as in no other comparison: a row of `ChainAnalysis.errors`."""
     per_user = ", relative to the supported users" if row.type == "unbounded" else ""
-    return (
-        f"{row.type.capitalize()} {db_name(row.db_engine)}".strip() + f": {row.errors_new:,.0f} errors with "
-        f"{row.title_new} against {row.errors_base:,.0f} with {row.title_base}, {change(row.delta_percent)}{per_user}; "
-        f"over {plural(row.comparisons, 'comparison')} they move with a standard deviation of "
-        f"{percent(row.usual_percent)} (robust)."
-    )
+    text = f"{test_words(row.type, row.db_engine)}: {row.errors_new:,.0f} errors with {row.title_new} against "
+    text += f"{row.errors_base:,.0f} with {row.title_base}, {change(row.delta_percent)}{per_user}; over "
+    text += f"{plural(row.comparisons, 'comparison')} they move with a standard deviation of "
+    return f"{text}{percent(row.usual_percent)} (robust)."
 
 
 def levels_title(levels: pd.DataFrame, db_engine: str) -> str:

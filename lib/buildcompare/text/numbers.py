@@ -139,6 +139,11 @@ def db_name(db_engine: str | None) -> str:
     return _DB_NAMES.get(engine.casefold(), engine[:1].upper() + engine[1:])
 
 
+def test_words(kind: str, db_engine: str | None) -> str:
+    """A test by type and database: ``Unbounded Postgres``."""
+    return f"{kind.capitalize()} {db_name(db_engine)}".strip()
+
+
 def listed(items: Sequence[str], most: int = 5) -> str:
     """The first `most` items, with a count of those left out."""
     shown = ", ".join(items[:most])
