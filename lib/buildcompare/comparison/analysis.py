@@ -271,13 +271,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     compared = {test.name: compare_test(test, recordings[test.name], catalogue, **shared) for test in params.tests}
     tests = [each.result for each in compared.values()]
     inputs = [
-        schema.InputProvenance(
-            test=test.name, build=side, run=i, kind=str(recording.provenance.get("kind", "")), **file
-        )
+        schema.InputProvenance(test=test.name, build=side, run=i, kind=str(run.provenance.get("kind", "")), **file)
         for test in params.tests
         for side in SIDES
-        for i, recording in enumerate(recordings[test.name][side], start=1)
-        for file in _files(recording)
+        for i, run in enumerate(recordings[test.name][side], start=1)
+        for file in _files(run)
     ]
     simulated = any(recording.simulated for recording in own)
     held: HistoryContext | None = None

@@ -96,9 +96,8 @@ def _beginning(e: Evidence, names: Names) -> str:
     text += f"; its lasting ramp starts at {minutes(e['onset_s'][1])} instead of {minutes(e['onset_s'][0])}"
     if e["shift_users"] is not None and e["shift_status"] != Status.INCONCLUSIVE:
         bounds = f"{e['shift_ci_low']:+,.0f} to {e['shift_ci_high']:+,.0f}".replace("-", "−")
-        text += (
-            f". From there to the first wave it runs {numbers.shift_words(e['shift_users'])} (95 % interval {bounds})"
-        )
+        text += f". From there to the first wave it runs {numbers.shift_words(e['shift_users'])}"
+        text += f" (95 % interval {bounds})"
     slopes, waves = e["slope_users_per_s"], e["wave_onset_s"]
     if None not in slopes:
         text += f". The ramp itself rises by {slopes[1]:.2f} users per second against {slopes[0]:.2f}"
@@ -191,8 +190,8 @@ def _metric(e: Evidence, names: Names) -> str:
 def _equal_load(e: Evidence, names: Names) -> str:
     at_load, own = e["load_adjusted"], "" if e["delta_percent"] is None else change(e["delta_percent"])
     text = f"at equal load ({at_load['users']:,.0f} users) {e['name']} of {names.builds.new} "
-    text += f"{change(at_load['delta_percent'])}: regression, more than chance "
-    text += f"(adjusted {numbers.p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
+    text += f"{change(at_load['delta_percent'])}: regression, more than chance (adjusted "
+    text += f"{numbers.p_words(at_load['p_adjusted'])}) and more than the margin of {percent(e['margin_percent'])}"
     return text + (f"; at each build's own load {own}" if own else "")
 
 
@@ -230,9 +229,8 @@ def _at_unchanged_mix(e: Evidence) -> str:
         return f"{start}: the calls became {'slower' if delta > 0 else 'faster'} too"
     end = "; the mix does not count against the build" if e["mix_percent"] > 0 else ""
     if status == Status.EQUIVALENT:
-        return (
-            f"{start}, {numbers.status_words(status, e['better'], e['margin_percent'], e['ci_low'], e['ci_high'])}{end}"
-        )
+        words = numbers.status_words(status, e["better"], e["margin_percent"], e["ci_low"], e["ci_high"])
+        return f"{start}, {words}{end}"
     return f"{start}, which cannot be told from chance{end}"
 
 
