@@ -23,7 +23,7 @@ import pandas as pd
 from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.load.windows import find_stop, steady_window
+from buildcompare.load.curve import find_stop, steady_window
 from buildcompare.metrics.compare_events import PlacedEvent, match_events
 from buildcompare.metrics.events import AFTER_RAMP_S, RunEvents, find_events
 from buildcompare.recordings.recording import Recording

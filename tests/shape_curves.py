@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.load.curve import LoadCurve, prepare_load
+from buildcompare.load.curve import LoadCurve, find_stop, prepare_load
 from buildcompare.load.view import Shape, measure_shape
-from buildcompare.load.windows import find_stop
 from loadsim import ShapeTruth, random_settings, shape_truth, simulate_run
 
 CATALOGUE = read_catalogue("mattermost")

@@ -11,9 +11,9 @@ import pandas as pd
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Coordinator as Rule
 from buildcompare.config.params import Run, Test
+from buildcompare.load.curve import Stop
 from buildcompare.load.users import supported_users
 from buildcompare.load.view import view_run
-from buildcompare.load.windows import Stop
 from buildcompare.recordings.recording import Recording
 from buildcompare.results.codes import Pair
 from buildcompare.validity.facts import RunFacts, run_facts

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from buildcompare.config.params import read_params as read_params
     from buildcompare.labels.tables import label_table as label_table
     from buildcompare.labels.traffic_mix import traffic_mix as traffic_mix
-    from buildcompare.load.compare import shift as shift
-    from buildcompare.load.ramp import bumps as bumps
-    from buildcompare.load.ramp import ramp as ramp
+    from buildcompare.load.curve import steady_window as steady_window
+    from buildcompare.load.phases import bumps as bumps
+    from buildcompare.load.phases import ramp as ramp
+    from buildcompare.load.phases import waves as waves
     from buildcompare.load.users import supported_users as supported_users
-    from buildcompare.load.waves import waves as waves
-    from buildcompare.load.windows import steady_window as steady_window
+    from buildcompare.load.view import shift as shift
     from buildcompare.metrics.equal_load import LoadedRun as LoadedRun
     from buildcompare.metrics.equal_load import equal_load as equal_load
     from buildcompare.metrics.events import find_events as find_events
@@ -50,7 +50,7 @@ _PUBLIC = {
     "SourceError": "config.errors",
     "Status": "results.codes",
     "Verdict": "results.codes",
-    "bumps": "load.ramp",
+    "bumps": "load.phases",
     "changepoints": "stats.changepoints",
     "compare": "api",
     "equal_load": "metrics.equal_load",
@@ -59,15 +59,15 @@ _PUBLIC = {
     "label_table": "labels.tables",
     "measure_level": "stats.levels",
     "pull": "recordings.sources",
-    "ramp": "load.ramp",
+    "ramp": "load.phases",
     "read": "recordings.sources",
     "read_params": "config.params",
     "run_noise": "stats.noise",
-    "shift": "load.compare",
-    "steady_window": "load.windows",
+    "shift": "load.view",
+    "steady_window": "load.curve",
     "supported_users": "load.users",
     "traffic_mix": "labels.traffic_mix",
-    "waves": "load.waves",
+    "waves": "load.phases",
 }
 """Public name -> the module that defines it. Modules are imported when a name is first used: most take a second."""
 

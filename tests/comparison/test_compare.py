@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from buildcompare import findings
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Source, Test
-from buildcompare.load.ramp import round_marks, time_to_users
+from buildcompare.load.view import round_marks, time_to_users
 from buildcompare.recordings.sources import record
 from buildcompare.results.codes import Reason, ReasonCode
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level

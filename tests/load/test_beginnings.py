@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.load.compare import Shift, shift
-from buildcompare.load.ramp import Beginning, bumps, ramp
+from buildcompare.load.phases import Beginning, bumps, ramp
+from buildcompare.load.view import Shift, shift
 from shape_curves import (
     BUMPY,
     names,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from buildcompare.config.catalogue import Alert, read_catalogue
-from buildcompare.load.users import alerts_of_build, alerts_of_run
+from buildcompare.load.users import alerts_of_build
 from buildcompare.load.view import view_run
 from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import Recording, Series
@@ -30,7 +30,9 @@ HOT = ServerModel(
 def limits(run: SimulatedRun, thresholds: dict[str, float] | None = None) -> LimitedBy:
     view = view_run(run.recording, run.truth.settings.type, CATALOGUE)
     assert view.stop is not None
-    alerts = alerts_of_run(CATALOGUE.alerts, thresholds or {}, run.recording, view.stop.at_s, view.steady.window)
+    alerts = alerts_of_build(
+        CATALOGUE.alerts, thresholds or {}, [(run.recording, view.stop.at_s, view.steady.window)], "base"
+    )
     assert alerts
     return LimitedBy(alerts=alerts)
 
@@ -84,8 +86,8 @@ def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
 
 def test_runs_without_alert_series_have_no_limits() -> None:
     run = simulate_run(RunSettings(type="bounded"), 1).recording
-    assert alerts_of_run(CATALOGUE.alerts, {}, run, 5000.0, (1500.0, 5000.0)) == []
-    assert alerts_of_build(CATALOGUE.alerts, [[], []], "base") == []
+    assert alerts_of_build(CATALOGUE.alerts, {}, [(run, 5000.0, (1500.0, 5000.0))] * 2, "base") == []
+    assert alerts_of_build(CATALOGUE.alerts, {}, [], "base") == []
 
 
 # ---- Made by hand ---------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ COLD = made([0.3, 0.05, 0.09, 0.09, 0.09, 0.09], [20.0, 80.0, 84.0, 85.0, 80.0, 
 
 
 def found_in(recording: Recording, stop_s: float, steady: tuple[float, float]) -> LimitedBy:
-    return LimitedBy(alerts=alerts_of_run((SLOW, BUSY), {}, recording, stop_s, steady))
+    return LimitedBy(alerts=alerts_of_build((SLOW, BUSY), {}, [(recording, stop_s, steady)], "base"))
 
 
 def test_shares_and_times_are_counted() -> None:
@@ -126,7 +128,8 @@ def test_shares_and_times_are_counted() -> None:
 
 
 def test_stated_thresholds_and_the_stop_count() -> None:
-    later = LimitedBy(alerts=alerts_of_run((SLOW, BUSY), {"slow": 0.4, "busy": 90.0}, COLD, 300.0, (120.0, 300.0)))
+    stated, run = {"slow": 0.4, "busy": 90.0}, (COLD, 300.0, (120.0, 300.0))
+    later = LimitedBy(alerts=alerts_of_build((SLOW, BUSY), stated, [run], "base"))
     assert (later.first("base"), later.limiting("base")) == (None, None)
     words = limited_words(later, "base", (SLOW, BUSY))
     assert words.startswith("no alert in the steady window; near its limit: Busy (")
@@ -147,8 +150,9 @@ def test_of_several_instances_the_highest_answer_counts() -> None:
 
 
 def test_runs_of_a_build_are_put_together() -> None:
-    one, other = (found_in(run, 360.0, (120.0, 360.0)).alerts for run in (COLD, made([0.05] * 6, [20.0] * 6)))
-    slow, busy = alerts_of_build((SLOW, BUSY), [one, [], other], "new")
+    silent = Recording((), COLD.window, stop_known=True)
+    runs = [(run, 360.0, (120.0, 360.0)) for run in (COLD, silent, made([0.05] * 6, [20.0] * 6))]
+    slow, busy = alerts_of_build((SLOW, BUSY), {}, runs, "new")
     assert {slow.build, busy.build} == {"new"}
     assert (slow.first_s, slow.times) == (60.0, 1)
     assert busy.share_steady == 0.25

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.load.curve import find_turns, prepare_load
+from buildcompare.load.curve import Stop, find_turns, prepare_load
 from buildcompare.load.view import measure_shape
-from buildcompare.load.windows import Stop
 from loadsim import Restart, random_settings, simulate_run
 from shape_curves import (
     path,

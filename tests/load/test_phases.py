@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from buildcompare.load.compare import shift
-from buildcompare.load.view import measure_plateau, measure_shape
-from buildcompare.load.windows import find_stop
+from buildcompare.load.curve import find_stop
+from buildcompare.load.view import measure_plateau, measure_shape, shift
 from shape_curves import (
     hunting,
     names,

@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 
 from buildcompare.config.params import Run, Source
-from buildcompare.load.compare import shift
-from buildcompare.load.view import Shape, measure_shape
-from buildcompare.load.waves import waves
-from buildcompare.load.windows import find_stop
+from buildcompare.load.curve import find_stop
+from buildcompare.load.phases import waves
+from buildcompare.load.view import Shape, measure_shape, shift
 from buildcompare.recordings.sources import record
 from loadsim import shift_truth
 from shape_curves import (

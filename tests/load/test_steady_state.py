@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildcompare.load.windows import Stop, find_stop, mser_window, steady_window
+from buildcompare.load.curve import Stop, find_stop, mser_window, steady_window
 from curves import curve
 from support import users_curve
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Test
-from buildcompare.load.waves import Waves, compare_waves
+from buildcompare.load.phases import Waves, compare_waves
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import TestResult
 from curves import CATALOGUE, kinds, recording

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
+from buildcompare.load.curve import Stop
+from buildcompare.load.phases import red_noise_test
 from buildcompare.load.view import measure_shape
-from buildcompare.load.waves import red_noise_test
-from buildcompare.load.windows import Stop
 from shape_curves import (
     BUMPY,
     hunting,

@@ -11,9 +11,8 @@ import pytest
 
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
-from buildcompare.load.curve import find_falls
+from buildcompare.load.curve import Stop, find_falls
 from buildcompare.load.users import supported_users
-from buildcompare.load.windows import Stop
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair

@@ -27,9 +27,8 @@ from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
-from buildcompare.load.compare import compare_ramps, ramp_ups
 from buildcompare.load.users import compare_supported_users, estimates, limited_by
-from buildcompare.load.view import RunView, view_run
+from buildcompare.load.view import RunView, compare_ramps, ramp_ups, view_run
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
 from buildcompare.metrics.compare_events import compare_events
 from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load

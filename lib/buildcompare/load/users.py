@@ -11,9 +11,8 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Alert, Catalogue
 from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.curve import samples
+from buildcompare.load.curve import STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, Stop, find_stop, samples
 from buildcompare.load.view import Views
-from buildcompare.load.windows import Stop, find_stop
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
 from buildcompare.results.codes import SIDES, Better, NoEstimate, NoiseSource, Pair, Side, Status
@@ -23,13 +22,7 @@ from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
 from buildcompare.text.reasons import limited_words
 
 Estimates: TypeAlias = Pair[list[Estimate | None]]  # Of each run of both builds, by its curve; None in bounded tests
-WINDOW_S = 1800.0
-STOP_SLOPE = 0.2
-"""mattermost-load-test-ng stops an unbounded test once the least-squares slope of the active users over the last 30
-minutes is below this many users per second, and reports their mean as the supported users."""
-SLOPE_TOLERANCE = 2.0
-"""Factor on `STOP_SLOPE` beyond which a curve is not at its plateau: the connected users are not exactly the active
-ones. Whole published curves (development half) end at up to 1.35 times the rule's slope; half as much again is left."""
+STOP_SLOPE = STOP_STEPS * USERS_INC
 MIN_COVERAGE = 0.9
 INTERRUPTED = 0.5  # Users below this part of their median, amid the last 30 minutes, are a fault of the test
 CEILING = 0.98  # Above this part of the ceiling it stopped the test: the waves keep the mean below it
@@ -55,7 +48,7 @@ def supported_users(
     users
         Connected users of an unbounded test over elapsed seconds.
     stop
-        When the load stopped; default: :func:`buildcompare.load.windows.find_stop`.
+        When the load stopped; default: :func:`buildcompare.load.curve.find_stop`.
     may_be_cut
         Whether the curve may have been cut before its run stopped.
     known_end_s
@@ -88,7 +81,7 @@ def supported_users(
     slope = float(np.polyfit(elapsed - elapsed[0], values, 1)[0])
     mean = float(values.mean())
     silence = 0.0 if known_end_s is None else known_end_s - stop.end_s
-    limit = SLOPE_TOLERANCE * STOP_SLOPE
+    limit = TOLERANCE * STOP_SLOPE
     reason, at_least = None, None
     if values.size * step < MIN_COVERAGE * WINDOW_S or silence > LONGEST_SILENCE_S:
         reason = NoEstimate.GAPS
@@ -195,66 +188,52 @@ def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coor
         return None
     found: list[AlertResult] = []
     for side in SIDES:
-        runs = [
-            alerts_of_run(catalogue.alerts, coordinator.thresholds, view.recording, view.stop.at_s, view.steady.window)
-            for view in views[side]
-            if view.stop is not None
-        ]
-        found += alerts_of_build(catalogue.alerts, runs, side)
+        runs = [(view.recording, view.stop.at_s, view.steady.window) for view in views[side] if view.stop is not None]
+        found += alerts_of_build(catalogue.alerts, coordinator.thresholds, runs, side)
     limits = LimitedBy(alerts=found)
     words: dict[str, str] = {use.build: limited_words(limits, use.build, catalogue.alerts) for use in found}
     return limits.model_copy(update=words) if found else None
 
 
-def alerts_of_run(
+def alerts_of_build(
     alerts: Sequence[Alert],
     thresholds: Mapping[str, float],
-    recording: Recording,
-    stop_s: float,
-    steady: tuple[float, float] | None,
+    runs: Sequence[tuple[Recording, float, tuple[float, float] | None]],
+    build: Side,
 ) -> list[AlertResult]:
-    """What each alert did in one run up to `stop_s`; `thresholds` by alert count in place of the catalogue's."""
-    start, end = steady or (math.inf, -math.inf)
+    """What each alert did in the runs of one build, each with its stop and its steady window.
+
+    Means of the shares, the earliest first time, times in all; `thresholds` are in place of the catalogue's.
+    """
     found = []
     for alert in alerts:
-        curves = [recording.curve(s) for s in recording.series if s.role == "alert" and s.metric == alert.slug]
-        if not curves:
-            continue
-        answers = pd.concat(curves).groupby(level=0).max()  # the highest of several series
-        answers = answers[(answers.index >= QUIET_S) & (answers.index <= stop_s) & np.isfinite(answers.to_numpy())]
-        if answers.empty:
-            continue
         threshold = thresholds.get(alert.slug, alert.threshold)
-        fired = answers.to_numpy() >= threshold
-        inside = np.asarray((answers.index > start) & (answers.index <= end))
-        near = inside.any() and threshold > 0
-        use = AlertResult(
-            build="base",
-            alert=alert.slug,
-            threshold=threshold,
-            first_s=float(answers.index[int(np.argmax(fired))]) if fired.any() else None,
-            times=int(fired[0]) + int(np.count_nonzero(fired[1:] & ~fired[:-1])),
-            share_steady=float(fired[inside].mean()) if inside.any() else 0.0,
-            nearness=float(np.percentile(answers.to_numpy()[inside], PERCENTILE)) / threshold if near else None,
-        )
-        found.append(use)
-    return found
-
-
-def alerts_of_build(alerts: Sequence[Alert], runs: Sequence[Sequence[AlertResult]], build: Side) -> list[AlertResult]:
-    """The runs of one build as one: means of the shares, the earliest first time, times in all."""
-    found = []
-    for alert in alerts:
-        uses = [use for run in runs for use in run if use.alert == alert.slug]
-        nearness = [use.nearness for use in uses if use.nearness is not None]
-        first = [use.first_s for use in uses if use.first_s is not None]
-        if uses:
-            update = {
-                "build": build,
-                "first_s": min(first, default=None),
-                "times": sum(use.times for use in uses),
-                "share_steady": math.fsum(use.share_steady for use in uses) / len(uses),
-                "nearness": math.fsum(nearness) / len(nearness) if nearness else None,
-            }
-            found.append(uses[0].model_copy(update=update))
+        first, times, shares, nearness = [], 0, [], []
+        for recording, stop_s, steady in runs:
+            curves = [recording.curve(s) for s in recording.series if s.role == "alert" and s.metric == alert.slug]
+            if not curves:
+                continue
+            answers = pd.concat(curves).groupby(level=0).max()  # the highest of several series
+            answers = answers[(answers.index >= QUIET_S) & (answers.index <= stop_s) & np.isfinite(answers.to_numpy())]
+            if answers.empty:
+                continue
+            fired = answers >= threshold
+            first += [float(second) for second in answers.index[fired][:1]]
+            times += int((fired & ~fired.shift(fill_value=False)).sum())
+            start, end = steady or (math.inf, -math.inf)
+            inside = answers[(answers.index > start) & (answers.index <= end)]
+            shares.append(float((inside >= threshold).mean()) if len(inside) else 0.0)
+            if len(inside) and threshold > 0:
+                nearness.append(float(np.percentile(inside, PERCENTILE)) / threshold)
+        if shares:
+            result = AlertResult(
+                build=build,
+                alert=alert.slug,
+                threshold=threshold,
+                first_s=min(first, default=None),
+                times=times,
+                share_steady=math.fsum(shares) / len(shares),
+                nearness=mean_of_runs(nearness),
+            )
+            found.append(result)
     return found

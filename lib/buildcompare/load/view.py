@@ -1,31 +1,30 @@
-"""See one run as the analyses do: its load and its stop, its steady window, its levels, and its shape in phases."""
+"""See a run as the analyses do, with its load, its stop, its steady window and its shape, and compare two shapes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import cached_property
+from operator import attrgetter
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Coordinator
-from buildcompare.load.curve import USERS_INC, LoadCurve, prepare_load
-from buildcompare.load.ramp import Beginning, Ramp, bumps, ramp
-from buildcompare.load.waves import Waves, waves
-from buildcompare.load.windows import SteadyState, Stop, find_stop, mser_window, no_window, plateau_start, steady_window
-from buildcompare.recordings.recording import Recording, Series
-from buildcompare.results.codes import Pair, ReasonCode, TestType
-from buildcompare.results.users import Phase, PhaseName
-from buildcompare.stats.levels import Level, measure_level
+from buildcompare.load import curve as curves
+from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
+from buildcompare.load.phases import Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
+from buildcompare.recordings.recording import FloatArray, Recording, Series
+from buildcompare.results.codes import Pair, Reason, ReasonCode, Status, TestType
+from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
+from buildcompare.stats.levels import Level, mean_of_runs, measure_level
 from buildcompare.stats.noise import RunLevel
 
-WINDOW_S = 1800.0
-SLOPE_STEPS = 0.025
-"""The stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a slope over the last
-`WINDOW_S` that is below this many actions of the coordinator per second (0.2 users/s of 8)."""
-TOLERANCE = 2.0
-"""Factor on the rule for `settled`, as for the supported users: connected users are not exactly the active ones."""
+T = TypeVar("T")
 SHORTEST_S = 600.0
 LEAST_PART = 0.5
 """No stop is looked for before the curve has reached this part of its level: an early stretch of bumps is flat."""
@@ -49,27 +48,19 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     elapsed, values = curve.between(start, stop_s)
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
         return None
-    limit = SLOPE_STEPS * curve.step
+    limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
-    whole = stop_s - start >= 0.99 * WINDOW_S
-    settled = bool(abs(drift) < TOLERANCE * limit) if whole else None
-    return Plateau((start, stop_s), float(values.mean()), drift, settled, *_first_stop(curve, stop_s, limit))
-
-
-def _first_stop(curve: LoadCurve, stop_s: float, limit: float) -> tuple[float | None, float | None]:
-    """The first sample whose last `WINDOW_S` meet the rule, and their mean; sums that slide make it quick."""
-    x, y = curve.elapsed - curve.elapsed[0], curve.values
-    first = np.searchsorted(x, x - WINDOW_S)
-    sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (np.ones_like(x), x, y, x * x, x * y)]
-    n, sx, sy, sxx, sxy = (each[1:] - each[first] for each in sums)
-    spread = n * sxx - sx * sx
-    with np.errstate(invalid="ignore", divide="ignore"):
-        slope = (n * sxy - sx * sy) / spread
-    high = np.flatnonzero(y >= LEAST_PART * curve.level)[0]
-    # The whole window must lie above it, and before the stop.
-    able = (x >= WINDOW_S) & (first >= high) & (curve.elapsed <= stop_s) & (spread > 0)
-    met = np.flatnonzero(able & (np.abs(slope) < limit))
-    return (float(curve.elapsed[met[0]]), float(sy[met[0]] / n[met[0]])) if met.size else (None, None)
+    settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
+    # The first stop whose last `WINDOW_S` meet the rule, all of them above `LEAST_PART` of the level.
+    x = curve.elapsed - curve.elapsed[0]
+    frame = pd.DataFrame({"x": x, "y": curve.values}, pd.to_timedelta(x, "s"))
+    window = frame.rolling(pd.Timedelta(WINDOW_S, "s"), closed="both")
+    slope = (window["y"].cov(frame["x"]) / window["x"].var()).to_numpy()
+    high = np.argmax(curve.values >= LEAST_PART * curve.level)
+    able = (x >= WINDOW_S) & (np.searchsorted(x, x - WINDOW_S) >= high) & (curve.elapsed <= stop_s)
+    first = np.flatnonzero(able & (np.abs(slope) < limit))[:1]
+    stop = (float(curve.elapsed[first[0]]), float(window["y"].mean().iloc[first[0]])) if first.size else (None, None)
+    return Plateau((start, stop_s), float(values.mean()), drift, settled, *stop)
 
 
 @dataclass(frozen=True)
@@ -103,15 +94,15 @@ def measure_shape(
     `proxy`, `per_user` and `step` are as for :func:`~buildcompare.load.curve.prepare_load`. `ideal_slope` is what the
     coordinator would add per second without any alert; where it is unknown, the slope of the lasting ramp.
     """
-    stop = stop or find_stop(load)
-    curve = None if stop is None else prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
+    stop = stop or curves.find_stop(load)
+    curve = None if stop is None else curves.prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
     if curve is None or stop is None:
         return None
     beginning = bumps(curve)
     line = ramp(curve, onset_s=beginning.onset_s)
     onset = float(curve.elapsed[0]) if beginning.onset_s is None else beginning.onset_s
     if bounded:
-        end_s = plateau_start(curve.elapsed, curve.values, proxy=proxy)
+        end_s = curves.plateau_start(curve.elapsed, curve.values, proxy=proxy)
         hunting = Waves()
         plateau = None if end_s is None else measure_plateau(curve, stop.at_s, end_s)
     else:
@@ -120,17 +111,11 @@ def measure_shape(
         plateau = measure_plateau(curve, stop.at_s, end_s)
     lost = None
     if line is not None and beginning.onset_s is not None:
-        lost = _lost(curve, line.end_s, line.slope if ideal_slope is None else ideal_slope)
+        elapsed, values = curve.between(float(curve.elapsed[0]), line.end_s)
+        ideal = values[0] + (line.slope if ideal_slope is None else ideal_slope) * (elapsed - elapsed[0])
+        lost = float(np.trapezoid(np.minimum(ideal, max(values[-1], values[0])) - values, elapsed))
     found = Shape(curve, proxy, beginning, line, hunting, plateau, lost, phases=())
     return replace(found, phases=_phases(found, stop, end_s if bounded else None))
-
-
-def _lost(curve: LoadCurve, end_s: float, slope: float) -> float:
-    """Area between the ideal ramp from the first sample and the curve."""
-    elapsed, values = curve.between(float(curve.elapsed[0]), end_s)
-    ideal = np.minimum(values[0] + slope * (elapsed - elapsed[0]), max(float(values[-1]), float(values[0])))
-    ahead = ideal - values
-    return float(((ahead[1:] + ahead[:-1]) / 2.0 * np.diff(elapsed)).sum())
 
 
 def _phases(shape: Shape, stop: Stop, top_s: float | None) -> tuple[Phase, ...]:
@@ -172,6 +157,13 @@ class RunView:
     steady: SteadyState
     shape: Shape | None
 
+    @cached_property
+    def plateau_users(self) -> float | None:
+        """The level of the users in the steady window."""
+        if self.users is None or self.steady.window is None:
+            return None
+        return measure_level(self.users, self.steady.window).value
+
     def level(self, series: Series) -> Level | None:
         """The level of the series that this run has in place of `series`; None where it has none."""
         found = self.recording.find(series.metric, series.labels)
@@ -202,8 +194,13 @@ def view_run(
     proxies = ((proxy, filled(proxy)) for proxy in catalogue.proxies())
     proxy, load = (None, users) if users is not None else next((e for e in proxies if e[1] is not None), (None, None))
     if load is None:
-        return RunView(recording, None, None, None, None, _steady_without_load(recording, type), None)
-    stop = find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
+        graphs = (recording.curve(series) for series in recording.graphs())
+        seen = next((curve for curve in graphs if np.isfinite(curve.to_numpy()).any()), None)
+        unknown = ReasonCode.LOAD_UNKNOWN if type == "unbounded" else ReasonCode.NO_SAMPLES
+        without = SteadyState(reason=Reason(code=unknown))
+        steady = without if type == "unbounded" or seen is None else curves.mser_window(seen)
+        return RunView(recording, None, None, None, None, steady, None)
+    stop = curves.find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
     shape = measure_shape(
         load,
         stop,
@@ -213,7 +210,7 @@ def view_run(
         ideal_slope=rule.users_inc / rule.rest_s if proxy is None else None,
         step=rule.users_inc,
     )
-    steady = steady_window(load, type, stop=stop, proxy=proxy is not None)
+    steady = curves.steady_window(load, type, stop=stop, proxy=proxy is not None)
     followed = proxy or catalogue.load
     return RunView(recording, load, followed.slug if followed else None, users, stop, steady, shape)
 
@@ -223,9 +220,233 @@ def run_level(level: Level) -> RunLevel:
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)
 
 
-def _steady_without_load(recording: Recording, type: TestType) -> SteadyState:  # noqa: A002
-    if type == "unbounded":
-        return no_window(ReasonCode.LOAD_UNKNOWN)
-    curves = (recording.curve(series) for series in recording.graphs())
-    filled = next((curve for curve in curves if np.isfinite(curve.to_numpy()).any()), None)
-    return no_window(ReasonCode.NO_SAMPLES) if filled is None else mser_window(filled)
+# ---- Both builds ----------------------------------------------------------------------------------------------------
+
+
+def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
+    """About `levels` round numbers of users that every curve with one of these plateaus should reach."""
+    lowest = min(plateaus, default=0.0)
+    if not lowest > levels:
+        return []
+    magnitude = 10.0 ** math.floor(math.log10(lowest / levels))
+    step = max(int(next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= lowest / levels)), 1)
+    return list(range(step, int(lowest) + 1, step))
+
+
+def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]:
+    """Elapsed seconds at which `users` first reached each mark; None where it never did, or nobody saw when."""
+    elapsed, values = curves.samples(users)
+    unseen = curves.holes(elapsed)
+    first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # 0 as well where it never did
+    return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
+
+
+def ramp_ups(views: Views) -> Pair[list[RampUp]]:
+    """The shape of each run's beginning."""
+    marks = round_marks([view.plateau_users for runs in views for view in runs if view.plateau_users is not None])
+    return views.map(lambda runs: [_ramp_up(view, marks) for view in runs])
+
+
+def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
+    """What results.json holds of a run's shape; heights of a proxy are no users and are left out."""
+    shape = view.shape
+    times = {} if view.users is None else time_to_users(view.users, marks)
+    found: dict[str, object] = {"plateau_users": view.plateau_users}
+    if shape is not None:
+        beginning, line, waves, plateau = shape.beginning, shape.ramp, shape.waves, shape.plateau
+        seen = beginning.onset_s is not None  # else the recording does not show how the run began
+        if line is not None and not seen:
+            times = dict.fromkeys(times)  # a window that opened in mid-ramp does not know since when
+        found |= {
+            "onset_s": beginning.onset_s,
+            "early_bumps": len(beginning.bumps) if seen else None,
+            "early_bump_seconds": beginning.bump_seconds if seen else None,
+            "kink_s": line and line.kink_s,
+            "waves_p_value": waves.test and waves.test.p_value,
+            "equilibrium": plateau and plateau.settled,
+        }
+        if waves.claimed:
+            found |= {"wave_onset_s": waves.onset_s, "wave_period_s": waves.period_s}
+            found |= {"wave_regularity": waves.regularity}
+        if not shape.proxy:
+            found |= {
+                "bumps": list(beginning.bumps),
+                "slope_users_per_s": line and line.slope,
+                "lost_user_seconds": shape.lost,
+                "plateau_drift_users_per_s": plateau and plateau.drift,
+                "stopped_earlier_users": plateau and plateau.earliest_level,
+            }
+        if waves.claimed and not shape.proxy:
+            found |= {"wave_onset_users": waves.onset_users, "wave_amplitude_users": waves.amplitude}
+    return RampUp(time_to={str(mark): at_s for mark, at_s in times.items()}, **found)
+
+
+FEWEST = 12  # Times at which a gap is looked at, where samples are so far apart that there would be fewer
+LEAST_SD_S, ONSET_SD = 20.0, 0.1
+"""Standard deviation of one run's delay without repeated runs: these seconds, and this part of the mean onset, as the
+root of the sum of squares. About 1.5 times what 200 simulated pairs vary (seeds 0 to 199 of `benchmarks/shapes.py`: 10
+to 13 s without or with one bump, 0.04 to 0.07 of the onset beyond), because real runs vary by more."""
+SHORTEST_GAP_S = 60.0
+FIRST_S = 120.0
+"""A shift is there from the later ramp's start on; a gap that opens afterwards is of slopes, alerts, capacities."""
+LEVELS = 101
+
+
+@dataclass(frozen=True)
+class Shift:
+    """New minus base over the common ramp: negative users mean that the new build is behind."""
+
+    users: float  # Median vertical gap in the curve's unit
+    users_ci: tuple[float, float]
+    """95 % interval: uncertainty within the runs, variation from run to run, and how far the gap, or the delay, is from
+    being one number (its spread, and what it was when the later ramp had just started)."""
+    seconds: float  # Median delay at equal users; positive: the new one is later
+    window: tuple[float, float]  # Where it was measured, elapsed seconds: from the later onset to the first wave
+    noise_source: Literal["runs", "simulated"]  # Of the run-to-run variation
+    p_value: float  # Two-sided, of no shift
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes no shift."""
+        return self.p_value <= 0.05
+
+
+def shift(
+    base: pd.Series | Shape, new: pd.Series | Shape, *, sd_s: float | None = None, df: float = math.inf
+) -> Shift | None:
+    """The shift between the common ramps of two runs.
+
+    Within a run there is nothing to learn about how much its delay would vary: a handful of alerts settles it in the
+    first minutes. Without repeated runs of one build the variation is that of simulated ones, which grows with the time
+    that the beginning took; where there are bumps, one more or one less is chance.
+
+    Parameters
+    ----------
+    base, new
+        Connected users over elapsed seconds, or the shapes of both runs.
+    sd_s, df
+        Standard deviation of one run's delay in seconds, learned from repeated runs of one build, and its degrees of
+        freedom; default: that of simulated runs.
+
+    Returns
+    -------
+    Shift or None
+        None where a ramp's start was not seen, a curve shows no load, or the ramps have no time in common.
+
+    Examples
+    --------
+    >>> elapsed = np.arange(0.0, 5400.0, 5.0)
+    >>> base, new = (np.clip(4.0 * (elapsed - onset), 0.0, 8000.0) for onset in (100, 500))
+    >>> found = shift(pd.Series(base, index=elapsed), pd.Series(new, index=elapsed))
+    >>> round(found.users), round(found.seconds), found.significant
+    (-1600, 400, True)
+    """
+    one, other = (measure_shape(each) if isinstance(each, pd.Series) else each for each in (base, new))
+    if one is None or other is None or (window := _common_ramp(one, other)) is None:
+        return None
+    slope, gap, delays = _gaps(one.curve, other.curve, window)
+    _, first_gap, first_delays = _gaps(one.curve, other.curve, (window[0], min(window[0] + FIRST_S, window[1])))
+    users, seconds = float(np.median(gap)), float(np.median(delays))
+    # A shift is one number in users, or in seconds: past a kink, a delay that stays the same is fewer users.
+    wandering_s = math.hypot(users - float(np.median(first_gap)), float(gap.std())) / slope
+    if delays.size > 1:
+        wandering_s = min(wandering_s, math.hypot(seconds - float(np.median(first_delays)), float(delays.std())))
+    onset = ((one.beginning.onset_s or 0.0) + (other.beginning.onset_s or 0.0)) / 2.0
+    between = math.sqrt(2.0) * (math.hypot(LEAST_SD_S, ONSET_SD * onset) if sd_s is None else sd_s)
+    error_s = math.hypot(_error_of_median(gap) / slope, between, wandering_s)
+    reach_s = error_s * float(ndtri(0.975) if math.isinf(df) else stdtrit(df, 0.975))
+    z = abs(seconds) / error_s if error_s > 0 else math.inf
+    return Shift(
+        users=users,
+        users_ci=(users - slope * reach_s, users + slope * reach_s),
+        seconds=seconds,
+        window=window,
+        noise_source="simulated" if sd_s is None else "runs",
+        p_value=float(2.0 * (ndtr(-z) if math.isinf(df) else stdtr(df, -z))),
+    )
+
+
+def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
+    if base.beginning.onset_s is None or new.beginning.onset_s is None:
+        return None
+    start = max(base.beginning.onset_s, new.beginning.onset_s)
+    waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
+    ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
+    end = min(min(waves or ramps, default=start), *(float(side.curve.elapsed[-1]) for side in (base, new)))
+    return (start, end) if end - start >= SHORTEST_GAP_S else None
+
+
+def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
+    """Users per second of the common ramp (mean of both), gaps about a sample apart, and delays at equal levels.
+
+    A single delay, what the gap takes at that slope, where there are no equal levels.
+    """
+    times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
+    one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
+    gap = np.asarray(other - one, dtype=np.float64)
+    slope = max(float(one[-1] - one[0] + other[-1] - other[0]) / 2.0 / (window[1] - window[0]), 1e-9)
+    low, high = max(one[0], other[0]), min(one[-1], other[-1])
+    if not high > low:
+        return slope, gap, np.array([-np.median(gap) / slope])
+    reached = []  # when the running maximum first reached each level
+    for curve in (base, new):
+        highest = np.maximum.accumulate(curve.values)
+        rising = np.flatnonzero(np.diff(highest, prepend=-np.inf) > 0)
+        reached.append(np.interp(np.linspace(low, high, LEVELS), highest[rising], curve.elapsed[rising]))
+    return slope, gap, np.asarray(reached[1] - reached[0], dtype=np.float64)
+
+
+def _error_of_median(gap: FloatArray) -> float:
+    """Standard error of the median gap from the samples' own AR(1) noise around its trend."""
+    places = np.arange(gap.size)
+    residual = gap - np.polyval(np.polyfit(places, gap, 1), places)
+    variance = float(residual @ residual)
+    phi = min(max(float(residual[1:] @ residual[:-1]) / variance if variance > 0 else 0.0, 0.0), 0.99)
+    effective = max(gap.size * (1.0 - phi) / (1.0 + phi), 1.0)
+    # A median's standard error is root(pi/2) times a mean's.
+    return math.sqrt(math.pi / 2.0 * variance / max(gap.size - 2, 1) / effective)
+
+
+def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
+    """The mean shapes, and of the pairs of runs of each number the middle one's shift and difference of the waves."""
+    pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
+    proxy = any(shape.proxy for pair in pairs for shape in pair)
+    shifts = [] if proxy else [shift(*pair) for pair in pairs]
+    waves = [compare_waves(a.waves, b.waves) for a, b in pairs if a.waves.claimed and b.waves.claimed]
+    found: dict[str, object] = {
+        "wave_period_s": _middle([period for period, _ in waves], "value"),
+        "wave_amplitude_users": None if proxy else _middle([amplitude for _, amplitude in waves], "value"),
+    }
+    if (middle := _middle(shifts, "users")) is not None:
+        status = Status.REGRESSION if middle.users < 0 else Status.IMPROVEMENT
+        found |= {
+            "shift_users": middle.users,
+            "shift_seconds": middle.seconds,
+            "shift_ci_low": middle.users_ci[0],
+            "shift_ci_high": middle.users_ci[1],
+            "shift_p_value": middle.p_value,
+            "shift_window": middle.window,
+            "shift_noise_source": middle.noise_source,
+            "shift_status": status if middle.significant else Status.INCONCLUSIVE,
+        }
+    return RampUps(base=_mean_ramp(ramps.base), new=_mean_ramp(ramps.new), **found)
+
+
+def _middle(differences: Sequence[T | None], name: str) -> T | None:
+    """The one in the middle by the number of this name, the lower of two; None without any."""
+    known = sorted((each for each in differences if each is not None), key=attrgetter(name))
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def _mean_ramp(ramps: Sequence[RampUp]) -> RampUp:
+    """The mean over the runs of one build; of a single run, that run."""
+    if len(ramps) == 1:
+        return ramps[0]
+    names = RampUp.model_fields.keys() - {"time_to", "bumps", "early_bumps", "equilibrium"}
+    marks = ramps[0].time_to if ramps else {}
+    counts = sorted(ramp.early_bumps for ramp in ramps if ramp.early_bumps is not None)
+    return RampUp(
+        **{name: mean_of_runs([getattr(ramp, name) for ramp in ramps]) for name in names},
+        early_bumps=counts[len(counts) // 2] if counts else None,
+        time_to={mark: mean_of_runs([ramp.time_to.get(mark) for ramp in ramps]) for mark in marks},
+    )

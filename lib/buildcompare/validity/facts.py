@@ -11,8 +11,8 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Run, Test
+from buildcompare.load.curve import Stop
 from buildcompare.load.view import RunView
-from buildcompare.load.windows import Stop
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Reason, TestType, Window
 

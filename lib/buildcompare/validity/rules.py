@@ -14,10 +14,9 @@ import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.curve import HARDLY_ANY, Fall, find_falls
+from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, find_falls, sustained
 from buildcompare.load.users import Estimates
 from buildcompare.load.view import RunView, Views
-from buildcompare.load.windows import ARRIVAL_S, SHORTEST_S, sustained
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.numbers import fill
