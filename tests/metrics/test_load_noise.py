@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
-from buildcompare.calibration.file import read_calibration
+from buildcompare.calibration.learn import read_calibration
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params

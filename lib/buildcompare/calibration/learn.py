@@ -1,28 +1,24 @@
-"""Learn how far runs of one build lie apart, and how often a comparison is wrong because of it."""
+"""Learn how far runs of one build lie apart, keep it in a file, and see how often it makes a comparison wrong."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError
 
-from buildcompare.calibration.file import (
-    METHOD,
-    Calibration,
-    KeptGroup,
-    KeptRun,
-    check_writable,
-    read_spec,
-    write_calibration,
-)
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
+from buildcompare.config.params import FileName, Run, Source
+from buildcompare.config.project import resolve
+from buildcompare.config.yaml import Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
@@ -30,15 +26,184 @@ from buildcompare.metrics.equal_load import loaded_by_proxy, loaded_run
 from buildcompare.metrics.events import no_change, search_window
 from buildcompare.metrics.judge_equal_load import measure_noise_at_load
 from buildcompare.recordings.cache import Slot, read_run
+from buildcompare.recordings.recording import Recording
 from buildcompare.results.codes import NoiseSource, Status, TestType
+from buildcompare.stats import noise
 from buildcompare.stats.effects import Effect, TestedEffect, judge_labels, judge_metrics, measure_effect
-from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise, series_key, slug_of
 from buildcompare.text.reasons import reason_words
+
+METHOD = 4  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
+MAX_BYTES = 100_000_000
+
+
+class _Strict(BaseModel, extra="forbid", strict=True, frozen=True): ...
+
+
+class GroupSpec(_Strict):
+    """Runs of one build on one setup."""
+
+    name: FileName
+    type: Literal["bounded", "unbounded"]
+    runs: list[Run] = Field(min_length=2)
+
+
+def _distinct(groups: list[GroupSpec]) -> list[GroupSpec]:
+    names = [group.name for group in groups]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"a different `name` for each group, not {twice[0]!r} twice")
+    return groups
+
+
+class CalibrationSpec(_Strict, Traced):
+    """The file that `calibrate` reads: which runs are repetitions of each other."""
+
+    metrics: str = Field(default="mattermost", min_length=1)
+    source: Source
+    groups: Annotated[list[GroupSpec], Field(min_length=1), AfterValidator(_distinct)]
+
+
+Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]
+Known = Annotated[
+    Short,
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None),
+]
+"""NaN, in the file null: unknown."""
+AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
+
+
+class KeptRun(_Strict):
+    """One run: what it was read from, and its levels."""
+
+    inputs: list[str]  # Paths, as the user wrote them, or the window of a pulled run
+    ids: list[str]  # SHA-256 of each input, by which a run is known again
+    metrics: dict[str, tuple[Short, Known, Known]]
+    """By slug (see stats.noise.series_key): level, its standard error (log scale) and the seconds it covers."""
+    labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
+    """By group, statistic and label: value, and how often it was called."""
+    no_change: dict[str, Short] = Field(default_factory=dict)  # By metric, its no-change penalty (see metrics.events)
+
+    @classmethod
+    def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:
+        """A run as the file keeps it."""
+        files = recording.provenance.get("files", [])
+        labels: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
+        for group, label, stat, value, calls in levels.labels.itertuples(index=False, name=None):
+            labels.setdefault(group, {}).setdefault(stat, {})[label] = (value, calls)
+        return cls(
+            inputs=[str(file["path"]) for file in files] if isinstance(files, list) else [],
+            ids=ids_of(recording),
+            metrics={key: astuple(level) for key, level in levels.metrics.items()},
+            labels=labels,
+            no_change=dict(levels.no_change),
+        )
+
+    def levels(self) -> noise.RunLevels:
+        """The run as the analyses take it."""
+        tables = ((group, stat, table) for group, stats in self.labels.items() for stat, table in stats.items())
+        labels = [(group, label, stat, *value) for group, stat, table in tables for label, value in table.items()]
+        metrics = {key: noise.RunLevel(*each) for key, each in self.metrics.items()}
+        return noise.RunLevels(metrics, noise.label_frame(labels, ["value", "calls"]), self.no_change)
+
+
+class KeptGroup(_Strict):
+    """Runs of one build on one setup, measured."""
+
+    name: str
+    type: Literal["bounded", "unbounded"]
+    runs: list[KeptRun]
+    at_load: dict[str, AtLoad] = Field(default_factory=dict)
+    """By metric, at equal load: variance of log values, the part of it within runs, degrees of freedom. Left out
+    where it was not measured: bounded runs, and files before method 4."""
+
+
+class Calibration(_Strict):
+    """A calibration file."""
+
+    schema_version: Literal[1] = 1
+    method: int
+    metrics: str  # The catalogue that the metrics' slugs are of
+    groups: list[KeptGroup]
+    self_check: dict[str, Any] | None = None
+
+    def repeated_runs(self) -> list[noise.RepeatedRuns]:
+        """The groups as the analyses take them."""
+        found = []
+        for group in self.groups:
+            at_load = {slug: noise.NoiseAtEqualLoad(*each) for slug, each in group.at_load.items()}
+            found.append(noise.RepeatedRuns(group.name, group.type, [run.levels() for run in group.runs], at_load))
+        return found
+
+
+def read_calibration(file: str, catalogue_name: str) -> Calibration:
+    """Read a calibration for a comparison that uses the catalogue `catalogue_name`."""
+    path, key, expected = resolve(file), "calibration", "a file that `python -m buildcompare calibrate` made"
+    if not path.is_file():
+        raise InputError(file=file, key=key, expected=expected, found="no such file")
+    try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise InputError(file=file, key=key, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
+        calibration = Calibration.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"]) or key
+        raise InputError(file=file, key=key, expected=expected, found=fault["msg"].casefold()) from None
+    except OSError as error:
+        raise InputError(file=file, key=key, expected=expected, found=str(error.strerror)) from None
+    if (found := calibration.metrics) != catalogue_name:
+        expected = f"a calibration for the catalogue {catalogue_name}"
+        raise InputError(file=file, key="metrics", expected=expected, found=f"one for {found}")
+    return calibration
+
+
+def without_runs(calibration: Calibration, recordings: Iterable[Recording]) -> tuple[Calibration, list[str]]:
+    """Leave out each group that holds one of `recordings`, for no run may be judged by itself; and their names."""
+    own = {each for recording in recordings for each in ids_of(recording)}
+    left_out = [group.name for group in calibration.groups if any(own & {*run.ids} for run in group.runs)]
+    kept = [group for group in calibration.groups if group.name not in left_out]
+    return calibration.model_copy(update={"groups": kept}), left_out
+
+
+def ids_of(recording: Recording) -> list[str]:
+    """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
+    files = recording.provenance.get("files", [])
+    hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
+    request = recording.provenance.get("request")
+    return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
+
+
+def write_calibration(calibration: Calibration, file: Path) -> None:
+    """Write the file, whole or not at all."""
+    text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
+    half = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def check_writable(file: Path) -> None:
+    """Make the folder of `file`, before the long work whose result shall stand there."""
+    if file.is_dir():
+        raise InputError(file=file, key="--output", expected="the name of a file", found="a folder")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> InputError:
+    return InputError(file=file, key="--output", expected="a file that can be written", found=str(error.strerror))
 
 
 def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibration:
     """Measure every run of `spec_file` as a comparison would, check the pipeline on them, and write `output`."""
-    spec = read_spec(spec_file)
+    document = read_yaml(spec_file)
+    spec = checked(CalibrationSpec, document.data, file=spec_file, document=document)
     check_writable(output)
     try:
         catalogue = read_catalogue(spec.metrics)
@@ -70,13 +235,13 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
         at_load = {slug: astuple(each) for slug, each in measure_noise_at_load(loaded).items()}
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
-    checked = self_check(calibration.repeated_runs(), catalogue.find)
-    calibration = calibration.model_copy(update={"self_check": checked})
+    found = self_check(calibration.repeated_runs(), catalogue.find)
+    calibration = calibration.model_copy(update={"self_check": found})
     write_calibration(calibration, output)
     return calibration
 
 
-def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> RunLevels:
+def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> noise.RunLevels:
     """All that a calibration learns from a run: levels of known metrics in the steady window, labels, and events.
 
     Without a curve of users, the curve that stands in for it gives the level of the load: only ratios between runs of
@@ -86,7 +251,7 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> RunL
     for series in view.recording.graphs():
         level = view.level(series)
         if catalogue.find(series.name).known and level is not None and level.value is not None:
-            metrics[series_key(series.metric, series.labels)] = run_level(level)
+            metrics[noise.series_key(series.metric, series.labels)] = run_level(level)
     load = catalogue.load
     if load is not None and load.slug not in metrics and view.load_slug in metrics:
         metrics[load.slug] = metrics[str(view.load_slug)]
@@ -96,7 +261,7 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> RunL
     window = search_window(view.steady.window, test_type) if view.steady.window else (0.0, 0.0)
     totals = {metric.slug: view.recording.total(metric.slug) for metric in catalogue.metrics if window[1] > window[0]}
     changes = {slug: no_change(view.recording.curve(each), window) for slug, each in totals.items() if each is not None}
-    return RunLevels(metrics, labels, {slug: change for slug, change in changes.items() if change > 0})
+    return noise.RunLevels(metrics, labels, {slug: change for slug, change in changes.items() if change > 0})
 
 
 # ---- The self-check -------------------------------------------------------------------------------------------------
@@ -107,7 +272,7 @@ COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
 Find = Callable[[str], Metric]  # The catalogue's metric of a slug
 
 
-def self_check(groups: Sequence[RepeatedRuns], find: Find) -> dict[str, Any] | None:
+def self_check(groups: Sequence[noise.RepeatedRuns], find: Find) -> dict[str, Any] | None:
     """Judge every pair of runs of a group as if it were two builds, by the noise of the other groups; None without any.
 
     Then one run of it is scaled, one metric or label at a time, to see how often the change is found. Counts, so that
@@ -133,19 +298,23 @@ def self_check(groups: Sequence[RepeatedRuns], find: Find) -> dict[str, Any] | N
     }
 
 
-def check_metrics(groups: Sequence[RepeatedRuns], find: Find) -> pd.DataFrame:
+def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFrame:
     """The metrics of each identical pair, judged: one row each with the columns `COLUMNS`."""
     rows = []
     for group in groups:
         others = [each for each in groups if each is not group]
-        metrics = {key: find(slug_of(key)) for run in group.runs for key in run.metrics}
+        metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
         # The load is set and not judged; the catalogue's noise has no place in a check of this calibration.
-        noises = {key: metric_noise(metric, group.type, others) for key, metric in metrics.items() if not metric.load}
+        noises = {
+            key: noise.metric_noise(metric, group.type, others) for key, metric in metrics.items() if not metric.load
+        }
         known = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
         for number, (first, second) in enumerate(itertools.combinations(group.runs, 2)):
             keys = sorted({*known} & {*first.metrics} & {*second.metrics})
 
-            def effect(key: str, percent: float, first: RunLevels = first, second: RunLevels = second) -> Effect | None:
+            def effect(
+                key: str, percent: float, first: noise.RunLevels = first, second: noise.RunLevels = second
+            ) -> Effect | None:
                 scaled = replace(second.metrics[key], level=second.metrics[key].level * (1.0 + percent / 100.0))
                 return measure_effect([first.metrics[key]], [scaled], known[key])  # noqa: B023 - called in this round
 
@@ -157,16 +326,16 @@ def check_metrics(groups: Sequence[RepeatedRuns], find: Find) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def check_labels(groups: Sequence[RepeatedRuns]) -> pd.DataFrame:
+def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
     """The labels of all identical pairs, judged; columns as :func:`check_metrics` has them."""
     rows = []
     for group in groups:
-        noise = LabelNoise([each for each in groups if each is not group])
-        if noise.tails is None:
+        learned = LabelNoise([each for each in groups if each is not group])
+        if learned.tails is None:
             continue
-        df, scale = noise.tails
+        df, scale = learned.tails
         pairs = label_pairs(group)
-        pairs = pairs.assign(sd=scale * noise.predicted(pairs)).dropna(subset="sd")
+        pairs = pairs.assign(sd=scale * learned.predicted(pairs)).dropna(subset="sd")
         tables = pairs["group"] + " " + pairs["stat"]
         judged = []
         for percent in (0.0, *INJECTED):
@@ -181,7 +350,9 @@ def check_labels(groups: Sequence[RepeatedRuns]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _checked(group: RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]) -> list[tuple[Any, ...]]:
+def _checked(
+    group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
+) -> list[tuple[Any, ...]]:
     """One row of what was judged as measured and with each injected change; none where nothing was."""
     called = [each is not None and each.status in (Status.REGRESSION, Status.IMPROVEMENT) for each in judged]
     found = [hit and each is not None and each.effect.log_ratio > 0 for hit, each in zip(called, judged, strict=True)]

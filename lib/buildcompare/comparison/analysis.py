@@ -15,7 +15,7 @@ from typing import Any
 
 from buildcompare import findings
 from buildcompare import results as schema
-from buildcompare.calibration.file import METHOD, Calibration, read_calibration, without_runs
+from buildcompare.calibration.learn import METHOD, Calibration, read_calibration, without_runs
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Coordinator, Run, Test, check_params, read_params
