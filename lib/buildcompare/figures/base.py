@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import html
 import io
@@ -12,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import matplotlib as mpl
 import numpy as np
@@ -28,7 +27,7 @@ from buildcompare.comparison.analysis import TestView
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
-from buildcompare.results.users import RampUp
+from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text import figures as words
 from buildcompare.text.numbers import shift_words, unit_scale
 
@@ -55,8 +54,7 @@ LEAST_POINTS = 6.5
 """Smaller titles are not read; longer ones lose their middle: the end holds the numbers."""
 WIDE, BARS = (9.0, 4.4), 0.6
 """Inches: the figure, and what the bars of its phases take."""
-PHASES = ("early_bumps", "ramp", "bend", "waves", "plateau", "shutdown")
-SHADES = {phase: THEME[phase.removeprefix("early_")] for phase in PHASES}
+SHADES = {phase: THEME[phase.removeprefix("early_")] for phase in get_args(PhaseName)}
 """All follow the page's theme. Names stand on them in INK, on the dark ones in PAPER."""
 DARK = ("early_bumps", "shutdown")
 NARROW = 0.045
@@ -278,18 +276,14 @@ def steady_windows(axes: Axes, test: TestView) -> None:
 
 def styled() -> AbstractContextManager[None]:
     """The style that every part of a figure is drawn in."""
-    return mpl.rc_context(_style())
-
-
-@functools.cache
-def _style() -> dict[Any, Any]:
     ink = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
     own = {
         "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.0, "grid.color": GRID,
         "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left", "svg.fonttype": "none",
         "svg.hashsalt": "buildcompare", "path.simplify": True, "path.simplify_threshold": 0.3,
     }  # fmt: skip
-    return {**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **dict.fromkeys(ink, INK), **own}
+    base: dict[Any, Any] = {**sns.axes_style("whitegrid"), **sns.plotting_context("paper")}
+    return mpl.rc_context({**base, **dict.fromkeys(ink, INK), **own})
 
 
 def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above: float = 0) -> tuple[Drawing, Axes]:

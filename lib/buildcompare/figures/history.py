@@ -35,13 +35,13 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         width = min(max(_LEAST, 1.5 + _WIDTH_OF_ONE * len(names)), _MOST)
         drawing = MatplotlibFigure(figsize=(width, _HEIGHT), layout="constrained")
         axes = drawing.add_subplot()
-        axes.set_title(_plain(levels_title(table, db_engine)), pad=17)
+        axes.set_title(levels_title(table, db_engine), pad=17, parse_math=False)
         _drift(axes, table)
         _builds(axes, table)
         _marks(axes, table)
         every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
-        ticks = [_plain(name) for name in names[::every]]
-        axes.set_xticks(range(0, len(names), every), ticks, rotation=60, ha="right", rotation_mode="anchor")
+        look: dict[str, Any] = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
+        axes.set_xticks(range(0, len(names), every), names[::every], **look)
         axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, _HEADROOM * table["high"].max()), xlabel="")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylabel("supported users")
@@ -80,8 +80,3 @@ def _marks(axes: Axes, table: pd.DataFrame) -> None:
     if not changed.empty:
         low = np.full(len(changed), 0.02)
         axes.plot(changed, low, "^", color=INK, ms=3.5, transform=across, label="setup changed before it", ls="none")
-
-
-def _plain(text: str) -> str:
-    """Text in which no dollar sign starts a formula."""
-    return text.replace("$", r"\$")

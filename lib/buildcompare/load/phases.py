@@ -310,33 +310,36 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
     found = _from_first_row(find_turns(*curve.between(onset_s, np.inf), curve.least_fall(FALL_STEPS)))
     start = found[0].peak_s if found else tested_from_s
     test = None if start is None else red_noise_test(*curve.between(start, np.inf), curve.sample_s)
-    cycles = find_turns(*curve.between(found[0].peak_s, np.inf), curve.least_fall(CYCLE_STEPS)) if found else []
+    if not found:
+        return Waves(test=test)
+    amplitude = float(np.median([turn.depth for turn in found]))
+    cycles = find_turns(*curve.between(found[0].peak_s, np.inf), curve.least_fall(CYCLE_STEPS))
     distances = np.diff(np.array([turn.peak_s for turn in cycles]))
-    enough = len(cycles) >= FEWEST_CYCLES
-    period = None
-    if enough:  # the median; where it is only a few samples, the mean of the distances that are like it, to be exact
-        period = float(np.median(distances))
-        like = distances[np.abs(distances - period) <= 0.5 * period]
-        period = float(like.mean()) if like.size and period < 10.0 * curve.sample_s else period
-    amplitude = float(np.median([turn.depth for turn in found])) if found else None
+    period = regularity = None
+    if len(cycles) >= FEWEST_CYCLES:
+        period = middle = float(np.median(distances))
+        spread = GAUSSIAN_MAD * float(np.median(np.abs(distances - middle)))
+        regularity = max(0.0, 1.0 - spread / middle)
+        like = distances[np.abs(distances - middle) <= 0.5 * middle]
+        if like.size and period < 10.0 * curve.sample_s:  # where it is a few samples, the mean is more exact
+            period = float(like.mean())
     if curve.least_fall(CYCLE_STEPS) > CYCLE_STEPS * curve.step:  # turns of noise would count as cycles
-        peak = None  # the spectral peak, where that is what the waves are made of
-        if test is not None and amplitude is not None and test.p_value <= SIGNIFICANT:
-            peak = test.period_s if test.swing >= SWING * amplitude else None
+        # What the waves are made of is the spectral peak.
+        made_of = test is not None and test.p_value <= SIGNIFICANT and test.swing >= SWING * amplitude
+        peak = test.period_s if test is not None and made_of else None
         agree = period is not None and peak is not None and abs(period - peak) <= NEAR * peak
         period = period if agree else peak
     resolved = period is None or period >= RESOLVED * curve.sample_s
     if period is not None and period < ALIASED * curve.sample_s:
         period = None
-    spread = GAUSSIAN_MAD * float(np.median(np.abs(distances - np.median(distances)))) if enough else 0.0
     return Waves(
-        onset_s=found[0].peak_s if found else None,
-        onset_users=found[0].peak if found else None,
+        onset_s=found[0].peak_s,
+        onset_users=found[0].peak,
         falls=tuple(found),
         cycles=tuple(distances.tolist()),
         period_s=period,
         amplitude=amplitude if resolved else None,
-        regularity=max(0.0, 1.0 - spread / float(np.median(distances))) if enough else None,
+        regularity=regularity,
         test=test,
     )
 

@@ -12,7 +12,7 @@ import pandas as pd
 from buildcompare.config.catalogue import Alert, Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.load.curve import STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, Stop, find_stop, samples
-from buildcompare.load.view import Views
+from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
 from buildcompare.results.codes import SIDES, Better, NoEstimate, NoiseSource, Pair, Side, Status
@@ -104,23 +104,20 @@ def estimates(test: Test, views: Views) -> Estimates:
     if test.type != "unbounded":
         return views.map(lambda runs: [None] * len(runs))
     base_ends = [view.stop.end_s for view in views.base if view.stop]
-    return Pair.of(
-        lambda side: [
-            supported_users(
-                view.users,
-                stop=view.stop,
-                may_be_cut=side == "new" and not view.recording.stop_known and _ends_with(view.stop, base_ends),
-                known_end_s=view.recording.duration_s if view.recording.stop_known else None,
-                ceiling=test.users,
-            )
-            for view in views[side]
-        ]
-    )
 
+    def estimate(side: Side, view: RunView) -> Estimate:
+        stop, known = view.stop, view.recording.stop_known
+        # It shows no shutdown, and ends where a base's curve ends.
+        cut = stop and not stop.shutdown and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in base_ends)
+        return supported_users(
+            view.users,
+            stop=stop,
+            may_be_cut=bool(side == "new" and not known and cut),
+            known_end_s=view.recording.duration_s if known else None,
+            ceiling=test.users,
+        )
 
-def _ends_with(stop: Stop | None, ends: list[float]) -> bool:
-    """Whether a curve shows no shutdown, and ends where another ends."""
-    return stop is not None and not stop.shutdown and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in ends)
+    return Pair.of(lambda side: [estimate(side, view) for view in views[side]])
 
 
 def compare_supported_users(
@@ -137,10 +134,8 @@ def compare_supported_users(
     estimated = curves.map(mean_of_runs)
     without = Pair.of(lambda side: known[side] if estimated[side] is None else [])  # else a run without one is left out
     at_least = without.map(lambda runs: mean_of_runs([run.at_least for run in runs]))
-    if None in tuple(reported) and None not in tuple(estimated):
-        chosen = curves
-    else:
-        chosen = Pair.of(lambda side: reports[side] if reported[side] is not None else curves[side])
+    by_curve = None in tuple(reported) and None not in tuple(estimated)
+    chosen = Pair.of(lambda side: curves[side] if by_curve or reported[side] is None else reports[side])
     levels = chosen.map(lambda values: [RunLevel(float(users)) for users in values if users is not None])
     best = chosen.map(mean_of_runs)
     delta = delta_percent(best.base, best.new)

@@ -150,12 +150,12 @@ class RunView:
     """What the analyses of a run share."""
 
     recording: Recording
-    load: pd.Series | None  # The curve of users or of a proxy, over elapsed seconds; None without either
-    load_slug: str | None  # Its metric
-    users: pd.Series | None  # The curve of connected users; None where it was not recorded
-    stop: Stop | None
     steady: SteadyState
-    shape: Shape | None
+    load: pd.Series | None = None  # The curve of users or of a proxy, over elapsed seconds; None without either
+    load_slug: str | None = None  # Its metric
+    users: pd.Series | None = None  # The curve of connected users; None where it was not recorded
+    stop: Stop | None = None
+    shape: Shape | None = None
 
     @cached_property
     def plateau_users(self) -> float | None:
@@ -193,13 +193,13 @@ def view_run(
     users = filled(catalogue.load)
     proxies = ((proxy, filled(proxy)) for proxy in catalogue.proxies())
     proxy, load = (None, users) if users is not None else next((e for e in proxies if e[1] is not None), (None, None))
+    if load is None and type == "unbounded":
+        return RunView(recording, SteadyState(reason=Reason(code=ReasonCode.LOAD_UNKNOWN)))
     if load is None:
         graphs = (recording.curve(series) for series in recording.graphs())
         seen = next((curve for curve in graphs if np.isfinite(curve.to_numpy()).any()), None)
-        unknown = ReasonCode.LOAD_UNKNOWN if type == "unbounded" else ReasonCode.NO_SAMPLES
-        without = SteadyState(reason=Reason(code=unknown))
-        steady = without if type == "unbounded" or seen is None else curves.mser_window(seen)
-        return RunView(recording, None, None, None, None, steady, None)
+        empty = SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES))
+        return RunView(recording, empty if seen is None else curves.mser_window(seen))
     stop = curves.find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
     shape = measure_shape(
         load,
@@ -212,7 +212,7 @@ def view_run(
     )
     steady = curves.steady_window(load, type, stop=stop, proxy=proxy is not None)
     followed = proxy or catalogue.load
-    return RunView(recording, load, followed.slug if followed else None, users, stop, steady, shape)
+    return RunView(recording, steady, load, followed.slug if followed else None, users, stop, shape)
 
 
 def run_level(level: Level) -> RunLevel:
