@@ -282,8 +282,8 @@ def styled() -> AbstractContextManager[None]:
         "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left", "svg.fonttype": "none",
         "svg.hashsalt": "buildcompare", "path.simplify": True, "path.simplify_threshold": 0.3,
     }  # fmt: skip
-    base: dict[Any, Any] = {**sns.axes_style("whitegrid"), **sns.plotting_context("paper")}
-    return mpl.rc_context({**base, **dict.fromkeys(ink, INK), **own})
+    themes: dict[Any, Any] = {**sns.axes_style("whitegrid"), **sns.plotting_context("paper")}
+    return mpl.rc_context(themes | dict.fromkeys(ink, INK) | own)
 
 
 def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above: float = 0) -> tuple[Drawing, Axes]:

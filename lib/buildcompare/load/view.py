@@ -177,12 +177,9 @@ Views: TypeAlias = Pair[list[RunView]]
 
 
 def view_run(
-    recording: Recording,
-    type: TestType,  # noqa: A002
-    catalogue: Catalogue,
-    coordinator: Coordinator | None = None,
+    recording: Recording, kind: TestType, catalogue: Catalogue, coordinator: Coordinator | None = None
 ) -> RunView:
-    """The view of a run of a test of `type` through the catalogue's load curve, or through a proxy that follows it."""
+    """The view of a run of a test of this kind through the catalogue's load curve, or a proxy that follows it."""
     rule = coordinator or Coordinator()
 
     def filled(metric: Metric | None) -> pd.Series | None:  # its curve, if it has numbers above zero in it
@@ -193,7 +190,7 @@ def view_run(
     users = filled(catalogue.load)
     proxies = ((proxy, filled(proxy)) for proxy in catalogue.proxies())
     proxy, load = (None, users) if users is not None else next((e for e in proxies if e[1] is not None), (None, None))
-    if load is None and type == "unbounded":
+    if load is None and kind == "unbounded":
         return RunView(recording, SteadyState(reason=Reason(code=ReasonCode.LOAD_UNKNOWN)))
     if load is None:
         graphs = (recording.curve(series) for series in recording.graphs())
@@ -204,13 +201,13 @@ def view_run(
     shape = measure_shape(
         load,
         stop,
-        bounded=type == "bounded",
+        bounded=kind == "bounded",
         proxy=proxy is not None,
         per_user=proxy.proxy_per_unit if proxy else None,
         ideal_slope=rule.users_inc / rule.rest_s if proxy is None else None,
         step=rule.users_inc,
     )
-    steady = curves.steady_window(load, type, stop=stop, proxy=proxy is not None)
+    steady = curves.steady_window(load, kind, stop=stop, proxy=proxy is not None)
     followed = proxy or catalogue.load
     return RunView(recording, steady, load, followed.slug if followed else None, users, stop, shape)
 
