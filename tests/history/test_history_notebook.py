@@ -13,8 +13,7 @@ import papermill
 import pytest
 
 from buildcompare.config.errors import InputError
-from buildcompare.figures import history as figures_history
-from buildcompare.figures.base import FIGURE_MIME
+from buildcompare.figures import base as figures
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
 from buildcompare.history.view import HistoryView, linked, open_history
 from buildcompare.report.sections import outputs_of
@@ -67,7 +66,7 @@ def test_the_table_of_levels(view: HistoryView) -> None:
 
 
 def test_the_figure_says_what_it_shows(view: HistoryView) -> None:
-    figure = figures_history.levels(view.levels("mysql"), "mysql")
+    figure = figures.levels(view.levels("mysql"), "mysql")
     assert "jumped at r7 +98.0 %" in figure.alt
     assert "from 1,000 to 2,020" in figure.alt
     assert "MySQL: the level jumped at r7" in figure.svg
@@ -79,7 +78,7 @@ def test_the_figure_says_what_it_shows(view: HistoryView) -> None:
 def test_a_figure_without_jumps_or_names_that_could_be_markup(tmp_path: Path) -> None:
     record(tmp_path / "ledger", chain([1000.0, 1000.0], name="a_b"))
     view = open_history({"history": str(tmp_path / "ledger")})
-    figure = figures_history.levels(view.levels("mysql"), "mysql")
+    figure = figures.levels(view.levels("mysql"), "mysql")
     assert "too few comparisons" in figure.alt
     assert "too few comparisons" in figure.svg
     assert "a_b2" in figure.svg
@@ -88,14 +87,14 @@ def test_a_figure_without_jumps_or_names_that_could_be_markup(tmp_path: Path) ->
 def test_a_quiet_chain_is_said_to_be_quiet_once_a_jump_could_be_seen(tmp_path: Path) -> None:
     record(tmp_path / "ledger", chain([1000.0, 1010.0, 990.0, 1000.0, 1020.0, 1000.0]))
     view = open_history({"history": str(tmp_path / "ledger")})
-    assert "The level never jumped." in figures_history.levels(view.levels("mysql"), "mysql").alt
+    assert "The level never jumped." in figures.levels(view.levels("mysql"), "mysql").alt
 
 
 @pytest.mark.slow
 def test_a_long_chain_grows_wide_and_stays_small(tmp_path: Path) -> None:
     record(tmp_path / "ledger", chain([1000.0 + i for i in range(200)]))
     view = open_history({"history": str(tmp_path / "ledger")})
-    svg = figures_history.levels(view.levels("mysql"), "mysql").svg
+    svg = figures.levels(view.levels("mysql"), "mysql").svg
     assert len(svg) < 1_000_000
     named = [int(number) for number in re.findall(r">r(\d+)</text>", svg)]
     assert 80 < len(named) < 200, "names that would lie on each other are left out"
@@ -160,7 +159,7 @@ def test_the_notebook_runs(project: Path, tmp_path: Path, filled: bool) -> None:
     notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
     outputs = list(outputs_of(notebook))
     text = "".join(str(output.get("text", "")) for output in outputs)
-    figures = [output for output in outputs if FIGURE_MIME in output.get("metadata", {})]
+    figures = [output for output in outputs if figures.FIGURE_MIME in output.get("metadata", {})]
     assert f"{10 if filled else 0} comparisons" in text
     assert len(figures) == (1 if filled else 0)
     assert ("The level jumped: v1.6 against v1.6 in r6: MySQL +98.0 %" in text) == filled

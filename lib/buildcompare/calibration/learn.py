@@ -311,17 +311,13 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFr
         known = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
         for number, (first, second) in enumerate(itertools.combinations(group.runs, 2)):
             keys = sorted({*known} & {*first.metrics} & {*second.metrics})
-
-            def effect(
-                key: str, percent: float, first: noise.RunLevels = first, second: noise.RunLevels = second
-            ) -> Effect | None:
-                scaled = replace(second.metrics[key], level=second.metrics[key].level * (1.0 + percent / 100.0))
-                return measure_effect([first.metrics[key]], [scaled], known[key])  # noqa: B023 - called in this round
-
-            plain = {key: effect(key, 0.0) for key in keys}
+            plain = {key: measure_effect([first.metrics[key]], [second.metrics[key]], known[key]) for key in keys}
             for i, key in enumerate(keys):
-                scaled = [{**plain, key: effect(key, percent)} for percent in (0.0, *INJECTED)]
-                judged = [judge_metrics([(metrics[k], each[k]) for k in keys])[i] for each in scaled]
+                judged = []
+                for percent in (0.0, *INJECTED):
+                    own, more = plain[key], math.log1p(percent / 100.0)
+                    scaled = {**plain, key: own and replace(own, log_ratio=own.log_ratio + more)}
+                    judged.append(judge_metrics([(metrics[k], effect) for k, effect in scaled.items()])[i])
                 rows += _checked(group, number, key, judged)
     return pd.DataFrame(rows, columns=COLUMNS)
 
