@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal, TypeAlias, TypeVar
@@ -68,6 +68,7 @@ class Shape:
     """The shape of one run, in the unit of its curve."""
 
     curve: LoadCurve
+    stop: Stop
     proxy: bool
     """Whether the curve only follows the users: heights are then not users, and the threshold of a turn is a guess."""
     beginning: Beginning
@@ -76,7 +77,27 @@ class Shape:
     plateau: Plateau | None
     lost: float | None
     """User-seconds lost against the ideal ramp up to the end of the linear one; None where the start was not seen."""
-    phases: tuple[Phase, ...]  # In their order, without overlap, from the first sample to the last number
+    top_s: float | None  # Start of a bounded run's plateau
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """In their order, without overlap, from the first sample to the last number."""
+        line, plateau, first = self.ramp, self.plateau, float(self.curve.elapsed[0])
+        onset_s = self.beginning.onset_s if self.beginning.bumps else None
+        ramp_s = first if onset_s is None else onset_s
+        starts: dict[PhaseName, float | None] = {
+            "early_bumps": first if self.beginning.bumps else None,
+            "ramp": None if line is None and self.top_s is None else ramp_s,
+            "bend": line.end_s if self.top_s is None and line is not None and line.complete else None,
+            "waves": self.waves.onset_s if self.waves.claimed else None,
+            "plateau": plateau.window[0] if self.top_s is None and plateau and plateau.settled else self.top_s,
+            "shutdown": self.stop.at_s if self.stop.shutdown else None,
+        }
+        marks = [(name, start) for name, start in starts.items() if start is not None]
+        # Each until a later one starts; one that starts no earlier than a later one is left out.
+        ends = [start for _, start in marks[1:]] + [self.stop.end_s]
+        found = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
+        return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in found if end > start)
 
 
 def measure_shape(
@@ -102,44 +123,17 @@ def measure_shape(
     line = ramp(curve, onset_s=beginning.onset_s)
     onset = float(curve.elapsed[0]) if beginning.onset_s is None else beginning.onset_s
     if bounded:
-        end_s = curves.plateau_start(curve.elapsed, curve.values, proxy=proxy)
-        hunting = Waves()
-        plateau = None if end_s is None else measure_plateau(curve, stop.at_s, end_s)
+        top_s = curves.plateau_start(curve.elapsed, curve.values, proxy=proxy)
+        hunting, plateau = Waves(), None if top_s is None else measure_plateau(curve, stop.at_s, top_s)
     else:
-        end_s = None if line is None else line.end_s
-        hunting = waves(curve, onset_s=onset, tested_from_s=end_s)
-        plateau = measure_plateau(curve, stop.at_s, end_s)
+        top_s, end_s = None, None if line is None else line.end_s
+        hunting, plateau = waves(curve, onset_s=onset, tested_from_s=end_s), measure_plateau(curve, stop.at_s, end_s)
     lost = None
     if line is not None and beginning.onset_s is not None:
         elapsed, values = curve.between(float(curve.elapsed[0]), line.end_s)
         ideal = values[0] + (line.slope if ideal_slope is None else ideal_slope) * (elapsed - elapsed[0])
         lost = float(np.trapezoid(np.minimum(ideal, max(values[-1], values[0])) - values, elapsed))
-    found = Shape(curve, proxy, beginning, line, hunting, plateau, lost, phases=())
-    return replace(found, phases=_phases(found, stop, end_s if bounded else None))
-
-
-def _phases(shape: Shape, stop: Stop, top_s: float | None) -> tuple[Phase, ...]:
-    """Each phase until a later one starts; `top_s`: the start of a bounded run's plateau."""
-    beginning, line, hunting, plateau = shape.beginning, shape.ramp, shape.waves, shape.plateau
-    first = float(shape.curve.elapsed[0])
-    marks: list[tuple[PhaseName, float]] = [("early_bumps", first)] if beginning.bumps else []
-    if line is not None or top_s is not None:
-        marks.append(("ramp", beginning.onset_s if beginning.bumps and beginning.onset_s is not None else first))
-    if top_s is not None:
-        marks.append(("plateau", top_s))
-    else:
-        if line is not None and line.complete:
-            marks.append(("bend", line.end_s))
-        if hunting.claimed and hunting.onset_s is not None:
-            marks.append(("waves", hunting.onset_s))
-        if plateau is not None and plateau.settled:
-            marks.append(("plateau", plateau.window[0]))
-    # A phase that starts no earlier than a later one is left out.
-    ends = [start for _, start in marks[1:]] + [stop.at_s]
-    found = [(name, start, min(ends[i:])) for i, (name, start) in enumerate(marks)]
-    if stop.shutdown:
-        found.append(("shutdown", stop.at_s, stop.end_s))
-    return tuple(Phase(name=name, start_s=start, end_s=end) for name, start, end in found if end > start)
+    return Shape(curve, stop, proxy, beginning, line, hunting, plateau, lost, top_s)
 
 
 TIMES = "seconds"  # Unit of metrics that are compared by their geometric mean
