@@ -49,19 +49,15 @@ INK, GRID, SHADE, PAPER = (THEME[name] for name in ("ink", "grid", "shade", "pap
 COLOURS: dict[str, str] = {side: THEME[side] for side in SIDES}
 DASHES: dict[str, Any] = {"base": "", "new": (4, 1.2)}
 WIDTHS = {"base": 1.3, "new": 1.1}
-POINTS_PER_CURVE = 280
-"""More cannot be told apart at the width of a report's figure."""
-SMALL = (5.4, 3.1)
-"""Inches; forty of one size, so that an odd one stands out."""
-LEAST_POINTS = 6.5
-"""Smaller titles are not read; longer ones lose their middle: the end holds the numbers."""
+POINTS_PER_CURVE = 280  # More cannot be told apart at the width of a report's figure
+SMALL = (5.4, 3.1)  # Inches; forty of one size, so that an odd one stands out
+LEAST_POINTS = 6.5  # Smaller titles are not read; longer ones lose their middle: the end holds the numbers
 WIDE, BARS = (9.0, 4.4), 0.6
 """Inches: the figure, and what the bars of its phases take."""
 SHADES = {phase: THEME[phase.removeprefix("early_")] for phase in get_args(PhaseName)}
 """All follow the page's theme. Names stand on them in INK, on the dark ones in PAPER."""
 DARK = ("early_bumps", "shutdown")
-NARROW = 0.045
-"""A phase that takes less of the axis than this has no room for its name."""
+NARROW = 0.045  # A phase that takes less of the axis than this has no room for its name
 _GEOMETRY = re.compile(r'(\s(?:d|points|transform|x|y|x1|x2|y1|y2|width|height)=")([^"]*)"')
 
 
@@ -73,8 +69,7 @@ class Figure:
     alt: str
     svg: str
     png: bytes
-    graph_of: str | None
-    """The test whose graph it is in the Markdown report; None for the other figures."""
+    graph_of: str | None  # The test whose graph it is in the Markdown report; None for the other figures
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
         png = base64.b64encode(self.png).decode("ascii")
@@ -359,11 +354,9 @@ APART = {"base": -0.16, "new": 0.16}
 """How far base and new stand from the place of their comparison, in places of the axis."""
 MARKERS = {"base": "o", "new": "s"}
 _WIDTH_OF_ONE, _LEAST, _MOST = 0.25, 9.0, 30.0
-_PER_NAME = 0.18
-"""Inches along the axis; where there is less, only every second name is written, or every third."""
+_PER_NAME = 0.18  # Inches along the axis; where there is less, only every second name is written, or every third
 _HEIGHT = 3.8
-_HEADROOM = 1.16
-"""Above the highest level, for the sizes of jumps."""
+_HEADROOM = 1.16  # Above the highest level, for the sizes of jumps
 
 
 def levels(table: pd.DataFrame, db_engine: str) -> Figure:

@@ -166,8 +166,7 @@ class RunView:
         return measure_level(self.recording.curve(found), self.steady.window, geometric=found.unit == TIMES)
 
 
-Views: TypeAlias = Pair[list[RunView]]
-"""The views of the runs of both builds."""
+Views: TypeAlias = Pair[list[RunView]]  # The views of the runs of both builds
 
 
 def view_run(
