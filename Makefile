@@ -21,6 +21,8 @@ NBSTRIPOUT := -m nbstripout --extra-keys metadata.language_info.version
 
 # What a shell's own settings would otherwise mix into the environment.
 unexport PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX
+# Without its byte code every command and every kernel would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

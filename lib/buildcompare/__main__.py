@@ -207,6 +207,8 @@ def _said_faults() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line; a wrong use of it is bad input, not what click makes of it."""
+    # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
     try:
         sys.exit(app(standalone_mode=False))
     except _USAGE_ERROR as error:

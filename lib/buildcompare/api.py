@@ -21,7 +21,7 @@ from buildcompare.results import dumps
 from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, Status, TestType, Verdict
 
 if TYPE_CHECKING:
-    from buildcompare.figures.base import Figure
+    from buildcompare.figures import Figure
 
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording]
 """One run: a frame of samples, a file, or a recording."""

@@ -13,6 +13,7 @@ import papermill
 import pytest
 
 from buildcompare.config.errors import InputError
+from buildcompare.figures import FIGURE_MIME
 from buildcompare.figures import base as figures
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, record
 from buildcompare.history.view import HistoryView, linked, open_history
@@ -159,7 +160,7 @@ def test_the_notebook_runs(project: Path, tmp_path: Path, filled: bool) -> None:
     notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
     outputs = list(outputs_of(notebook))
     text = "".join(str(output.get("text", "")) for output in outputs)
-    shown = [output for output in outputs if figures.FIGURE_MIME in output.get("metadata", {})]
+    shown = [output for output in outputs if FIGURE_MIME in output.get("metadata", {})]
     assert f"{10 if filled else 0} comparisons" in text
     assert len(shown) == (1 if filled else 0)
     assert ("The level jumped: v1.6 against v1.6 in r6: MySQL +98.0 %" in text) == filled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import html
 import io
@@ -11,7 +10,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import matplotlib as mpl
@@ -26,6 +24,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import StrMethodFormatter
 
 from buildcompare.comparison.analysis import TestView
+from buildcompare.figures import Figure
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
@@ -34,8 +33,6 @@ from buildcompare.text import figures as words
 from buildcompare.text.history import levels_alt, levels_title
 from buildcompare.text.numbers import change, shift_words, unit_scale
 
-FIGURE_MIME = "buildcompare"
-"""Key of the display metadata that tells the exporters a figure's file name and alternative text."""
 THEME = {
     "ink": "#1b1b1a", "paper": "#ffffff", "grid": "#dddddc", "shade": "#e8e8e7", "base": "#0072b2", "new": "#d55e00",
     "bumps": "#6e6e6c", "ramp": "#d9d9d8", "bend": "#c4c4c3", "waves": "#b0b0ae", "plateau": "#e6e6e5",
@@ -59,22 +56,6 @@ SHADES = {phase: THEME[phase.removeprefix("early_")] for phase in get_args(Phase
 DARK = ("early_bumps", "shutdown")
 NARROW = 0.045  # A phase that takes less of the axis than this has no room for its name
 _GEOMETRY = re.compile(r'(\s(?:d|points|transform|x|y|x1|x2|y1|y2|width|height)=")([^"]*)"')
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawn figure in both forms, with what it says in words."""
-
-    name: str
-    alt: str
-    svg: str
-    png: bytes
-    graph_of: str | None  # The test whose graph it is in the Markdown report; None for the other figures
-
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
-        png = base64.b64encode(self.png).decode("ascii")
-        data = {"image/svg+xml": self.svg, "image/png": png, "text/plain": self.alt}
-        return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph_of": self.graph_of}}
 
 
 def graphs(test: TestView) -> Iterator[Figure]:

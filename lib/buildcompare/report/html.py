@@ -15,7 +15,7 @@ from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
-from buildcompare.figures.base import FIGURE_MIME
+from buildcompare.figures import FIGURE_MIME
 from buildcompare.report.commonmark import to_html
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, results_of, without_style
 from buildcompare.results import Results

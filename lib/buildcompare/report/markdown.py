@@ -11,7 +11,7 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.config.errors import InputError
-from buildcompare.figures.base import Figure
+from buildcompare.figures import Figure
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import cell, code, plain, to_markdown

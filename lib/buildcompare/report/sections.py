@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import ExecutionError
-from buildcompare.figures import base as figures
+from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
@@ -28,6 +27,9 @@ from buildcompare.text import conclusions, numbers
 from buildcompare.text.findings import title as test_title
 from buildcompare.text.history import DRIFT_WORDS, no_history
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # a kernel need not import it
 
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""
@@ -104,8 +106,10 @@ def supported_users(analysis: Analysis) -> Fragment:
     return _fragment("supported_users", results=analysis.results, tests=unbounded)
 
 
-def ramp_up(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
+def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """How the load came up in each test: curve and times."""
+    from buildcompare.figures import base as figures  # late: what publishes a notebook draws nothing
+
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         if figure := figures.users(test):
@@ -113,8 +117,10 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
         yield _fragment("ramp_up", results=analysis.results, test=test.result)
 
 
-def metrics(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
+def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """Every metric over the steady windows, and at equal load where the load was not the same."""
+    from buildcompare.figures import base as figures  # late: what publishes a notebook draws nothing
+
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
@@ -139,8 +145,10 @@ def labels(analysis: Analysis) -> Fragment:
     return _fragment("labels", results=analysis.results, tables=tables)
 
 
-def graphs(analysis: Analysis) -> Iterator[Fragment | figures.Figure]:
+def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """One figure for each metric of each test."""
+    from buildcompare.figures import base as figures  # late: what publishes a notebook draws nothing
+
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield from figures.graphs(test)
@@ -198,15 +206,15 @@ def results_of(notebook: NotebookNode) -> Results:
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 
-def figures_of(notebook: NotebookNode) -> Iterator[figures.Figure]:
+def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
     """The figures that the notebook shows."""
     for output in outputs_of(notebook):
-        about, data = output.get("metadata", {}).get(figures.FIGURE_MIME), output.get("data", {})
+        about, data = output.get("metadata", {}).get(FIGURE_MIME), output.get("data", {})
         if about and "image/png" in data:
-            yield figures.Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
+            yield Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
 
 
-SECTIONS: tuple[tuple[str, tuple[Callable[[Analysis], Fragment | Iterator[Fragment | figures.Figure]], ...]], ...] = (
+SECTIONS: tuple[tuple[str, tuple[Callable[[Analysis], Fragment | Iterator[Fragment | Figure]], ...]], ...] = (
     ("", (title,)),
     ("Verdict", (verdict,)),
     ("Comments", (comments, action_items)),
