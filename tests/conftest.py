@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
@@ -54,8 +55,13 @@ SLOW_FIXTURES = {
 """Tests that ask for one of these are `slow`: a browser, a kernel, a server, the real data, or a calibration."""
 
 
+LONGEST = ("report/test_publication.py", "report/test_accessibility.py", "report/test_reports.py")
+"""Files of more than a minute: they come first, or one worker would be at such a file long after the other is done."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
     for item in items:
         if SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}:
             item.add_marker("slow")
@@ -81,17 +87,20 @@ def real() -> Path:
 
 @pytest.fixture(scope="session")
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`bundled("v11.1.0-rc2")`: the folder of that bundled comparison's report, published once."""
-    made: dict[str, Path] = {}
+    """`bundled("v11.1.0-rc2")`: the folder of that bundled comparison's report, published once for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bundled"
+    shared.mkdir(exist_ok=True)
 
     def report(name: str) -> Path:
-        if name not in made:
-            from buildcompare.report.publish import publish
+        folder = shared / name
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():  # it appears whole, or not at all
+                from buildcompare.report.publish import publish
 
-            folder = tmp_path_factory.mktemp("bundled") / name
-            publish(PROJECT / f"params/{name}.yaml", output=folder)
-            made[name] = folder
-        return made[name]
+                publish(PROJECT / f"params/{name}.yaml", output=folder)
+        return folder
 
     return report
 

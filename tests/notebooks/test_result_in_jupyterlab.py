@@ -26,9 +26,9 @@ LUMINANCE = """element => {
 }"""
 
 
-@pytest.fixture(params=sorted(THEMES))
-def laboratory(request: pytest.FixtureRequest, tmp_path: Path, project: Path) -> Iterator[tuple[str, str]]:
-    """A theme, and the address of a JupyterLab with that theme and a notebook of one cell."""
+@pytest.fixture
+def laboratory(tmp_path: Path, project: Path) -> Iterator[str]:
+    """The address of a JupyterLab in its light theme, with a notebook of one cell."""
     folder = tmp_path / "project"
     folder.mkdir()
     for name in ("params", "data"):
@@ -45,16 +45,15 @@ def laboratory(request: pytest.FixtureRequest, tmp_path: Path, project: Path) ->
     )
     nbformat.write(notebook, folder / "one.ipynb")  # type: ignore[no-untyped-call]
     settings = {
-        "@jupyterlab/apputils-extension/themes": {"theme": THEMES[request.param], "adaptive-theme": False},
+        "@jupyterlab/apputils-extension/themes": {"theme": THEMES["light"], "adaptive-theme": False},
         "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     }
     with jupyterlab(folder, tmp_path / "home", settings) as url:
-        yield request.param, url
+        yield url
 
 
-def test_a_result_shows_verdict_and_table(laboratory: tuple[str, str], browser: BrowserThread, tmp_path: Path) -> None:
-    theme, url = laboratory
-    seen: dict[str, Any] = {}
+def test_a_result_shows_verdict_and_table(laboratory: str, browser: BrowserThread, tmp_path: Path) -> None:
+    seen: dict[str, dict[str, Any]] = {}
     shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
     def by_hand(browser: Browser) -> None:
@@ -62,22 +61,32 @@ def test_a_result_shows_verdict_and_table(laboratory: tuple[str, str], browser: 
         try:
             page = context.new_page()
             page.set_default_timeout(LIMIT_MS)
-            page.goto(f"{url}/lab/tree/one.ipynb")
+            page.goto(f"{laboratory}/lab/tree/one.ipynb")
             page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # before, a run would be lost
             page.get_by_role("menuitem", name="Run", exact=True).click()
             page.get_by_text("Run All Cells", exact=True).click()
             verdict = page.locator(".jp-OutputArea .buildcompare .verdict")
             verdict.wait_for()
-            page.screenshot(path=shots / f"result-{theme}.png")
-            seen["verdict"] = verdict.inner_text()
-            seen["border"] = verdict.evaluate("element => getComputedStyle(element).borderLeftWidth")
-            seen["ink"] = verdict.evaluate(LUMINANCE)
-            seen["rows"] = page.locator(".jp-OutputArea .buildcompare table.headline tbody tr").count()
+            for theme, name in THEMES.items():
+                if theme != "light":
+                    page.get_by_role("menuitem", name="Settings", exact=True).click()
+                    page.get_by_text("Theme", exact=True).hover()
+                    page.get_by_text(name, exact=True).click()
+                page.locator(f"body[data-jp-theme-name='{name}']").wait_for()
+                page.screenshot(path=shots / f"result-{theme}.png")
+                seen[theme] = {
+                    "verdict": verdict.inner_text(),
+                    "border": verdict.evaluate("element => getComputedStyle(element).borderLeftWidth"),
+                    "ink": verdict.evaluate(LUMINANCE),
+                    "rows": page.locator(".jp-OutputArea .buildcompare table.headline tbody tr").count(),
+                }
         finally:
             context.close()
 
     browser.run(by_hand)
-    assert "." in seen["verdict"]
-    assert seen["rows"] == 2
-    assert seen["border"] == "6px"
-    assert (seen["ink"] > 0.5) == (theme == "dark")
+    assert list(seen) == ["light", "dark"]
+    for theme, shown in seen.items():
+        assert "." in shown["verdict"]
+        assert shown["rows"] == 2
+        assert shown["border"] == "6px"
+        assert (shown["ink"] > 0.5) == (theme == "dark")

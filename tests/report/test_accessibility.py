@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ Look = Callable[[Any], Any]
 
 
 @pytest.fixture(scope="module")
-def pages(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(bundled: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A bundled report, one of small tests with a ledger, and the page of every release with both of them."""
     root = tmp_path_factory.mktemp("site")
     reports, ledger = root / "reports", root / "ledger"
@@ -60,7 +61,7 @@ def pages(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "utf-8",
     )
     import_table(table, ledger)
-    publish(project / "params/v11.1.0-rc2.yaml", output=reports / "simulated")
+    shutil.copytree(bundled("v11.1.0-rc2"), reports / "simulated")
     small = small_params(root / "data", history=str(ledger), setup={"Load-test version": "v3"})
     publish(write_params(root / "small.yaml", small), output=reports / "small")
     index, _ = write_index(reports, [ledger])

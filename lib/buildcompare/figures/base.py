@@ -275,7 +275,7 @@ def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above
         figure = Drawing(figsize=size)
         FigureCanvasAgg(figure)  # it measures the title
         axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
-        _fit(axes.set_title(title, pad=17, parse_math=False), figure.dpi * (width - left))
+        _fit(axes.set_title(title, y=1.0, pad=17, parse_math=False), figure.dpi * (width - left))
         axes.set_xlabel("elapsed time, minutes")
         sns.despine(ax=axes)
     return figure, axes
