@@ -218,12 +218,9 @@ def test_suggestions_are_three_at_most_and_the_gravest_first() -> None:
 
 def test_a_test_without_its_load_is_to_be_recorded_with_it_and_not_run_again() -> None:
     found = result()
-    runs = {
-        side: [run.model_copy(update={"load_curve": None}) for run in getattr(found.runs, side)]
-        for side in ("base", "new")
-    }
+    runs = found.runs.map(lambda each: [run.model_copy(update={"load_curve": None}) for run in each])
     limited = validity_of("limited", "no_steady_window")
-    unknown = found.model_copy(update={"validity": limited, "runs": found.runs.model_copy(update=runs)})
+    unknown = found.model_copy(update={"validity": limited, "runs": runs})
     assert suggest([unknown])[0].evidence["load_unknown"] is True
     assert suggest([found.model_copy(update={"validity": limited})])[0].evidence["load_unknown"] is False
 

@@ -11,7 +11,7 @@ from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.report import markdown
 from buildcompare.results import Finding, LoadAdjustedResult, MetricResult, TestResult, Validity
-from buildcompare.results.codes import Status
+from buildcompare.results.codes import Pair, Status
 from buildcompare.results.users import Bump, RampUp
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
@@ -163,8 +163,8 @@ def bumpy(test: TestResult, base: int, new: int) -> TestResult:
         )
         for side, count in (("base", base), ("new", new))
     }
-    runs = {side: [getattr(test.runs, side)[0].model_copy(update={"ramp_up": ramps[side]})] for side in ramps}
-    found = {"ramp_up": test.ramp_up.model_copy(update=ramps), "runs": test.runs.model_copy(update=runs)}
+    runs = Pair.of(lambda side: [test.runs[side][0].model_copy(update={"ramp_up": ramps[side]})])
+    found = {"ramp_up": test.ramp_up.model_copy(update=ramps), "runs": runs}
     return test.model_copy(update={"type": "unbounded", **found})
 
 

@@ -167,15 +167,8 @@ def compare_test(
     by_curve = estimates(test, seen)
     validity, views, supported_by_run = judge_validity(test, seen, by_curve, catalogue, coordinator)
     ramps = ramp_ups(views)
-    runs = {
-        side: [
-            run_result(catalogue, view, estimate, ramp, params.supported_users, valid)
-            for view, estimate, ramp, params, valid in zip(
-                views[side], supported_by_run[side], ramps[side], test.runs(side), validity.runs[side], strict=True
-            )
-        ]
-        for side in SIDES
-    }
+    columns = Pair.of(lambda s: (views[s], supported_by_run[s], ramps[s], validity.runs[s], test.runs(s)))
+    runs = columns.map(lambda each: [run_result(catalogue, *run) for run in zip(*each, strict=True)])
     unbounded = test.type == "unbounded"
     supported = compare_supported_users(test, supported_by_run, catalogue, groups) if unbounded else None
     at_load = at_equal_load(test, views, catalogue, groups)
@@ -189,7 +182,7 @@ def compare_test(
         users=test.users,
         verdict=verdict.of_test(metrics, supported, validity.test),
         limited_by=limited_by(test, views, catalogue, coordinator),
-        runs=schema.Runs(base=runs["base"], new=runs["new"]),
+        runs=runs,
         supported_users=supported,
         ramp_up=compare_ramps(views, ramps),
         metrics=metrics,
@@ -202,12 +195,7 @@ def compare_test(
 
 
 def run_result(
-    catalogue: Catalogue,
-    view: RunView,
-    estimate: schema.Estimate | None,
-    ramp: RampUp,
-    reported: int | None,
-    validity: schema.Validity,
+    catalogue: Catalogue, view: RunView, estimate: schema.Estimate | None, ramp: RampUp, fit: schema.Validity, run: Run
 ) -> schema.RunResult:
     """One run, with what it misses."""
     recording, stop = view.recording, view.stop
@@ -225,13 +213,10 @@ def run_result(
         load_curve=view.load_slug,
         phases=list(view.shape.phases) if view.shape else [],
         ramp_up=ramp,
-        validity=validity,
+        validity=fit,
         estimated_supported_users=estimate,
-        reported_supported_users=reported,
-        coverage=[
-            schema.SeriesCoverage(slug=series.metric, **vars(recording.coverage(series, (0.0, until))))
-            for series in recording.graphs()
-        ],
+        reported_supported_users=run.supported_users,
+        coverage=[recording.coverage(series, (0.0, until)) for series in recording.graphs()],
         missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
         notes=[note.text for note in recording.notes],
         server=_server(recording),

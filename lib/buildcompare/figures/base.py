@@ -93,7 +93,7 @@ def users(test: TestView) -> Figure | None:
     draw_curves(axes, test, metric.slug, None, metric.unit)
     steady_windows(axes, test)
     for side in SIDES:
-        for run in getattr(test.result.runs, side):
+        for run in test.result.runs[side]:
             if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
                 ends = [second / 60 for second in run.window]
                 axes.plot(ends, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
@@ -133,7 +133,7 @@ def _phase_bars(axes: Axes, test: TestView) -> None:
         bars = axes.inset_axes((0.0, -0.34, 1.0, 0.14), sharex=axes)
     limit = axes.get_xlim()[1]
     for row, side in enumerate(SIDES):
-        for phase in getattr(test.result.runs, side)[0].phases:
+        for phase in test.result.runs[side][0].phases:
             start, width = phase.start_s / 60, (phase.end_s - phase.start_s) / 60
             bars.barh(-row, width, left=start, height=0.82, color=SHADES[phase.name], edgecolor=PAPER, lw=0.6)
             if width >= NARROW * limit:
@@ -240,7 +240,7 @@ def legend_above(axes: Axes, labels: Mapping[Side, str]) -> None:
 def steady_windows(axes: Axes, test: TestView) -> None:
     """Shade the steady windows and the shutdowns of both builds."""
     middle = None
-    for side, run in ((build, run) for build in SIDES for run in getattr(test.result.runs, build)[:1]):
+    for side, run in ((build, run) for build in SIDES for run in test.result.runs[build][:1]):
         if run.window:
             middle = sum(run.window) / 120
             axes.axvspan(run.window[0] / 60, run.window[1] / 60, color=SHADE, alpha=0.55, lw=0, zorder=0)

@@ -16,6 +16,7 @@ TOGETHER = 3
 (Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
 AGREEING = 0.5
 """A difference of trimmed means is reported only if the medians, which the report shows, differ by this part of it."""
+WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
 """A build that climbs five minutes later than the other is reported."""
 
@@ -58,14 +59,12 @@ def limited_by(test: TestResult) -> Iterator[Found]:
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
     """How much later one build reached the round number of users where they differ most."""
-    later = test.ramp_up.new.time_to
-    both = [(mark, base, later.get(mark)) for mark, base in test.ramp_up.base.time_to.items()]
+    ramps = test.ramp_up
+    both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
-    shift_says_it = test.ramp_up.shift_status != Status.INCONCLUSIVE
-    if test.type == "unbounded" and not shift_says_it and apart >= LATER_S:
-        evidence = {"users": int(mark), "base": base, "new": new}
-        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
+    if test.type == "unbounded" and ramps.shift_status == Status.INCONCLUSIVE and apart >= LATER_S:
+        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, {"users": int(mark), "base": base, "new": new})
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
@@ -86,12 +85,8 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 def waves(test: TestResult) -> Iterator[Found]:
     """Waves that differ in period or depth: no judgement, as their intervals hold within these runs only."""
-    ramps = test.ramp_up
-    medians = {
-        "wave_period_s": [ramps.base.wave_period_s, ramps.new.wave_period_s],
-        "wave_amplitude_users": [ramps.base.wave_amplitude_users, ramps.new.wave_amplitude_users],
-    }
-    differ = []
+    ramps, differ = test.ramp_up, []
+    medians = {key: [getattr(ramps.base, key), getattr(ramps.new, key)] for key in WAVES}
     for measure, (base, new) in medians.items():
         difference = getattr(ramps, measure)
         if difference is None or base is None or new is None or not difference.excludes_zero:
@@ -99,11 +94,8 @@ def waves(test: TestResult) -> Iterator[Found]:
         if (new - base) / difference.value >= AGREEING:
             differ.append(measure)
     if differ:
-        evidence = {
-            "differ": differ,
-            "medians": {"period_s": medians["wave_period_s"], "amplitude_users": medians["wave_amplitude_users"]},
-            **ramps.model_dump(include=set(medians)),
-        }
+        named = {key.removeprefix("wave_"): values for key, values in medians.items()}
+        evidence = {"differ": differ, "medians": named, **ramps.model_dump(include=set(WAVES))}
         yield Found(FindingKind.WAVES, Severity.INFO, evidence)
 
 

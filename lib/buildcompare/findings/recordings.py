@@ -32,10 +32,10 @@ _AVERAGE = re.compile(r"(avg|average|mean)\b")
 
 def validity(test: TestResult) -> Iterator[Found]:
     """Why a test cannot be judged, or only in part."""
-    severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
     if test.validity.status != ValidityStatus.VALID:
+        severity = Severity.INFO if only_usual_limits(test) else Severity.WARNING
         invalid = test.validity.status == ValidityStatus.INVALID
-        evidence = {**test.validity.model_dump(mode="json"), "several": test.runs.several}
+        evidence = {**test.validity.model_dump(mode="json"), "several": any(len(runs) > 1 for runs in test.runs)}
         yield Found(FindingKind.VALIDITY, Severity.CRITICAL if invalid else severity, evidence)
 
 
@@ -47,7 +47,7 @@ def only_usual_limits(test: TestResult) -> bool:
 def left_out(test: TestResult) -> Iterator[Found]:
     """Runs that do not count for the supported users of their build."""
     for side in SIDES:
-        estimates = [run.estimated_supported_users for run in getattr(test.runs, side)]
+        estimates = [run.estimated_supported_users for run in test.runs[side]]
         for i, estimate in enumerate(estimates, start=1):
             if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
                 evidence = {"side": side, "run": i, "reason": estimate.reason}
@@ -61,9 +61,8 @@ def coverage(test: TestResult) -> Iterator[Found]:
     if nowhere:
         yield Found(FindingKind.METRICS_NOWHERE, Severity.INFO, {"slugs": sorted(nowhere)})
     for side, i, run in _each_run(test):
-        place = {"side": side, "run": i, "runs": len(getattr(test.runs, side))}
+        place = {"side": side, "run": i, "runs": len(test.runs[side])}
         gaps = [c for c in run.coverage if 0 < c.finite < MIN_COVERAGE * c.expected]
-        worst = min(gaps, key=lambda c: c.finite / c.expected, default=None)
         slugs = {
             FindingKind.MISSING_METRICS: [slug for slug in run.missing if slug not in nowhere],
             FindingKind.EMPTY_METRICS: [c.slug for c in run.coverage if c.finite == 0],
@@ -71,7 +70,8 @@ def coverage(test: TestResult) -> Iterator[Found]:
         for kind, lacking in slugs.items():
             if lacking:
                 yield Found(kind, Severity.WARNING, {**place, "slugs": lacking})
-        if worst is not None:
+        if gaps:
+            worst = min(gaps, key=lambda c: c.fraction)
             size = {"worst": worst.model_dump(), "worst_percent": 100 * worst.finite / worst.expected}
             yield Found(FindingKind.GAPS, Severity.WARNING, {**place, "slugs": [c.slug for c in gaps], **size})
 
@@ -91,7 +91,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
     for side, i, run in _each_run(test):
         resets = {name: n for name, n in sorted((run.server.counter_resets if run.server else {}).items()) if n}
         if resets:
-            evidence = {"side": side, "run": i, "runs": len(getattr(test.runs, side)), "resets": resets}
+            evidence = {"side": side, "run": i, "runs": len(test.runs[side]), "resets": resets}
             yield Found(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence)
 
 
@@ -118,7 +118,7 @@ def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _each_run(test: TestResult) -> Iterator[tuple[Side, int, RunResult]]:
     for side in SIDES:
-        yield from ((side, number, run) for number, run in enumerate(getattr(test.runs, side), start=1))
+        yield from ((side, number, run) for number, run in enumerate(test.runs[side], start=1))
 
 
 # ---- Inputs that look like a mistake --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import plural
+from buildcompare.results import SeriesCoverage
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["graph", "label", "bucket", "alert", "error"]
@@ -72,21 +73,6 @@ class Note:
 
     kind: NoteKind
     text: str
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Samples of a series inside a window: expected at its step, present, present as a number; the longest gap."""
-
-    expected: int
-    present: int
-    finite: int
-    longest_gap_s: float
-
-    @property
-    def fraction(self) -> float:
-        """The part of the expected samples that is a number (0 to 1)."""
-        return self.finite / self.expected if self.expected else 0.0
 
 
 @dataclass(frozen=True)
@@ -250,15 +236,16 @@ class Recording:
         index = pd.Index(series.times[inside] - start, name="elapsed_s")
         return pd.Series(series.values[inside], index=index, name=series.metric)
 
-    def coverage(self, series: Series, window: tuple[float, float] | None = None) -> Coverage:
+    def coverage(self, series: Series, window: tuple[float, float] | None = None) -> SeriesCoverage:
         """How much a series covers of the run, or of a `window` in it (elapsed seconds, both ends belong to it)."""
         start, end = window or (0.0, self.duration_s)
         curve = self.curve(series).loc[start:end]
         step = series.step_s
         expected = len(curve) if not step > 0 else max(len(curve), math.floor((end - start) / step + 1e-6) + 1)
         finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy())]
-        gaps = np.diff(np.concatenate(([start], finite, [end])))
-        return Coverage(expected, len(curve), finite.size, float(gaps.max()))
+        gap = float(np.diff(np.concatenate(([start], finite, [end]))).max())
+        counts = {"expected": expected, "present": len(curve), "finite": finite.size}
+        return SeriesCoverage(slug=series.metric, longest_gap_s=gap, **counts)
 
 
 def utc(seconds: float) -> str:

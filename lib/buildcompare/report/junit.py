@@ -69,7 +69,7 @@ def _case(test: TestResult, name: str, status: Status, text: str, *, gate: bool)
     case = ET.Element("testcase", classname=_text(test.name), name=_text(name))
     message = _text(f"{STATUS_WORDS[status]}: {text}")
     if test.verdict == Verdict.INVALID and gate:
-        why = validity_words(test.validity.reasons, several=test.runs.several)
+        why = validity_words(test.validity.reasons, several=any(len(runs) > 1 for runs in test.runs))
         ET.SubElement(case, "error", message=_text(f"invalid test: {'; '.join(why)}"))
     elif status == Status.REGRESSION and gate:
         ET.SubElement(case, "failure", message=message)

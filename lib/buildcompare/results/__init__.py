@@ -50,6 +50,11 @@ class SeriesCoverage(Model):
     finite: int
     longest_gap_s: float
 
+    @property
+    def fraction(self) -> float:
+        """The part of the expected samples that is a number (0 to 1)."""
+        return self.finite / self.expected if self.expected else 0.0
+
 
 class ValidityReason(Model):
     """Something that limits what may be concluded from a run or a test."""
@@ -124,18 +129,6 @@ class RunResult(Model):
     server: ServerResult | None = None
     samples_sha256: str = ""
     """Of all samples of its metrics and of when they were taken."""
-
-
-class Runs(Model):
-    """The runs of both builds."""
-
-    base: list[RunResult]
-    new: list[RunResult]
-
-    @property
-    def several(self) -> bool:
-        """Whether a build has more than one run."""
-        return len(self.base) > 1 or len(self.new) > 1
 
 
 class AlertResult(Model):
@@ -414,7 +407,7 @@ class TestResult(Model):
     users: int | None
     verdict: codes.Verdict
     limited_by: LimitedBy | None = None
-    runs: Runs
+    runs: Pair[list[RunResult]]
     supported_users: SupportedUsersResult | None
     ramp_up: RampUps
     metrics: list[MetricResult]

@@ -21,7 +21,7 @@ def metric_alt(metric: MetricResult, test: TestResult, labels: Pair[str]) -> str
     """A metric's curves: how long the builds ran, their levels, the change, and the events that are marked."""
     words = f"{metric.full_name} over elapsed time, {test.name}. "
     for side, label in labels.items():
-        length = max((run.duration_s for run in getattr(test.runs, side)), default=0.0) / 60
+        length = max((run.duration_s for run in test.runs[side]), default=0.0) / 60
         words += f"{label} runs {length:.0f} minutes, steady level {quantity(getattr(metric, side), metric.unit)}. "
     if metric.delta_percent is not None:
         words += f"Change {change(metric.delta_percent)}."
