@@ -66,7 +66,8 @@ def find(
     found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     found += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
     if catalogue is not None:
-        found += [finding(each, names) for each in recordings.mistaken_inputs(tests, inputs, catalogue)]
+        rules = (recordings.units, recordings.users, recordings.unrecognised)
+        found += [finding(each, names) for rule in rules for each in rule(tests, inputs, catalogue)]
     return gravest_first([*found, *of_the_past])
 
 

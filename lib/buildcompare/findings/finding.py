@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from buildcompare.results import Finding, Suggestion
 from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
 from buildcompare.text.findings import Names, advice, sentence
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,14 @@ def suggestion(
     """A suggestion with its sentence."""
     held = _as_json(evidence)
     return Suggestion(kind=kind, test=test, text=advice(kind, held, names, test), evidence=held)
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Values by their keys, in the order of the first of each key."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def _as_json(evidence: Mapping[str, object]) -> dict[str, Any]:

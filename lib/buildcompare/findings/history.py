@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from buildcompare.findings.finding import grouped
 from buildcompare.results import Finding, Suggestion
 from buildcompare.results.codes import DriftKind, FindingKind, SetupChange, Severity, SuggestionKind
 from buildcompare.results.history import Drift, HistoryResult, SetupDifference
@@ -28,7 +29,7 @@ def find(
     if any(row.kind == SetupChange.CHANGED for row in setup_differences):
         words = text.setup_compared(setup_differences, setup_differences[0].against)
         yield _finding(FindingKind.SETUP_DIFFERENCES, severity, words, {"differences": differences})
-    for rows in _grouped(levels, "against"):
+    for rows in grouped((row.against, row) for row in levels).values():
         between = [each.model_dump() for each in history.between]
         evidence = {"rows": _dumped(rows), "between": between, "differences": differences}
         yield _finding(FindingKind.LEVEL_DRIFT, severity, text.level_drift(rows, history.between), evidence)
@@ -37,7 +38,8 @@ def find(
     if beside:
         words = text.previous_new(beside)
         yield _finding(FindingKind.PREVIOUS_NEW, Severity.INFO, words, {"rows": _dumped(beside)})
-    for pair in _grouped([row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES], "against", "test"):
+    between_databases = [row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES]
+    for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
         if any(row.beyond_chance for row in flipped):  # in one build at least
             earlier = flipped[0].earlier
@@ -59,14 +61,6 @@ def former_setup(
         evidence["differences"] = [row.model_dump() for row in changed]
         words = text.former_setup(worst, changed)
         yield Suggestion(kind=SuggestionKind.FORMER_SETUP, test=worst.test, text=words, evidence=evidence)
-
-
-def _grouped(rows: Sequence[Drift], *names: str) -> list[list[Drift]]:
-    """`rows` by these fields, in the order of their first rows."""
-    groups: dict[tuple[str, ...], list[Drift]] = {}
-    for row in rows:
-        groups.setdefault(tuple(getattr(row, name) for name in names), []).append(row)
-    return list(groups.values())
 
 
 def _is_drift(row: Drift, margin_percent: float) -> bool:

@@ -77,8 +77,7 @@ def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:
     for test in tests:
         for row in test.labels:
             if row.delta_percent is not None and row.p_value is not None:
-                marked = row.status in (Status.REGRESSION, Status.IMPROVEMENT)
-                found = LabelInTest(test.name, row.delta_percent, row.p_value / 2.0, marked)
+                found = LabelInTest(test.name, row.delta_percent, row.p_value / 2.0, row.status.changed)
                 rows.setdefault((row.group, row.label, row.stat), []).append(found)
     return agreeing_labels(rows)
 

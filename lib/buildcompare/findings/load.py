@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from buildcompare.findings.finding import Found
+from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import Event, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
 from buildcompare.text.conclusions import by_chance_percent
@@ -120,10 +120,7 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 def events(test: TestResult) -> Iterator[Found]:
     """Each group of events that only one build shows, where one of them is surely large."""
     metrics = {metric.slug: metric.name for metric in test.metrics}
-    groups: dict[int, list[Event]] = {}
-    for event in test.events:
-        groups.setdefault(event.group or 0, []).append(event)
-    for number, events in groups.items():
+    for number, events in grouped((event.group or 0, event) for event in test.events).items():
         if not any(event.warning for event in events):
             continue
         first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))

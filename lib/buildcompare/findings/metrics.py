@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from buildcompare.findings.finding import Found
+from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
@@ -136,10 +136,7 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
     """By what users feel: the smallest change that each test would have shown, in percent."""
-    by_name: dict[str, list[float]] = {}
-    for _, name, size in _detectable(tests):
-        by_name.setdefault(name, []).append(size)
-    return by_name
+    return grouped((name, size) for _, name, size in _detectable(tests))
 
 
 def _detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:

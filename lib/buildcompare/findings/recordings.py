@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
-from buildcompare.findings.finding import Found
+from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, TestResult
 from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, Side, ValidityCode, ValidityStatus
 from buildcompare.text.findings import MOST_MOVERS
@@ -46,12 +46,11 @@ def only_usual_limits(test: TestResult) -> bool:
 
 def left_out(test: TestResult) -> Iterator[Found]:
     """Runs that do not count for the supported users of their build."""
-    for side in SIDES:
-        estimates = [run.estimated_supported_users for run in test.runs[side]]
-        for i, estimate in enumerate(estimates, start=1):
-            if estimate and estimate.reason and any(other and other.estimated is not None for other in estimates):
-                evidence = {"side": side, "run": i, "reason": estimate.reason}
-                yield Found(FindingKind.RUN_LEFT_OUT, Severity.WARNING, evidence)
+    for side, i, run in _each_run(test):
+        estimates = [each.estimated_supported_users for each in test.runs[side]]
+        estimate, known = run.estimated_supported_users, any(each and each.estimated is not None for each in estimates)
+        if known and estimate and estimate.reason:
+            yield Found(FindingKind.RUN_LEFT_OUT, Severity.WARNING, {"side": side, "run": i, "reason": estimate.reason})
 
 
 def coverage(test: TestResult) -> Iterator[Found]:
@@ -80,7 +79,7 @@ def servers(test: TestResult) -> Iterator[Found]:
     """Servers of different kinds or versions: the same samples give different rates on them."""
     used: dict[str, list[str]] = {
         side: sorted({f"{run.server.kind} {run.server.version}".strip() for run in runs if run.server})
-        for side, runs in (("base", test.runs.base), ("new", test.runs.new))
+        for side, runs in test.runs.items()
     }
     if all(used.values()) and (used["base"] != used["new"] or len(used["base"]) > 1):
         yield Found(FindingKind.SERVER_VERSIONS, Severity.WARNING, used)
@@ -97,48 +96,31 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 def named_twice(test: TestResult) -> Iterator[Found]:
     """A run that stands in two places: most likely a path was copied, and nothing was compared."""
-    places: dict[str, list[tuple[Side, int]]] = {}
-    for side, i, run in _each_run(test):
-        places.setdefault(run.samples_sha256, []).append((side, i))
+    places = grouped((run.samples_sha256, (side, i)) for side, i, run in _each_run(test))
     for samples, named in places.items():
         if samples and len(named) > 1:
-            evidence = {"samples_sha256": samples, "runs": named}
-            yield Found(FindingKind.NAMED_TWICE, Severity.WARNING, evidence)
+            yield Found(FindingKind.NAMED_TWICE, Severity.WARNING, {"samples_sha256": samples, "runs": named})
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Notes of the recordings; tests with the same note share a finding."""
-    noted: dict[str, list[str]] = {}
-    for test in tests:
-        for note in sorted({note for _, _, run in _each_run(test) for note in run.notes}):
-            noted.setdefault(note, []).append(test.name)
+    by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}
+    noted = grouped((note, test) for test, notes in by_test.items() for note in sorted(notes))
     for note, having in noted.items():
         yield Found(FindingKind.RECORDING_NOTE, Severity.INFO, {"note": note, "tests": having}, test=having[0])
 
 
 def _each_run(test: TestResult) -> Iterator[tuple[Side, int, RunResult]]:
-    for side in SIDES:
-        yield from ((side, number, run) for number, run in enumerate(test.runs[side], start=1))
+    return ((side, number, run) for side, runs in test.runs.items() for number, run in enumerate(runs, start=1))
 
 
 # ---- Inputs that look like a mistake --------------------------------------------------------------------------------
 
 
-def mistaken_inputs(
-    tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
-) -> Iterator[Found]:
-    """All that looks like another unit, another load or another name than was meant."""
-    for test in tests:
-        yield from _units(test, inputs, catalogue)
-    for test in tests:
-        yield from _users(test, catalogue)
-    yield from _unrecognised(tests, inputs, catalogue)
-
-
-def _units(test: TestResult, inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
+def units(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
     """Times that are more likely milliseconds."""
     averages = {table.average for table in catalogue.label_tables}
-    for metric in test.metrics:
+    for test, metric in ((each, metric) for each in tests for metric in each.metrics):
         if metric.unit != "seconds" or metric.better != Better.LOWER or metric.base is None or metric.new is None:
             continue
         low, high = sorted((metric.base, metric.new))
@@ -155,21 +137,21 @@ def _units(test: TestResult, inputs: Sequence[InputProvenance], catalogue: Catal
             yield Found(FindingKind.UNLIKELY_UNIT, Severity.WARNING, evidence, test=test.name, metric=metric.slug)
 
 
-def _users(test: TestResult, catalogue: Catalogue) -> Iterator[Found]:
-    """A bounded test that ran with more users than the params say; with fewer, it is no valid test anyway."""
-    if test.type != "bounded" or test.users is None or catalogue.load is None:
-        return
-    rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
-    values = [[value for row in rows if (value := getattr(row, side)) is not None] for side in SIDES]
-    recorded = [sum(parts) if parts else None for parts in values]  # recorded in parts, such as by node: the sum
-    most = max((users for users in recorded if users is not None), default=0.0)
-    apart = (most / test.users - 1.0) * 100.0
-    if apart > 100.0 * APART:
-        evidence = {"users": test.users, "recorded": recorded, "percent": apart}
-        yield Found(FindingKind.USERS_IN_PARAMS, Severity.WARNING, evidence, test=test.name)
+def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
+    """Bounded tests that ran with more users than the params say; with fewer, it is no valid test anyway."""
+    for test in tests:
+        if test.type != "bounded" or test.users is None or catalogue.load is None:
+            continue
+        rows = [metric for metric in test.metrics if metric.slug == catalogue.load.slug]
+        values = [[value for row in rows if (value := getattr(row, side)) is not None] for side in SIDES]
+        recorded = [sum(parts) if parts else None for parts in values]  # recorded in parts, such as by node: the sum
+        apart = (max(each or 0.0 for each in recorded) / test.users - 1.0) * 100.0
+        if apart > 100.0 * APART:
+            evidence = {"users": test.users, "recorded": recorded, "percent": apart}
+            yield Found(FindingKind.USERS_IN_PARAMS, Severity.WARNING, evidence, test=test.name)
 
 
-def _unrecognised(
+def unrecognised(
     tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
 ) -> Iterator[Found]:
     """Recordings in which the catalogue finds neither what users feel nor the load.
@@ -185,17 +167,17 @@ def _unrecognised(
             lacking = [kind for kind in (gates, loads) if kind and all(m.slug in run.missing for m in kind)]
             wanted = [metric for kind in lacking for metric in kind]
             unknown = {each.slug for each in run.coverage} - {metric.slug for metric in catalogue.metrics}
-            known = tuple(sorted(unknown))
-            if len(lacking) == 2 or (wanted and _nearest(known, wanted)):
-                alike.setdefault((tuple(metric.slug for metric in wanted), known), []).append((test.name, side, i))
-    for (slugs, unknown_names), places in alike.items():
+            names = tuple(sorted(unknown))
+            if len(lacking) == 2 or (wanted and _nearest(names, wanted)):
+                alike.setdefault((tuple(metric.slug for metric in wanted), names), []).append((test.name, side, i))
+    for (slugs, names), places in alike.items():
         metrics = [metric for metric in catalogue.metrics if metric.slug in slugs]
-        files = [path for name, side, i in places for path in _files(inputs, name, side, i)]
-        beyond = (len(files) - 2, len(unknown_names) - MOST_MOVERS, len(metrics) - MOST_MOVERS)
+        files = [path for place in places for path in _files(inputs, *place)]
+        beyond = (len(files) - 2, len(names) - MOST_MOVERS, len(metrics) - MOST_MOVERS)
         evidence = {
             "wanted": [metric.name for metric in metrics],
-            "unknown": list(unknown_names),
-            "nearest": _nearest(unknown_names, metrics),
+            "unknown": list(names),
+            "nearest": _nearest(names, metrics),
             "files": files,
             "runs": [f"{name} {side} {i}" for name, side, i in places],
             "not_named": [max(left, 0) for left in beyond],
