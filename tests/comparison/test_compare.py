@@ -17,7 +17,7 @@ from buildcompare.load.view import round_marks, time_to_users
 from buildcompare.recordings.sources import record
 from buildcompare.results.codes import Reason, ReasonCode
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
-from buildcompare.text.conclusions import explain
+from buildcompare.text.reasons import explain
 from curves import CATALOGUE, curve, kinds, recording
 from support import users_curve
 

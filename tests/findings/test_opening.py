@@ -22,7 +22,7 @@ from buildcompare.results import (
     TrafficMixResult,
     Validity,
 )
-from buildcompare.text import conclusions
+from buildcompare.text import reasons
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
 
@@ -62,7 +62,7 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
 
 
 def conclusion(row: SupportedUsersResult) -> str:
-    return conclusions.conclusion({**dict(row), "by_chance_percent": conclusions.by_chance_percent(row)}, "higher")
+    return reasons.conclusion({**dict(row), "by_chance_percent": reasons.by_chance_percent(row)}, "higher")
 
 
 def worse(test: TestResult, slug: str, delta: float) -> TestResult:
@@ -216,7 +216,7 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
     metric = next(each for each in test.metrics if each.slug == "stack-in-use")
     assert metric.load_adjusted is not None
-    assert conclusions.at_load_words(metric.load_adjusted.model_dump(), metric.better, 5.0) == said
+    assert reasons.at_load_words(metric.load_adjusted.model_dump(), metric.better, 5.0) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
     assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)
 

@@ -21,9 +21,8 @@ from buildcompare.results.codes import (
     ValidityStatus,
 )
 from buildcompare.text import findings as words
-from buildcompare.text.conclusions import conclusion
 from buildcompare.text.findings import Cause, passed_words, undecided_words
-from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS, conclusion, reason_words, validity_words
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
 NAMES = words.Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})

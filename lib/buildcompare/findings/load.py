@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import Event, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
-from buildcompare.text.conclusions import by_chance_percent
+from buildcompare.text.reasons import by_chance_percent
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; twice that is reported."""

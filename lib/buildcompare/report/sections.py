@@ -23,7 +23,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import to_html, to_inline_html
 from buildcompare.results import LabelResult, Results, dumps
 from buildcompare.results.codes import Verdict
-from buildcompare.text import conclusions, numbers
+from buildcompare.text import numbers, reasons
 from buildcompare.text.findings import title as test_title
 from buildcompare.text.history import DRIFT_WORDS, no_history
 from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
@@ -160,7 +160,7 @@ def _templates() -> Environment:
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters = ("change", "db_name", "minutes", "percent", "quantity")
     made.filters |= {name: getattr(numbers, name) for name in filters}
-    made.filters |= {"at_load_words": conclusions.at_load_words, "explain": conclusions.explain}
+    made.filters |= {"at_load_words": reasons.at_load_words, "explain": reasons.explain}
     made.filters |= {"reason_words": reason_words, "test_title": test_title}
     made.filters |= {"commonmark": to_html, "commonmark_line": to_inline_html}
     words = ("interval", "p_words", "status_words", "STATUS_WORDS", "VERDICT_WORDS")

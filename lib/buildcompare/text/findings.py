@@ -10,9 +10,8 @@ from buildcompare.config.errors import plural
 from buildcompare.results import MetricResult, SupportedUsersResult, TestResult, ValidityReason
 from buildcompare.results.codes import CauseKind, FindingKind, Pair, Reason, Status, SuggestionKind
 from buildcompare.text import numbers
-from buildcompare.text.conclusions import at_load_words, conclusion
 from buildcompare.text.numbers import change, listed, minutes, percent, quantity, ranged
-from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words, validity_words
+from buildcompare.text.reasons import NO_ESTIMATE_WORDS, at_load_words, conclusion, reason_words, validity_words
 
 Evidence = Mapping[str, Any]
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
