@@ -36,21 +36,13 @@ class Names:
         """The names that sentences about `tests` need."""
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
-    def where(self, tests: Sequence[str]) -> str:
-        """Some tests by their titles."""
-        every = len(tests) == len(self.tests) > 1
-        return "Every test" if every else " and ".join(self.tests[test] for test in tests)
-
-    def run(self, evidence: Evidence) -> str:
-        """The run that evidence with `side`, `run` and `runs` is about."""
-        build = self.builds[evidence["side"]]
-        return build if evidence["runs"] == 1 else f"run {evidence['run']} of {build}"
-
 
 def sentence(kind: FindingKind, evidence: Evidence, names: Names, test: str | None = None) -> str:
     """The sentence of a finding; every number in it is in `evidence`."""
-    tests = evidence.get("tests")
-    where = names.where(tests) if isinstance(tests, list) else names.tests.get(test or "", "")
+    tests, where = evidence.get("tests"), names.tests.get(test or "", "")
+    if isinstance(tests, list):
+        every = len(tests) == len(names.tests) > 1
+        where = "Every test" if every else " and ".join(names.tests[each] for each in tests)
     return (f"{where}: " if where and kind not in _NOWHERE else "") + _filled(_FINDINGS[kind], evidence, names)
 
 
@@ -66,10 +58,9 @@ def _filled(say: Say, evidence: Evidence, names: Names) -> str:
     if callable(say):
         text = say(evidence, names)
     else:
-        side = evidence.get("side")
-        build = names.builds[side] if side else ""
-        run = names.run(evidence) if "runs" in evidence and "run" in evidence else ""
-        text = numbers.fill(say, {**evidence, "builds": names.builds, "build": build, "who": run})
+        build = names.builds[evidence["side"]] if "side" in evidence else ""
+        who = build if evidence.get("runs") == 1 else f"run {evidence.get('run')} of {build}"
+        text = numbers.fill(say, {**evidence, "builds": names.builds, "build": build, "who": who})
     return text if text.endswith("?") else f"{text}."
 
 
