@@ -67,8 +67,7 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
         in_tests = {row.test: {"delta_percent": row.delta_percent, "marked": row.marked} for row in each.rows}
         found.append({**named(each), "marked": each.marked, "expected": each.expected, "tests": in_tests})
     evidence = {"labels": found, "not_named": max(len(agreed) - MOST_LABELS, 0)}
-    kind = FindingKind.LABELS_IN_SEVERAL_TESTS
-    yield Found(kind, Severity.WARNING if rare else Severity.INFO, evidence, id=str(kind))
+    yield Found(FindingKind.LABELS_IN_SEVERAL_TESTS, Severity.WARNING if rare else Severity.INFO, evidence)
 
 
 def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:

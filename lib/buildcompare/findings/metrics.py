@@ -221,4 +221,4 @@ def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:
         if row.unit == PER_USER_MINUTE and row.new is not None and row.base is not None
     }
     if evidence:
-        yield Found(FindingKind.COUNTED_ERRORS, Severity.INFO, evidence, id=str(FindingKind.COUNTED_ERRORS))
+        yield Found(FindingKind.COUNTED_ERRORS, Severity.INFO, evidence)
