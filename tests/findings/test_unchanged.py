@@ -49,7 +49,7 @@ def test_what_differs_is_named_instead() -> None:
 def test_a_recording_that_stands_in_two_places_is_warned_of() -> None:
     assert of_kind("named_twice", quiet()) == []
     runs = quiet().runs
-    twice = quiet().model_copy(update={"runs": runs.model_copy(update={"new": runs.base})})
+    twice = quiet().model_copy(update={"runs": Pair(runs.base, runs.base)})
     (found,) = of_kind("named_twice", twice)
     assert found.severity == "warning"
     assert found.evidence["runs"] == [["base", 1], ["new", 1]]
