@@ -62,6 +62,7 @@ def execute(params: Comparison, output: Path, *, command: str, progress: bool = 
                 str(output),
                 parameters={**params.model_dump(mode="json"), "command": command},
                 cwd=str(root()),
+                request_save_on_cell_execute=False,  # nobody sees it before its end
                 progress_bar=progress,
                 log_output=False,
                 start_timeout=120,  # seconds
