@@ -70,9 +70,10 @@ def ar1(rng: np.random.Generator, runs: int, phi: float) -> np.ndarray:
 
 def within_pair(base: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Two-sided p-values of k pairs of series, shape (k, n) each, by their own standard errors alone."""
-    b, n = mean_with_error(base), mean_with_error(new)
-    df = np.maximum(b.n_effective + n.n_effective - 2.0, 1.0)
-    return np.asarray(2.0 * special.stdtr(df, -np.abs(n.mean - b.mean) / np.hypot(b.se, n.se)))
+    worth = (np.array([mean_with_error(series) for series in table]).T for table in (base, new))
+    (b, b_se, b_effective), (n, n_se, n_effective) = worth
+    df = np.maximum(b_effective + n_effective - 2.0, 1.0)
+    return np.asarray(2.0 * special.stdtr(df, -np.abs(n - b) / np.hypot(b_se, n_se)))
 
 
 def within_runs(repetitions: int) -> None:
@@ -120,11 +121,8 @@ LEVEL = 1000.0
 
 def _run_levels(rng: np.random.Generator, runs: int, run_sd: float) -> list[RunLevels]:
     series = LEVEL + run_sd * rng.normal(size=(runs, 1)) + ar1(rng, runs, 0.9)
-    worth = mean_with_error(series)
-    return [
-        RunLevels({"simulated": RunLevel(float(mean), float(se / mean), 5.0 * SAMPLES)})
-        for mean, se in zip(worth.mean, worth.se, strict=True)
-    ]
+    worth = (mean_with_error(run) for run in series)
+    return [RunLevels({"simulated": RunLevel(mean, se / mean, 5.0 * SAMPLES)}) for mean, se, _ in worth]
 
 
 # ---- Real runs of unchanged builds ----------------------------------------------------------------------------------

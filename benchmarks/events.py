@@ -24,8 +24,7 @@ from scipy.signal import lfilter
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.load.curve import find_stop, steady_window
-from buildcompare.metrics.compare_events import PlacedEvent, match_events
-from buildcompare.metrics.events import AFTER_RAMP_S, RunEvents, find_events
+from buildcompare.metrics.events import AFTER_RAMP_S, PlacedEvent, RunEvents, find_events, match_events
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import read
 from buildcompare.stats.changepoints import CalibratedPenalty, changepoints

@@ -31,15 +31,12 @@ from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import (
+    LoadAdjusted,
     LoadedRun,
     MetricAtLoad,
     equal_load,
-    loaded_by_proxy,
-    loaded_run,
-)
-from buildcompare.metrics.judge_equal_load import (
-    LoadAdjusted,
     judge_at_load,
+    loaded_run,
     measure_noise_at_load,
     noise_at_load,
 )
@@ -229,7 +226,7 @@ def _ceiling(folder: Path) -> Iterator[tuple[str, list[LoadedRun]]]:
             except InputError:
                 continue  # one file is empty, as published
             view = view_run(recording, "unbounded", CATALOGUE)
-            run = loaded_run(view, CATALOGUE) or loaded_by_proxy(view, CATALOGUE)
+            run = loaded_run(view, CATALOGUE, by_proxy=True)
             runs += [run] if run is not None else []
         if len(runs) > 1:
             yield f"{suite}-{config}", runs

@@ -61,11 +61,8 @@ def _judged(base: np.ndarray, new: np.ndarray) -> int:
     """Judge each row of `base` against the row of `new`, as a comparison does; how many were called."""
     metric = Metric(name="metric", slug="metric", better="lower")
     noise = Noise(0.02, 14.0, "calibration")
-    worth = [mean_with_error(table) for table in (base, new)]
-    effects = [
-        (metric, measure_effect([RunLevel(b, b_se / b)], [RunLevel(n, n_se / n)], noise))
-        for b, b_se, n, n_se in zip(worth[0].mean, worth[0].se, worth[1].mean, worth[1].se, strict=True)
-    ]
+    levels = [[RunLevel(mean, se / mean) for mean, se, _ in map(mean_with_error, table)] for table in (base, new)]
+    effects = [(metric, measure_effect([b], [n], noise)) for b, n in zip(*levels, strict=True)]
     judged = judge_metrics(effects)
     for each in judged:
         if each is not None:

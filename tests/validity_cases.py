@@ -1,8 +1,9 @@
-"""What tests of validity share: facts of runs that are simulated, and of curves made by hand."""
+"""What tests of validity share: runs that are simulated, and curves made by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,13 +12,13 @@ import pandas as pd
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Coordinator as Rule
 from buildcompare.config.params import Run, Test
-from buildcompare.load.curve import Stop
+from buildcompare.load.curve import SteadyState, Stop
 from buildcompare.load.users import supported_users
-from buildcompare.load.view import view_run
+from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.recording import Recording
+from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
-from buildcompare.validity.facts import RunFacts, run_facts
-from buildcompare.validity.rules import TestValidity, judge_facts
+from buildcompare.validity.rules import RunInTest, TestValidity, judge_runs
 from loadsim import (
     Coordinator,
     Injection,
@@ -29,9 +30,9 @@ CATALOGUE = read_catalogue("mattermost")
 Kind = Literal["bounded", "unbounded"]
 
 
-def facts(recording: Recording, kind: Kind, users: int | None, run: Run | None = None) -> RunFacts:
+def in_test(recording: Recording, kind: Kind, users: int | None, run: Run | None = None) -> RunInTest:
     own = run or Run(recording="any.parquet")
-    test = Test.model_validate({"name": "t", "type": kind, "users": users, "base": [own], "new": [own]})
+    test = Test(name="t", type=kind, users=users, base=[own], new=[own])
     view = view_run(recording, kind, CATALOGUE)
     known_end = recording.duration_s if recording.stop_known else None
     estimate = (
@@ -39,43 +40,58 @@ def facts(recording: Recording, kind: Kind, users: int | None, run: Run | None =
         if kind == "unbounded"
         else None
     )
-    return run_facts(view, estimate, test, own, CATALOGUE, Rule())
+    return RunInTest(view, estimate, test, own, CATALOGUE, Rule())
 
 
-def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunFacts:
+def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunInTest:
     settings = RunSettings(type="bounded", coordinator=Coordinator(max_users=users), injections=injections)
-    return facts(simulate_run(settings, seed).recording, "bounded", users)
+    return in_test(simulate_run(settings, seed).recording, "bounded", users)
 
 
-def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> RunFacts:
+def unbounded(*injections: Injection, seed: int = 2, ceiling: int = 20_000) -> RunInTest:
     rule = Coordinator(max_users=ceiling)
     settings = RunSettings(coordinator=rule, injections=injections, time_limit_s=9000.0)
-    return facts(simulate_run(settings, seed).recording, "unbounded", ceiling)
+    return in_test(simulate_run(settings, seed).recording, "unbounded", ceiling)
 
 
-def judged(base: RunFacts, new: RunFacts) -> TestValidity:
-    return judge_facts(Pair([base], [new]))
+def judged(base: RunInTest, new: RunInTest) -> TestValidity:
+    return judge_runs(Pair([base], [new]))
 
 
 def codes(found: TestValidity) -> set[tuple[str, str | None]]:
     return {(reason.code, reason.side) for reason in found.test.reasons}
 
 
-def flat(curve: Sequence[float] | np.ndarray, **more: Any) -> RunFacts:
+def flat(
+    curve: Sequence[float] | np.ndarray,
+    *,
+    kind: Kind = "bounded",
+    target: int | None = 5000,
+    users: bool = True,
+    estimate: Estimate | None = None,
+    reported: int | None = None,
+    window: tuple[float, float] = (0.0, 0.0),
+    clock: str | None = None,
+    resets: int = 0,
+) -> RunInTest:
+    """A run whose load is `curve`, steady from 900 s on; `clock`: the server that it was pulled from."""
     values = np.array(curve, dtype=float)
     load = pd.Series(values, index=np.arange(values.size) * 5.0)
     end = float(load.index[-1])
-    own: dict[str, Any] = {
-        "kind": "bounded",
-        "load": load,
-        "users": True,
-        "stop": Stop(end, end, shutdown=False),
-        "steady": (900.0, end),
-        "target": 5000,
-        "coverage": {"m": 1.0},
-        **more,
-    }
-    return RunFacts(**own)
+    of: dict[str, Any] = {"start": "2024-05-01T10:00:00Z", "end": "2024-05-01T12:00:00Z"} if clock else {"report": "a"}
+    run = Run(**of, supported_users=reported)
+    recording = Recording((), window, False, provenance={"url": clock, "counter_resets": {"requests": resets}})
+    steady = SteadyState((900.0, end), "target_reached")
+    stop = Stop(end, end, shutdown=False)
+    view = RunView(recording, steady, load=load, users=load if users else None, stop=stop)
+    test = Test(name="t", type=kind, users=target, base=[run], new=[run])
+    return RunInTest(view, estimate, test, run, CATALOGUE, Rule())
+
+
+def loaded(own: RunInTest, load: pd.Series, stop_s: float | None = None) -> RunInTest:
+    """The run with another curve of users."""
+    stop = own.view.stop if stop_s is None else Stop(stop_s, stop_s, shutdown=False)
+    return replace(own, view=replace(own.view, load=load, users=load, stop=stop))
 
 
 HELD = np.concatenate([np.linspace(0, 5000, 160), np.full(840, 5000.0)])

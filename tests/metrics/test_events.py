@@ -16,8 +16,15 @@ from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.load.curve import steady_window
-from buildcompare.metrics.compare_events import PlacedEvent, match_events
-from buildcompare.metrics.events import AFTER_RAMP_S, MetricEvent, RunEvents, find_events, find_spikes
+from buildcompare.metrics.events import (
+    AFTER_RAMP_S,
+    MetricEvent,
+    PlacedEvent,
+    RunEvents,
+    find_events,
+    find_spikes,
+    match_events,
+)
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 

@@ -37,11 +37,16 @@ def ar1(rng: np.random.Generator, runs: int, phi: float) -> np.ndarray:
     return np.asarray(series[:, 500:])
 
 
+def worth(table: np.ndarray) -> np.ndarray:
+    """Means of k series, their standard errors, and their numbers of independent samples; shape (3, k)."""
+    return np.array([mean_with_error(series) for series in table]).T
+
+
 def within_pair(base: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Two-sided p-values of k pairs of series, shape (k, n) each, by their own standard errors alone."""
-    b, n = mean_with_error(base), mean_with_error(new)
-    df = np.maximum(b.n_effective + n.n_effective - 2.0, 1.0)
-    return np.asarray(2.0 * special.stdtr(df, -np.abs(n.mean - b.mean) / np.hypot(b.se, n.se)))
+    (b, b_se, b_effective), (n, n_se, n_effective) = worth(base), worth(new)
+    df = np.maximum(b_effective + n_effective - 2.0, 1.0)
+    return np.asarray(2.0 * special.stdtr(df, -np.abs(n - b) / np.hypot(b_se, n_se)))
 
 
 # ---- Within a run ---------------------------------------------------------------------------------------------------
@@ -60,15 +65,15 @@ def test_the_test_within_a_pair_has_power() -> None:
 
 
 def test_independent_samples_are_worth_their_number() -> None:
-    worth = mean_with_error(np.random.default_rng(2).normal(5.0, 2.0, (400, 900)))
-    assert np.median(worth.n_effective) == pytest.approx(900, rel=0.05)
-    assert np.median(worth.se) == pytest.approx(2.0 / 30.0, rel=0.03)
+    _, se, n_effective = worth(np.random.default_rng(2).normal(5.0, 2.0, (400, 900)))
+    assert np.median(n_effective) == pytest.approx(900, rel=0.05)
+    assert np.median(se) == pytest.approx(2.0 / 30.0, rel=0.03)
 
 
-@pytest.mark.parametrize(("phi", "worth"), [(0.5, SAMPLES / 3), (0.9, SAMPLES / 19)])
-def test_correlated_samples_are_worth_less(phi: float, worth: float) -> None:
-    found = mean_with_error(ar1(np.random.default_rng(3), 500, phi)).n_effective
-    assert np.median(found) == pytest.approx(worth, rel=0.1)
+@pytest.mark.parametrize(("phi", "independent"), [(0.5, SAMPLES / 3), (0.9, SAMPLES / 19)])
+def test_correlated_samples_are_worth_less(phi: float, independent: float) -> None:
+    found = worth(ar1(np.random.default_rng(3), 500, phi))[2]
+    assert np.median(found) == pytest.approx(independent, rel=0.1)
 
 
 def test_gaps_do_not_break_the_standard_error() -> None:
@@ -77,16 +82,16 @@ def test_gaps_do_not_break_the_standard_error() -> None:
     holed = whole.copy()
     holed[:, 200:320] = math.nan
     holed[:, ::17] = math.nan
-    ratio = np.median(mean_with_error(holed).se) / np.median(mean_with_error(whole).se)
+    ratio = np.median(worth(holed)[1]) / np.median(worth(whole)[1])
     assert ratio == pytest.approx(math.sqrt(SAMPLES / np.isfinite(holed[0]).sum()), rel=0.1)
 
 
 def test_a_series_of_nothing_is_worth_nothing() -> None:
-    worth = mean_with_error(np.array([[math.nan] * 50, [1.0] * 50, [1.0, 2.0] + [math.nan] * 48]))
-    assert math.isnan(worth.mean[0])
-    assert math.isnan(worth.se[0])
-    assert worth.se[1] == 0.0
-    assert math.isnan(worth.se[2])
+    mean, se, _ = worth(np.array([[math.nan] * 50, [1.0] * 50, [1.0, 2.0] + [math.nan] * 48]))
+    assert math.isnan(mean[0])
+    assert math.isnan(se[0])
+    assert se[1] == 0.0
+    assert math.isnan(se[2])
 
 
 # ---- Between runs ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from buildcompare.config.params import Run, Source
 from buildcompare.load.users import supported_users
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import record
-from buildcompare.validity.facts import RunFacts
-from buildcompare.validity.rules import TestValidity, voids
+from buildcompare.validity.rules import RunInTest, TestValidity, voids
 from loadsim import (
     Coordinator,
     Gap,
@@ -25,7 +23,7 @@ from loadsim import (
     Truncation,
     simulate_run,
 )
-from validity_cases import CATALOGUE, bounded, codes, facts, judged, unbounded
+from validity_cases import CATALOGUE, bounded, codes, in_test, judged, loaded, unbounded
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -57,7 +55,7 @@ def test_a_run_that_lost_its_agent_at_once_did_another_test() -> None:
 
 
 @pytest.mark.parametrize("run", [bounded, unbounded])
-def test_a_restart_is_told_from_a_lost_agent(run: Callable[..., RunFacts]) -> None:
+def test_a_restart_is_told_from_a_lost_agent(run: Callable[..., RunInTest]) -> None:
     found = judged(run(seed=1), run(Restart(3000.0)))
     assert codes(found) == {("restarted", "new")}
     numbers = found.test.reasons[0].numbers
@@ -88,11 +86,10 @@ def test_users_lost_in_the_last_30_minutes_void_the_supported_users() -> None:
 def test_users_who_were_not_back_for_the_last_30_minutes_void_the_supported_users() -> None:
     """A tenth of the users goes with a load agent; nothing says that the build would not have carried them."""
     whole = unbounded(seed=1)
-    assert whole.load is not None
-    assert whole.stop is not None
-    assert whole.steady is not None
-    at_s = whole.steady[0] - 300.0
-    lost = replace(whole, load=whole.load.where(whole.load.index < at_s, 0.9 * whole.load))
+    users, window = whole.view.users, whole.view.steady.window
+    assert users is not None
+    assert window is not None
+    lost = loaded(whole, users.where(users.index < window[0] - 300.0, 0.9 * users))
     found = judged(unbounded(seed=2), lost).runs["new"][0]
     assert found.codes == ["users_lost"]
     assert voids(found.reasons[0])
@@ -145,8 +142,10 @@ def test_a_run_cut_as_it_arrives_is_limited_and_its_load_is_not_said_to_be_misse
 
 def test_agents_lost_one_by_one_leave_what_was_before_them() -> None:
     lost = bounded(*(LostAgent(at_s) for at_s in (2400.0, 3300.0, 4200.0)))
-    assert lost.steady is not None
-    assert lost.steady[0] == pytest.approx(bounded().steady[0], abs=10.0)  # type: ignore[index]
+    windows = [run.view.steady.window for run in (lost, bounded())]
+    assert windows[0] is not None
+    assert windows[1] is not None
+    assert windows[0][0] == pytest.approx(windows[1][0], abs=10.0)
     found = judged(bounded(), lost)
     assert codes(found) == {("users_lost", "new")}
     assert found.test.valid_until_s == pytest.approx(2400.0, abs=15.0)
@@ -169,7 +168,7 @@ def published(real: Path, release: str, test: str) -> TestValidity:
             supported_users=int(float(reported)) if reported else None,
         )
         recording = record(run, Source(kind="recorded"), CATALOGUE)
-        found.append(facts(recording, kind, int(float(limit)), run))  # type: ignore[arg-type]
+        found.append(in_test(recording, kind, int(float(limit)), run))  # type: ignore[arg-type]
     return judged(*found)
 
 
@@ -211,7 +210,9 @@ def test_identical_runs_are_valid(real: Path) -> None:
         (("v1-0.1-1", "v1-0.1-2"), "bounded"),
     ):
         runs = [
-            facts(record(Run(report=str(real / f"ceiling/{run}.out.gz")), Source(kind="ltctl"), CATALOGUE), kind, None)  # type: ignore[arg-type]
+            in_test(
+                record(Run(report=str(real / f"ceiling/{run}.out.gz")), Source(kind="ltctl"), CATALOGUE), kind, None
+            )  # type: ignore[arg-type]
             for run in pair
         ]
         found = judged(*runs)

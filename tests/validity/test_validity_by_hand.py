@@ -11,19 +11,19 @@ import pytest
 
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
-from buildcompare.load.curve import Stop, find_falls
+from buildcompare.load.curve import find_falls
 from buildcompare.load.users import supported_users
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
-from buildcompare.validity.rules import judge_facts
+from buildcompare.validity.rules import judge_runs
 from loadsim import (
     Coordinator,
     Restart,
     RunSettings,
     simulate_run,
 )
-from validity_cases import CATALOGUE, HELD, bounded, codes, facts, flat, judged, unbounded
+from validity_cases import CATALOGUE, HELD, bounded, codes, flat, in_test, judged, loaded, unbounded
 
 
 def test_a_load_that_sags_is_not_held() -> None:
@@ -65,10 +65,10 @@ USERS, PROXY = "number-of-connected-devices", "goroutines-in-use"
 def test_users_that_are_zero_all_through_are_no_valid_test() -> None:
     run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
     silent = tuple(replace(s, values=0.0 * s.values) if s.metric == USERS else s for s in run.series)
-    found = judged(bounded(), facts(replace(run, series=silent), "bounded", 5000))
+    found = judged(bounded(), in_test(replace(run, series=silent), "bounded", 5000))
     assert codes(found) == {("no_users", "new")}
     assert found.test.status == "limited"
-    assert judged(bounded(), facts(without(run, USERS), "bounded", 5000)).runs["new"][0].status == "valid"
+    assert judged(bounded(), in_test(without(run, USERS), "bounded", 5000)).runs["new"][0].status == "valid"
 
 
 def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
@@ -79,7 +79,7 @@ def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
         for s in run.series
         if s.role == "graph"
     )
-    found = judged(bounded(), facts(replace(run, series=series), "bounded", 5000))
+    found = judged(bounded(), in_test(replace(run, series=series), "bounded", 5000))
     assert codes(found) == {("silent_end", "new")}
     assert found.test.reasons[0].numbers["seconds"] == pytest.approx(16 * 60, abs=45)
 
@@ -88,8 +88,8 @@ def test_a_window_that_begins_before_the_data_is_limited_with_its_length() -> No
     """The ramp of such a run begins late by as much, which a reader would take for the build's own."""
     run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
     start, end = run.window
-    assert judged(bounded(), facts(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == []
-    found = judged(bounded(), facts(replace(run, window=(start - 720.0, end)), "bounded", 5000))
+    assert judged(bounded(), in_test(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == []
+    found = judged(bounded(), in_test(replace(run, window=(start - 720.0, end)), "bounded", 5000))
     assert codes(found) == {("silent_start", "new")}
     assert found.test.status == "limited"
     assert found.test.reasons[0].numbers["seconds"] == pytest.approx(12 * 60, abs=30)
@@ -103,14 +103,14 @@ def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -
         replace(s, times=s.times[s.times >= late], values=s.values[s.times >= late]) if s.metric == USERS else s
         for s in run.series
     )
-    assert ("silent_start", "new") not in codes(judged(bounded(), facts(replace(run, series=users), "bounded", 5000)))
+    assert ("silent_start", "new") not in codes(judged(bounded(), in_test(replace(run, series=users), "bounded", 5000)))
 
 
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
     run = unbounded(Restart(4000.0))
     assert judged(run, run).test.status == "limited"
     recording = without(simulate_run(RunSettings(injections=(Restart(4000.0),)), 2).recording, USERS)
-    (reason,) = judge_facts(Pair([facts(recording, "unbounded", None)], [])).runs.base[0].reasons
+    (reason,) = judge_runs(Pair([in_test(recording, "unbounded", None)], [])).runs.base[0].reasons
     assert (reason.code, reason.numbers["stand_in"]) == ("restarted", 1.0)
 
 
@@ -131,9 +131,9 @@ def test_what_follows_a_restart_in_the_last_30_minutes_is_not_compared() -> None
 
 def test_an_unbounded_test_without_a_load_has_no_steady_window() -> None:
     recording = without(simulate_run(RunSettings(), 2).recording, USERS, PROXY)
-    own = facts(recording, "unbounded", None)
-    assert own.steady is None
-    assert set(judge_facts(Pair([own], [])).test.codes) == {"no_steady_window"}
+    own = in_test(recording, "unbounded", None)
+    assert own.view.steady.window is None
+    assert set(judge_runs(Pair([own], [])).test.codes) == {"no_steady_window"}
 
 
 def test_windows_may_not_overlap_on_one_server() -> None:
@@ -141,8 +141,9 @@ def test_windows_may_not_overlap_on_one_server() -> None:
     assert codes(judged(first, flat(HELD, window=(5900.0, 9900.0), clock="http://a"))) == {("windows_overlap", "new")}
     assert judged(first, flat(HELD, window=(6000.0, 9900.0), clock="http://a")).test.status == "valid"
     assert judged(first, flat(HELD, window=(1000.0, 6000.0), clock="http://b")).test.status == "valid"
-    assert judged(replace(first, clock=None), replace(first, clock=None)).test.status == "valid"
-    twice = judge_facts(Pair([first, first], [flat(HELD, window=(9000.0, 9900.0), clock="http://a")]))
+    nowhere = flat(HELD, window=(1000.0, 6000.0))
+    assert judged(nowhere, nowhere).test.status == "valid"
+    twice = judge_runs(Pair([first, first], [flat(HELD, window=(9000.0, 9900.0), clock="http://a")]))
     assert [(r.code, r.side, r.run) for r in twice.test.reasons] == [("windows_overlap", "base", 2)]
 
 
@@ -200,8 +201,8 @@ def test_any_curve_is_judged(seed: int) -> None:
         values[rng.random(size) < 0.1] = rng.choice([np.nan, np.inf, 0.0])
         index = np.cumsum(rng.choice([5.0, 5.0, 400.0], size))
         load = pd.Series(values, index=index)
-        run = flat(HELD, load=load, stop=Stop(float(index[-1]), float(index[-1]), shutdown=False))
-        for found in (judged(run, run), judged(replace(run, kind="unbounded"), run), judged(flat(HELD), run)):
+        run, climbing = (loaded(flat(HELD, kind=kind), load, float(index[-1])) for kind in ("bounded", "unbounded"))
+        for found in (judged(run, run), judged(climbing, run), judged(flat(HELD), run)):
             assert found.test.status in ("valid", "limited", "invalid")
             assert bool(found.test.reasons) == (found.test.status != "valid")
             assert all(reason.text for reason in found.test.reasons)
@@ -232,13 +233,14 @@ def test_users_are_lost_whatever_the_waves_did_just_before(step_s: float) -> Non
 def test_a_restart_is_not_also_a_climb() -> None:
     """Users who come back after a restart at the start of the last 30 minutes are no slope of the equilibrium."""
     whole = unbounded(seed=1)
-    assert whole.steady is not None
-    assert whole.load is not None
-    since = whole.load.index.to_numpy() - whole.steady[0] - 30.0
+    users, window = whole.view.users, whole.view.steady.window
+    assert users is not None
+    assert window is not None
+    since = users.index.to_numpy() - window[0] - 30.0
     back = np.where(since < 0.0, 1.0, np.clip((since - 60.0) / 60.0, 0.0, 1.0))
-    load = whole.load * back
-    estimate = supported_users(load, stop=whole.stop)
+    load = users * back
+    estimate = supported_users(load, stop=whole.view.stop)
     assert estimate.slope_users_per_s is not None
     assert estimate.slope_users_per_s > 0.4
-    found = judged(unbounded(seed=2), replace(whole, load=load, estimate=estimate))
+    found = judged(unbounded(seed=2), replace(loaded(whole, load), estimate=estimate))
     assert codes(found) == {("restarted", "new")}

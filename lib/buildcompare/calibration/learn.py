@@ -22,9 +22,8 @@ from buildcompare.config.yaml import Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
-from buildcompare.metrics.equal_load import loaded_by_proxy, loaded_run
+from buildcompare.metrics.equal_load import loaded_run, measure_noise_at_load
 from buildcompare.metrics.events import no_change, search_window
-from buildcompare.metrics.judge_equal_load import measure_noise_at_load
 from buildcompare.recordings.cache import Slot, read_run
 from buildcompare.recordings.recording import Recording
 from buildcompare.results.codes import NoiseSource, Status, TestType
@@ -229,7 +228,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
             for each in runs[-1].ids:
                 if (before := places.setdefault(each, where)) != where:
                     raise InputError(file=file, key=where, expected="another run", found=f"that of {before}")
-            over_load = loaded_run(view, catalogue) or loaded_by_proxy(view, catalogue)
+            over_load = loaded_run(view, catalogue, by_proxy=True)
             if over_load is not None and group.type == "unbounded":
                 loaded.append(over_load)
         at_load = {slug: astuple(each) for slug, each in measure_noise_at_load(loaded).items()}

@@ -30,8 +30,8 @@ from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.users import compare_supported_users, estimates, limited_by
 from buildcompare.load.view import RunView, compare_ramps, ramp_ups, view_run
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
-from buildcompare.metrics.compare_events import compare_events
-from buildcompare.metrics.judge_equal_load import LoadAdjusted, at_equal_load
+from buildcompare.metrics.equal_load import LoadAdjusted, at_equal_load
+from buildcompare.metrics.events import compare_events
 from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.results.codes import SIDES, Label, Pair, Side

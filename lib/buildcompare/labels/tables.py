@@ -271,25 +271,20 @@ def agreeing_labels(labels: Mapping[Hashable, Sequence[LabelInTest]]) -> list[Ag
     Single rows of long tables are marked by chance. The same label marked in two tests that ran at other times, or on
     another database, hardly ever is: how often can be counted.
     """
+    from scipy import stats
+
+    def chance(marked: int, slower: int, tests: int) -> float:  # that so many of independent unchanged rows are
+        both = ((n, stats.binom.sf(marked - 1, n, ALPHA / LEANING)) for n in range(slower, tests + 1))
+        return float(sum(stats.binom.pmf(n, tests, LEANING) * enough for n, enough in both))
+
     found = []
     tests = Counter(len(rows) for rows in labels.values())
     for label, rows in labels.items():
         slower = sorted((row for row in rows if row.slower), key=lambda row: -row.delta_percent)
         marked = sum(row.marked for row in slower)
         if marked and len(slower) > 1:
-            expected = math.fsum(times * _chance(marked, len(slower), count) for count, times in tests.items())
+            expected = math.fsum(times * chance(marked, len(slower), count) for count, times in tests.items())
             if expected < MOST_EXPECTED:
                 found.append(Agreement(label, tuple(slower), marked, expected))
-
-    def mean_percent(each: Agreement) -> float:
-        return math.fsum(row.delta_percent for row in each.rows) / len(each.rows)
-
-    return sorted(found, key=lambda each: (each.expected, -mean_percent(each), str(each.label)))
-
-
-def _chance(marked: int, slower: int, tests: int) -> float:
-    """Probability that as many of `tests` independent rows are marked and slower where nothing changed."""
-    from scipy import stats
-
-    both = range(slower, tests + 1)
-    return float(sum(stats.binom.pmf(n, tests, LEANING) * stats.binom.sf(marked - 1, n, ALPHA / LEANING) for n in both))
+    means = {each.label: math.fsum(row.delta_percent for row in each.rows) / len(each.rows) for each in found}
+    return sorted(found, key=lambda each: (each.expected, -means[each.label], str(each.label)))

@@ -215,13 +215,12 @@ def with_traffic_mix(
 def _result(
     row: MetricResult, group: str, split: TrafficMix, effect: Effect | None, judged: TestedEffect | None
 ) -> TrafficMixResult:
-    mix_low, mix_high = split.mix_ci or (None, None)
-    speed_low, speed_high = split.speed_ci or (None, None)
+    mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, Any] = {"status": row.status}
     if judged is not None:  # by the noise of the average, which holds what slows a whole run
         low, high = judged.effect.interval()
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
-        speed_low, speed_high = split.speed_percent - chance, split.speed_percent + chance
+        speed = split.speed_percent - chance, split.speed_percent + chance
         at_unchanged_mix = {
             "at_unchanged_mix_percent": judged.effect.delta_percent,
             "ci_low": low,
@@ -230,19 +229,16 @@ def _result(
             "p_adjusted": judged.p_adjusted,
             "p_worse_one_sided": judged.p_worse_one_sided,
         }
+    parts = ("base", "new", "delta_percent", "mix_percent", "speed_percent")
     return TrafficMixResult(
         group=group,
         kind=split.kind(effect, row.margin_percent),
         counts=judged is not None and split.is_material(row.margin_percent),
-        base=split.base,
-        new=split.new,
-        delta_percent=split.delta_percent,
-        mix_percent=split.mix_percent,
-        mix_ci_low=mix_low,
-        mix_ci_high=mix_high,
-        speed_percent=split.speed_percent,
-        speed_ci_low=speed_low,
-        speed_ci_high=speed_high,
+        **{part: getattr(split, part) for part in parts},
+        mix_ci_low=mix[0],
+        mix_ci_high=mix[1],
+        speed_ci_low=speed[0],
+        speed_ci_high=speed[1],
         movers=[MixMover.model_validate(mover) for mover in split.movers.head(MOST_MOVERS).to_dict("records")],
         **at_unchanged_mix,
     )

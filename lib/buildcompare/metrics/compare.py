@@ -6,7 +6,7 @@ No calibration holds error rates, so none of them is judged: they are shown, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.users import Estimates
 from buildcompare.load.view import RunView, Views, run_level
-from buildcompare.metrics.judge_equal_load import LoadAdjusted
+from buildcompare.metrics.equal_load import LoadAdjusted
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, Estimate, MetricResult
-from buildcompare.results.codes import SIDES, NoiseSource, Pair, Reason, ReasonCode, Side, Status
-from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics, measure_effect
-from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
+from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
+from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
+from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import RepeatedRuns, metric_noise
 
 SLUG = "counted-errors"
@@ -38,37 +38,42 @@ def compare_metrics(
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
 ) -> list[MetricResult]:
     """Every series that a run of `test` recorded, in the catalogue's order, judged in its family."""
-    keys: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
-    for side in SIDES:
-        for view in views[side]:
-            for series in view.recording.graphs():
-                keys.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
-    ordered = [series for _, series in sorted(keys.items(), key=lambda item: catalogue.position(item[0][0]))]
+    recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+    for series in (series for runs in views for view in runs for series in view.recording.graphs()):
+        recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
+    ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
     measured = [_measured(test, series, views, catalogue, groups) for series in ordered]
-    effects = [(each.metric, each.effect) for each in measured]
-    judged = judge_metrics(effects)
-    rows = [_row(m, tested, views, at_load or {}) for m, tested in zip(measured, judged, strict=True)]
+    effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
+    rows = []
+    for (row, effect), tested in zip(measured, judge_metrics(effects), strict=True):
+        loaded = (at_load or {}).get(row["slug"])
+        row |= {"load_adjusted": loaded.row() if loaded else None}
+        if effect is not None and tested is not None:
+            low, high = effect.interval()
+            row |= {
+                "ci_low": low,
+                "ci_high": high,
+                "p_value": tested.p_value,
+                "p_adjusted": tested.p_adjusted,
+                "family": tested.family,
+                "p_worse_one_sided": tested.p_worse_one_sided,
+                "status": tested.status,
+                "min_detectable_percent": effect.min_detectable_percent(row["margin_percent"], tested.size),
+                "required_runs": effect.required_runs(row["margin_percent"], tested.size),
+                "noise_source": effect.noise_source,
+            }
+        rows.append(MetricResult(**row))
     return with_traffic_mix(rows, effects, splits or {})
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """One metric of both builds: the levels of its runs, and the effect or the reason why there is none."""
-
-    metric: Metric
-    series: Series
-    levels: Pair[list[Level]]
-    values: Pair[float | None]
-    effect: Effect | None = None
-    reason: Reason | None = None
 
 
 def _measured(
     test: Test, series: Series, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
-) -> _Measured:
+) -> tuple[dict[str, Any], Effect | None]:
+    """The fields of a metric's row before it is judged, and the effect to be judged, if there is one."""
     metric = catalogue.find(series.name)
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
+    delta = delta_percent(values.base, values.new)
     effect, reason = None, _not_judged(test, metric, series, views, values)
     if reason is None:
         noise = metric_noise(metric, test.type, groups)
@@ -79,7 +84,25 @@ def _measured(
             known = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
             effect = measure_effect(known.base, known.new, noise)
             reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE)
-    return _Measured(metric, series, levels, values, effect, reason)
+    row = {
+        "name": metric.name if metric.known else series.name,
+        "slug": series.metric,
+        "labels": dict(series.labels),
+        "unit": series.unit,
+        "better": metric.better,
+        "gate": metric.gate,
+        "margin_percent": metric.margin_percent,
+        "base": values.base,
+        "new": values.new,
+        "mean": levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
+        "delta_percent": delta,
+        "status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
+        "reason": reason,
+        "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
+        "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
+        "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
+    }
+    return row, effect
 
 
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:
@@ -103,46 +126,6 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values
     if empty:
         return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None)
     return Reason(code=ReasonCode.ZERO_BASE)
-
-
-def _row(
-    measured: _Measured, tested: TestedEffect | None, views: Views, at_load: Mapping[str, LoadAdjusted]
-) -> MetricResult:
-    metric, series, levels = measured.metric, measured.series, measured.levels
-    delta = delta_percent(measured.values.base, measured.values.new)
-    effective = [level.n_effective for runs in levels for level in runs]
-    effect = tested.effect if tested else None
-    low, high = effect.interval() if effect else (None, None)
-    family = (metric.margin_percent, tested.size if tested else 1)
-    loaded = at_load.get(series.metric)
-    return MetricResult(
-        name=metric.name if metric.known else series.name,
-        slug=series.metric,
-        labels=dict(series.labels),
-        unit=series.unit,
-        better=metric.better,
-        gate=metric.gate,
-        margin_percent=metric.margin_percent,
-        base=measured.values.base,
-        new=measured.values.new,
-        mean=levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
-        delta_percent=delta,
-        ci_low=low,
-        ci_high=high,
-        p_value=tested.p_value if tested else None,
-        p_adjusted=tested.p_adjusted if tested else None,
-        family=tested.family if tested else None,
-        p_worse_one_sided=tested.p_worse_one_sided if tested else None,
-        status=tested.status if tested else Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
-        reason=measured.reason,
-        n_effective=min(effective) if effective else None,
-        min_detectable_percent=effect.min_detectable_percent(*family) if effect else None,
-        required_runs=effect.required_runs(*family) if effect else None,
-        noise_source=effect.noise_source if effect else NoiseSource.NONE,
-        load_adjusted=loaded.row() if loaded else None,
-        window=views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
-        missing_samples=levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
-    )
 
 
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:

@@ -1,27 +1,30 @@
-"""Find the events of one metric in one run while the load was steady: level shifts, spikes and drops."""
+"""Find the events of metrics while the load was steady (level shifts, spikes, drops), and compare those of two builds.
+
+Compared is what is in one build only, what belongs together, and what is worth a warning.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import ndtri
 
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Test
+from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.stats.changepoints import (
-    SHORTEST,
-    Ar1Noise,
-    CalibratedPenalty,
-    changepoints,
-    no_change_of,
-    robust_sd,
-    split_gains,
-)
+from buildcompare.results import Event
+from buildcompare.results.codes import SIDES, Side
+from buildcompare.stats import changepoints as search
+from buildcompare.stats.changepoints import Ar1Noise, CalibratedPenalty, robust_sd
+from buildcompare.stats.noise import RepeatedRuns
 
 Kind = Literal["level", "spike", "drop"]
 Range = tuple[int, int]  # half-open, of averages
@@ -50,6 +53,20 @@ SPIKE = 6.0
 2 % have a sample as far out as this; at phi 0.95, 3 % (400 each, seed 20240502)."""
 FLANK = 0.5  # averages beside a spike belong to it down to this part of `SPIKE`
 MEAN_TO_SD = 1.2533  # standard deviation of a normal variable in units of its mean absolute deviation
+SMALLEST_SHARE = 0.2  # events below this part of the metric's margin are left out
+FOLLOWS = 1.5
+"""A level that moves with the load by up to this many times the load's change follows it: costs grow faster than users
+(simulated servers: by the power 1.2)."""
+TOGETHER_S = 120.0
+"""Events of one build that start within this time are one: averages of one minute, of rates over one minute."""
+SAME_S = 180.0
+"""As far apart may the builds show the same event: a minute more, for runs whose start was stamped by hand."""
+ALIKE = 0.5  # an event of the other build counts as the same with at least this part of the size
+ERROR = 0.05  # of a warning where nothing happened, for all series of the test together
+LONE = 6.0
+"""Margins that a spike or drop must surely exceed to warn where no other metric moves with it. Identical runs have lone
+excursions of 6 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
+NEARBY_S = 1200.0  # how far before and after an event the other run is looked at: as long as an excursion may last
 
 
 @dataclass(frozen=True)
@@ -146,17 +163,17 @@ def find_events(
     """
     run = _averages(series, window)
     times, values = run.times, run.values
-    if times.size < SHORTEST:
+    if times.size < search.SHORTEST:
         return RunEvents((), times, run.averages)
     rounding = resolution / (float(np.median(run.averages)) if run.unit is None else run.unit)
     spikes = find_spikes(values, resolution=rounding)
     calm = np.ones(times.size, dtype=bool)
     for start, end in spikes:
         calm[start:end] = False
-    found = changepoints(values[calm], calibration=calibration, resolution=rounding)
+    found = search.changepoints(values[calm], calibration=calibration, resolution=rounding)
     whole = replace(run, noise=found.noise)
     rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
-    edges = list(pairwise((0, *found.changes, rest.times.size)))
+    edges = list(itertools.pairwise((0, *found.changes, rest.times.size)))
     events = _joined(whole, spikes, _slow_events(rest, edges))
     large = [each for each in events if each.size_percent is None or abs(each.size_percent) >= smallest_percent]
     return RunEvents(tuple(large), times, run.averages)
@@ -165,7 +182,7 @@ def find_events(
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
     """What `CalibratedPenalty` learns from a run in which nothing happened; NaN where it is too short."""
     values = _averages(series, window).values
-    return no_change_of(values) if values.size >= SHORTEST else math.nan
+    return search.no_change_of(values) if values.size >= search.SHORTEST else math.nan
 
 
 def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, ...]:
@@ -272,7 +289,7 @@ class _Averages:
 
     def _when(self, before: Range, after: Range) -> Span:
         """95 % interval of the time of a change (Hansen 2000), in steps of the averages."""
-        gains = split_gains(self.values[before[0] : after[1]])
+        gains = search.split_gains(self.values[before[0] : after[1]])
         likely = np.flatnonzero(gains >= gains.max() - TIME_95 * self.noise.long_run_variance) + before[0] + 1
         return self.start_s(int(likely[0])), self.start_s(int(likely[-1]))
 
@@ -312,7 +329,14 @@ def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:
             events.append(run.excursion(before, np.arange(*edges[1]), (before[0], edges[1][1])))
             at += 1
         else:
-            end = _rise_end(run, edges, levels, at)
+            end, rise = at, levels[at] - levels[at - 1]
+            while (  # it goes on, in short segments, in the direction of its first step
+                end + 1 < len(edges)
+                and run.length_s(*edges[end]) <= GRADUAL_S
+                and (levels[end + 1] - levels[end]) * rise > 0
+                and _excursion_end(run, edges, levels, end + 1) is None
+            ):
+                end += 1
             open_end = end + 1 == len(edges) and run.length_s(edges[at][0], edges[end][1]) < LASTING_S
             events.append(run.shift(before, edges[at : end + 1], lasting=not open_end))
             at = end + 1
@@ -341,19 +365,6 @@ def _excursion_end(run: _Averages, edges: Sequence[Range], levels: list[float], 
     return back
 
 
-def _rise_end(run: _Averages, edges: Sequence[Range], levels: list[float], at: int) -> int:
-    """The last segment of a change that goes on, in short segments, in the direction of its first step."""
-    end = at
-    while (
-        end + 1 < len(edges)
-        and run.length_s(*edges[end]) <= GRADUAL_S
-        and (levels[end + 1] - levels[end]) * (levels[at] - levels[at - 1]) > 0
-        and _excursion_end(run, edges, levels, end + 1) is None
-    ):
-        end += 1
-    return end
-
-
 def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) -> list[MetricEvent]:
     """All events in the order of their times; a spike and the slow excursion that it is the top of are one."""
     calm = np.ones(run.times.size, dtype=bool)
@@ -368,3 +379,127 @@ def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) ->
         ranges.append(whole)
         calm[slice(*whole)] = False
     return sorted([*(run.spike(each, calm) for each in ranges), *slow], key=lambda each: each.at_s)
+
+
+# ---- Two builds -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlacedEvent:
+    """An event of one metric of one build, and how it relates to the rest of the test."""
+
+    metric: str
+    build: Side
+    event: MetricEvent
+    matched: bool  # whether the other build shows it too
+    group: int = 0  # the same for events of one build that happened together; numbered by time, from 1
+    warning: bool = False  # whether it is in one build only and surely larger than the metric's margin
+
+
+def compare_events(
+    test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
+) -> list[Event]:
+    """Events of the steady windows, matched with the run of the same number of the other build, if there is one."""
+    events: list[Event] = []
+    margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
+    for number, pair in enumerate(itertools.zip_longest(*views)):
+        base, new = (_of_run(test, view, catalogue, identical) if view else {} for view in pair)
+        groups = max((event.group or 0 for event in events), default=0)
+        for placed in match_events(base, new, margins):
+            event, view = placed.event, views[placed.build][number]
+            follows = test.type == "unbounded" and _follows_load(placed, view)
+            warns = placed.warning and all(pair) and not follows
+            row = {**vars(event), **vars(placed), "run": number + 1, "group": groups + placed.group, "warning": warns}
+            events.append(Event(**{name: value for name, value in row.items() if name in Event.model_fields}))
+    return events
+
+
+def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence[RepeatedRuns]) -> dict[str, RunEvents]:
+    if view.steady.window is None:
+        return {}
+    inside = search_window(view.steady.window, test.type)
+    runs = [run for group in identical if group.type == test.type for run in group.runs]  # their windows are as long
+    found: dict[str, RunEvents] = {}
+    for metric in catalogue.metrics:
+        series = view.recording.total(metric.slug)
+        if series is not None and inside[1] > inside[0]:
+            known = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
+            calibration = CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
+            smallest = SMALLEST_SHARE * metric.margin_percent
+            curve = view.recording.curve(series)
+            found[metric.slug] = find_events(curve, inside, smallest_percent=smallest, calibration=calibration)
+    return found
+
+
+def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
+    """Whether a level changed as the users did, which in an unbounded test climb for as long as they can."""
+    event = placed.event
+    if event.kind != "level" or event.size_percent is None or view.load is None or placed.metric == view.load_slug:
+        return False
+    load = view.load[np.isfinite(view.load.to_numpy())]
+    before = load[(load.index > event.around_s[0]) & (load.index <= event.at_s)]
+    after = load[(load.index > event.at_s) & (load.index <= event.around_s[1])]
+    if before.empty or after.empty or not before.mean() > 0:
+        return False
+    moved = 100.0 * (float(after.mean()) / float(before.mean()) - 1.0)
+    return moved * event.size_percent > 0 and abs(event.size_percent) <= FOLLOWS * abs(moved)
+
+
+def match_events(
+    base: Mapping[str, RunEvents], new: Mapping[str, RunEvents], margins: Mapping[str, float]
+) -> tuple[PlacedEvent, ...]:
+    """Pair the events of two runs of one test, group them, and pick those worth a warning, in order of group and time.
+
+    What belongs to the test (the ramp's end, a job at a fixed time) is in both builds at about the same elapsed time:
+    it is no finding. A warning needs an event that the other build does not show, and whose size is beyond the
+    metric's margin even at the near end of its interval, with an error of 5 % for all series of the test together. A
+    spike or drop must be witnessed by another metric, or be out of all proportion: one minute of one metric alone is
+    what identical runs show every day. By slug; a metric without a margin (percent) never warns.
+    """
+    found = [
+        PlacedEvent(slug, build, event, _matched(slug, event, mine, other))
+        for build, mine, other in zip(SIDES, (base, new), (new, base), strict=True)
+        for slug, run in mine.items()
+        for event in run.events
+    ]
+    groups: list[list[PlacedEvent]] = []
+    for each in sorted(found, key=lambda each: (each.build, each.matched, each.event.start_s, each.metric)):
+        first = groups[-1][0] if groups else None
+        alike = first is not None and (first.build, first.matched) == (each.build, each.matched)
+        if first is None or not alike or each.event.start_s > first.event.start_s + TOGETHER_S:
+            groups.append([])
+        groups[-1].append(each)
+    groups.sort(key=lambda group: (group[0].event.start_s, group[0].build))
+    # Standard errors of an interval that holds for all series at once (Sidak 1967).
+    z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
+    placed = []
+    for number, group in enumerate(groups, 1):
+        for each in group:
+            witnessed = each.event.kind == "level" or any(other.metric != each.metric for other in group)
+            least = margins.get(each.metric, math.inf) * (1.0 if witnessed else LONE)
+            warning = not each.matched and each.event.at_least_percent(z) >= least
+            placed.append(replace(each, group=number, warning=warning))
+    return tuple(placed)
+
+
+def _matched(slug: str, event: MetricEvent, mine: Mapping[str, RunEvents], other: Mapping[str, RunEvents]) -> bool:
+    if slug not in other:
+        return False
+    for each in other[slug].events:
+        small, large = sorted((abs(event.size), abs(each.size)))
+        near = any(a.span_s[0] - SAME_S <= b.at_s <= a.span_s[1] + SAME_S for a, b in ((event, each), (each, event)))
+        if event.kind == each.kind and event.size * each.size > 0 and near and small >= ALIKE * large:
+            return True
+    own, there = _contrast(event, mine[slug]), _contrast(event, other[slug])
+    return own != 0.0 and there / own >= ALIKE
+
+
+def _contrast(event: MetricEvent, run: RunEvents) -> float:
+    """What an event changed, as means over the same times in any run; NaN where one of them has no numbers."""
+    begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
+    first, last = max(event.around_s[0], begin - NEARBY_S), min(event.around_s[1], end + NEARBY_S)
+    if event.kind == "level":
+        return run.mean(end, last) - run.mean(first, begin)
+    outside = (run.times_s >= first) & (run.times_s < last) & ((run.times_s < begin) | (run.times_s >= end))
+    around = run.averages[outside]
+    return run.mean(begin, end) - float(around.mean()) if around.size else float("nan")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
@@ -15,7 +14,6 @@ from buildcompare.recordings.recording import FloatArray
 STRONGEST = 0.99  # bound on the autoregression before colouring again, as Andrews & Monahan advise (section 3)
 LONGEST_LAG = 60  # bound on the lags of the residuals: an hour's samples rarely carry information on longer ones
 FEWEST = 10  # fewer numbers carry no information on their own correlation
-_BLOCK = 256  # series treated at a time, so that their samples stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,11 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
         grid = np.full(1 if endless else places[-1] + 1, np.nan)
         if not endless:
             grid[places] = scaled
-    worth = mean_with_error(grid)
+    _, se, n_effective = mean_with_error(grid)
     value = math.exp(float(scaled.mean())) if geometric else mean
-    se = float(worth.se[0]) if geometric else float(worth.se[0]) / mean if mean > 0 else math.nan
+    se_log = se if geometric else se / mean if mean > 0 else math.nan
     covered = (window[1] - window[0]) * finite.size / (finite.size + missing)
-    return Level(value, mean, int(finite.size), missing, se, float(worth.n_effective[0]), covered)
+    return Level(value, mean, int(finite.size), missing, se_log, n_effective, covered)
 
 
 def mean_of_runs(values: Sequence[float | None]) -> float | None:
@@ -95,65 +93,38 @@ def delta_percent(base: float | None, new: float | None) -> float | None:
     return delta if math.isfinite(delta) else None
 
 
-@dataclass(frozen=True)
-class RunMeans:
-    """What each of k series is worth, shape (k,) each; NaN where that is unknown."""
-
-    mean: FloatArray
-    se: FloatArray  # standard error of the mean; NaN with fewer than `FEWEST` numbers
-    n_effective: FloatArray  # how many independent samples would know the mean as well, at most all of them
-
-
-def mean_with_error(values: npt.ArrayLike) -> RunMeans:
-    """Means of k autocorrelated series of n equidistant samples, shape (k, n) or (n,), where a NaN is a gap.
+def mean_with_error(values: FloatArray) -> tuple[float, float, float]:
+    """Mean of equidistant samples (NaN: a gap), its standard error, and how many independent ones would know as much.
 
     AR(1)-prewhitened HAC (Andrews & Monahan 1992, Econometrica 60) with the Bartlett kernel and the automatic bandwidth
-    of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. By hand, as statsmodels' ``cov_hac`` does not prewhiten,
-    takes one series at a time and has a small-sample bias.
+    of Andrews (1991), Econometrica 59, equations 6.2 and 6.4. By hand, as statsmodels' ``cov_hac`` does not prewhiten
+    and has a small-sample bias. The error and the number are NaN with fewer than `FEWEST` samples.
     """
-    table = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    parts = [_block(table[i : i + _BLOCK]) for i in range(0, len(table), _BLOCK)]
-    return RunMeans(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-
-
-def _block(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     known = np.isfinite(values)
-    count = known.sum(axis=1).astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(known, values, 0.0).sum(axis=1) / count
-        centred = np.where(known, values - mean[:, None], 0.0)
-        squares = np.einsum("ij,ij->i", centred, centred)
-        both = known[:, 1:] & known[:, :-1]
-        earlier = np.where(both, centred[:, :-1], 0.0)
-        rho = _lagged(centred, 1) / np.einsum("ij,ij->i", earlier, earlier)
-        rho = np.clip(np.nan_to_num(rho), -STRONGEST, STRONGEST)
-        residuals = np.where(both, centred[:, 1:] - rho[:, None] * centred[:, :-1], 0.0)
-        innovations = _kernel_sum(residuals, np.maximum(both.sum(axis=1).astype(np.float64), 1.0))
-        # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance
-        # (1 - rho^2) / n: by this factor 1 / (1 - rho)^2 is too small, to second order.
-        bias = np.maximum(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5)
-        long_run = innovations / (1.0 - rho) ** 2 / bias
-        variance = squares / count
-        enough = count >= FEWEST
-        se = np.where(enough, np.sqrt(long_run / count), np.nan)
-        n_effective = np.where(long_run > 0, np.minimum(count * variance / long_run, count), count)
-    return mean, se, np.where(enough, n_effective, np.nan)
-
-
-def _kernel_sum(residuals: FloatArray, pairs: FloatArray) -> FloatArray:
-    """Long-run variance of `residuals`: Bartlett-weighted autocovariances up to the automatic bandwidth."""
-    variance = np.einsum("ij,ij->i", residuals, residuals) / pairs
-    r = np.clip(np.nan_to_num(_lagged(residuals, 1) / (variance * pairs)), -STRONGEST, STRONGEST)
+    count = int(known.sum())
+    mean = float(values[known].mean()) if count else math.nan
+    if count < FEWEST:
+        return mean, math.nan, math.nan
+    centred = np.where(known, values - mean, 0.0)
+    both = known[1:] & known[:-1]
+    earlier, pairs = np.where(both, centred[:-1], 0.0), max(int(both.sum()), 1)
+    rho = _bounded(float(centred[1:] @ earlier), float(earlier @ earlier))
+    residuals = np.where(both, centred[1:] - rho * centred[:-1], 0.0)
+    # Their long-run variance: Bartlett-weighted autocovariances up to the automatic bandwidth.
+    innovations = float(residuals @ residuals) / pairs
+    r = _bounded(float(residuals[1:] @ residuals[:-1]), innovations * pairs)
     alpha = 4.0 * r**2 / ((1.0 - r) ** 2 * (1.0 + r) ** 2)
-    limit = min(LONGEST_LAG, max(residuals.shape[1] // 4, 1))
-    bandwidth = np.minimum(1.1447 * np.cbrt(alpha * pairs), limit)
-    total = variance.copy()
-    for lag in range(1, int(np.max(bandwidth, initial=0.0)) + 1):
-        wide = bandwidth > lag
-        weight = 1.0 - lag / (bandwidth[wide] + 1.0)
-        total[wide] += 2.0 * weight * _lagged(residuals[wide], lag) / pairs[wide]
-    return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
+    bandwidth = min(1.1447 * float(np.cbrt(alpha * pairs)), LONGEST_LAG, max(residuals.size // 4, 1))
+    for lag in range(1, math.ceil(bandwidth)):
+        innovations += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * float(residuals[lag:] @ residuals[:-lag]) / pairs
+    # The estimate of rho has bias -(1 + 3 rho) / n (Marriott & Pope 1954, Biometrika 41) and variance
+    # (1 - rho^2) / n: by this factor 1 / (1 - rho)^2 is too small, to second order.
+    bias = max(1.0 + (1.0 - 3.0 * rho) / (count * (1.0 - rho)), 0.5)
+    long_run = max(innovations, 0.0) / (1.0 - rho) ** 2 / bias
+    n_effective = float(centred @ centred) / long_run if long_run > 0 else math.inf
+    return mean, math.sqrt(long_run / count), min(n_effective, float(count))
 
 
-def _lagged(values: FloatArray, lag: int) -> FloatArray:
-    return np.asarray(np.einsum("ij,ij->i", values[:, lag:], values[:, :-lag]), dtype=np.float64)
+def _bounded(products: float, squares: float) -> float:
+    """An autoregression within its bounds; 0 where nothing varies."""
+    return min(max(products / squares, -STRONGEST), STRONGEST) if squares > 0 else 0.0

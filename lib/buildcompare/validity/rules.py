@@ -1,4 +1,4 @@
-"""Rules that limit or invalidate a test: each is a function with its codes and their sentences.
+"""Judge whether a run and a test may be judged, and up to when: each rule is a function with its codes and sentences.
 
 A fault of the measurement is no regression of the build.
 """
@@ -6,14 +6,16 @@ A fault of the measurement is no regression of the build.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.params import Coordinator, Test
+from buildcompare.config.params import Coordinator, Run, Test
 from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, find_falls, sustained
 from buildcompare.load.users import Estimates
 from buildcompare.load.view import RunView, Views
@@ -21,18 +23,13 @@ from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.numbers import fill
 from buildcompare.text.reasons import reason_words
-from buildcompare.validity.facts import RunFacts, run_facts
 
 REACHED = 0.97
 """A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
-APART = 0.05
-"""Bounded runs whose loads differ by more than this were not the same test."""
-HELD = 0.97
-"""Below this part of its load a bounded run does not hold it."""
-NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Parts of the time below `HELD` from which a bounded run is limited and invalid."""
-PROXY_HARDLY_ANY = 0.1
-"""A proxy of the users shows a restart only below this part of its level."""
+APART = 0.05  # bounded runs whose loads differ by more than this were not the same test
+HELD = 0.97  # below this part of its load a bounded run does not hold it
+NOT_HELD, HARDLY_HELD = 0.05, 0.25  # parts of the time below `HELD` from which a bounded run is limited and invalid
+PROXY_HARDLY_ANY = 0.1  # a proxy of the users shows a restart only below this part of its level
 CEILING = 0.98
 """An unbounded run that ends above this part of its ceiling was stopped by it; waves keep the mean below it."""
 STEEP = 0.4
@@ -45,10 +42,43 @@ COVERED, HARDLY_COVERED = 0.9, 0.5
 """Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
 SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
-SHORTER = 0.5
-"""Bounded runs with less than this part of the other build's steady window were cut."""
+SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut
 
 Reasons = Iterator[ValidityReason]
+
+
+@dataclass(frozen=True)
+class RunInTest:
+    """One run with all that its validity depends on."""
+
+    view: RunView
+    estimate: Estimate | None
+    test: Test
+    run: Run
+    catalogue: Catalogue
+    coordinator: Coordinator
+
+    @cached_property
+    def under_load(self) -> pd.Series:
+        """The finite part of the load up to the stop."""
+        load, stop = self.view.load, self.view.stop
+        if load is None:
+            return pd.Series(dtype=float)
+        return pd.Series(load[np.isfinite(load.to_numpy()) & (load.index <= (stop.at_s if stop else np.inf))])
+
+    def sustained(self, seconds: float) -> float:
+        """The highest load that the run was at or above for this long in all."""
+        users = self.under_load
+        return sustained(users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64), seconds)
+
+    @cached_property
+    def covered(self) -> dict[str, float]:
+        """By metric of the catalogue, the part of the steady window that has a number in its fullest series."""
+        parts: dict[str, float] = {}
+        for series in self.view.recording.graphs() if self.view.steady.window else ():
+            part = self.view.recording.coverage(series, self.view.steady.window).fraction
+            parts[series.metric] = max(parts.get(series.metric, 0.0), part)
+        return {metric.slug: parts[metric.slug] for metric in self.catalogue.metrics if metric.slug in parts}
 
 
 @dataclass(frozen=True)
@@ -65,22 +95,21 @@ def judge_validity(
     test: Test, views: Views, estimates: Estimates, catalogue: Catalogue, coordinator: Coordinator
 ) -> tuple[TestValidity, Views, Estimates]:
     """Judge the runs of `test`; give the views cut to where they are valid, and the estimates without void ones."""
-    facts = Pair.of(
+    runs = Pair.of(
         lambda side: [
-            run_facts(view, estimate, test, run, catalogue, coordinator)
+            RunInTest(view, estimate, test, run, catalogue, coordinator)
             for view, estimate, run in zip(views[side], estimates[side], test.runs(side), strict=True)
         ]
     )
-    validity = judge_facts(facts)
-    runs = validity.runs
-    cut = Pair.of(lambda side: [_cut(v, run.valid_until_s) for v, run in zip(views[side], runs[side], strict=True)])
-    left = Pair.of(lambda side: [_void(users, run) for users, run in zip(estimates[side], runs[side], strict=True)])
-    return validity, cut, left
+    found = judge_runs(runs)
+    cut = Pair.of(lambda side: [*map(_cut, views[side], found.runs[side])])
+    left = Pair.of(lambda side: [*map(_void, estimates[side], found.runs[side])])
+    return found, cut, left
 
 
-def _cut(view: RunView, until_s: float | None) -> RunView:
-    """The view with its steady window up to `until_s`."""
-    window = view.steady.window
+def _cut(view: RunView, validity: Validity) -> RunView:
+    """The view with its steady window up to where it is valid."""
+    window, until_s = view.steady.window, validity.valid_until_s
     if until_s is None or window is None or until_s >= window[1]:
         return view
     if until_s - window[0] < SHORTEST_S:
@@ -97,25 +126,17 @@ def _void(estimate: Estimate | None, validity: Validity) -> Estimate | None:
     return Estimate(estimated=None, at_least=None, reason=why)
 
 
-def judge_facts(facts: Pair[list[RunFacts]]) -> TestValidity:
+def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and beside each other."""
-    reasons = [
-        reason.model_copy(update={"side": side, "run": i})
-        for side, runs in facts.items()
-        for i, run in enumerate(runs, start=1)
-        for rule in _OF_ONE_RUN
-        for reason in rule(run)
-    ]
-    between = [reason for rule in _BETWEEN_RUNS for reason in rule(facts)]
-    return TestValidity(
-        _validity([*reasons, *between]),
-        Pair.of(
-            lambda side: tuple(
-                _validity([reason for reason in reasons if (reason.side, reason.run) == (side, i)])
-                for i in range(1, len(facts[side]) + 1)
-            )
-        ),
+    alone = Pair.of(
+        lambda side: [
+            [reason.model_copy(update={"side": side, "run": i}) for rule in _OF_ONE_RUN for reason in rule(own)]
+            for i, own in enumerate(runs[side], start=1)
+        ]
     )
+    between = [reason for rule in _BETWEEN_RUNS for reason in rule(runs)]
+    every = [reason for of_side in alone for of_run in of_side for reason in of_run]
+    return TestValidity(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
@@ -139,48 +160,50 @@ def _invalid(code: ValidityCode, says: str, numbers: dict[str, float]) -> Validi
 # ---- One run --------------------------------------------------------------------------------------------------------
 
 
-def _recorded(facts: RunFacts) -> Reasons:
-    if facts.steady is None and facts.no_steady:
-        says = f"no steady window: {reason_words(facts.no_steady)}"
-        yield _limited(ValidityCode.NO_STEADY_WINDOW, says, because=facts.no_steady)
-    if facts.no_users:
+def _recorded(own: RunInTest) -> Reasons:
+    view, recording = own.view, own.view.recording
+    if view.steady.window is None and view.steady.reason:
+        says = f"no steady window: {reason_words(view.steady.reason)}"
+        yield _limited(ValidityCode.NO_STEADY_WINDOW, says, because=view.steady.reason)
+    users = recording.total(own.catalogue.load.slug) if view.users is None and own.catalogue.load else None
+    values = users.values[np.isfinite(users.values)] if users else np.empty(0)
+    if values.size and not values.any():
         yield _limited(ValidityCode.NO_USERS, "its connected users are zero from beginning to end")
-    gaps_say_it = facts.users and facts.kind == "unbounded"
-    if facts.silent_s > SILENT_S and not gaps_say_it:
+    silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
+    gaps_say_it = view.users is not None and own.test.type == "unbounded"
+    if silent_s > SILENT_S and not gaps_say_it:
         says = "its load has no samples in the last {seconds:min} before its stop"
-        yield _limited(ValidityCode.SILENT_END, says, {"seconds": facts.silent_s})
-    if facts.late_s > SILENT_S:
+        yield _limited(ValidityCode.SILENT_END, says, {"seconds": silent_s})
+    curves = [recording.curve(series) for series in recording.graphs()]
+    first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
+    if (late_s := min(first, default=0.0)) > SILENT_S:
         says = "its window starts {seconds:min} before its first sample; elapsed time counts from the window's start"
-        yield _limited(ValidityCode.SILENT_START, says, {"seconds": facts.late_s})
+        yield _limited(ValidityCode.SILENT_START, says, {"seconds": late_s})
 
 
-def _falls(facts: RunFacts) -> Reasons:
-    if facts.load is None or facts.stop is None:
+def _falls(own: RunInTest) -> Reasons:
+    view, bounded = own.view, own.test.type == "bounded"
+    if view.load is None or view.stop is None:
         return
-    allowed = 0.0 if facts.kind == "bounded" else facts.fastest_fall
+    allowed = 0.0 if bounded else own.coordinator.fastest_fall
     # Goroutines come and go by themselves, and a server without users has some hundred left.
-    hardly_any = HARDLY_ANY if facts.users else PROXY_HARDLY_ANY
-    found = find_falls(facts.load, facts.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
-    falls = [fall for fall in found if facts.users or fall.kind == "restart"]
-    reasons = [_fall(facts, fall) for fall in (_lost(facts, falls) if facts.kind == "bounded" else falls)]
+    hardly_any = PROXY_HARDLY_ANY if view.users is None else HARDLY_ANY
+    found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
+    falls = [fall for fall in found if view.users is not None or fall.kind == "restart"]
+    reasons = [_fall(own, fall) for fall in (_lost(own, falls) if bounded else falls)]
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
-        numbers = {**worst.numbers, "times": float(len(same))}
-        counted = worst.model_copy(update={"numbers": numbers})
-        yield counted.model_copy(update={"text": _fall_words(counted)})
-
-
-def _fall_words(reason: ValidityReason) -> str:
-    n = reason.numbers
-    what = "users were lost suddenly" if reason.code == ValidityCode.USERS_LOST else "nearly all users disconnected"
-    unit = "on the proxy curve" if "stand_in" in n else "users"
-    text = f"{what} at {{at_s:min}}: {{before:,.0f}} {unit} before, {{after:,.0f}} after"
-    text += " ({lost_percent:.1f} % lost, one user in {one_in:.0f})" if "one_in" in n else ""
-    text += ", back at {back_s:min}" if "back_s" in n else ""
-    text += " ({times:.0f} times in all)" if (n["times"] or 0) > 1 else ""
-    text += "; judged up to there" if reason.until_s is not None and reason.status == ValidityStatus.LIMITED else ""
-    return fill(text, n)
+        limited = worst.until_s is not None and worst.status == ValidityStatus.LIMITED
+        n = {**worst.numbers, "times": float(len(same))}
+        text = "users were lost suddenly" if code == ValidityCode.USERS_LOST else "nearly all users disconnected"
+        unit = "on the proxy curve" if "stand_in" in n else "users"
+        text += f" at {{at_s:min}}: {{before:,.0f}} {unit} before, {{after:,.0f}} after"
+        text += " ({lost_percent:.1f} % lost, one user in {one_in:.0f})" if "one_in" in n else ""
+        text += ", back at {back_s:min}" if "back_s" in n else ""
+        text += " ({times:.0f} times in all)" if len(same) > 1 else ""
+        text += "; judged up to there" if limited else ""
+        yield worst.model_copy(update={"numbers": n, "text": fill(text, n)})
 
 
 def voids(reason: ValidityReason) -> bool:
@@ -188,15 +211,15 @@ def voids(reason: ValidityReason) -> bool:
     return "in_last_minutes" in reason.numbers or "still_missing" in reason.numbers
 
 
-def _lost(facts: RunFacts, falls: Sequence[Fall]) -> list[Fall]:
+def _lost(own: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
     """The falls of a bounded run, without those of users in excess of its load."""
-    load = max(facts.target or 0.0, _sustained(facts, SHORTEST_S))
+    load = max(own.test.users or 0.0, own.sustained(SHORTEST_S))
     return [fall for fall in falls if fall.after < HELD * load]
 
 
-def _fall(facts: RunFacts, fall: Fall) -> ValidityReason:
+def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
     numbers: dict[str, float | None] = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
-    if not facts.users:
+    if own.view.users is None:
         numbers["stand_in"] = 1.0
     if fall.back_s is not None:
         numbers["back_s"] = fall.back_s
@@ -204,10 +227,10 @@ def _fall(facts: RunFacts, fall: Fall) -> ValidityReason:
     if fall.kind != "restart" and fall.after < fall.before:  # a load agent of eleven takes one user in 11 with it
         lost = fall.before - fall.after
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
-    start = facts.steady[0] if facts.steady else fall.at_s
+    start = own.view.steady.window[0] if own.view.steady.window else fall.at_s
     until: float | None = None
     status = ValidityStatus.LIMITED
-    if facts.kind == "bounded":
+    if own.test.type == "bounded":
         back_before_the_window = fall.back_s is not None and fall.back_s <= start
         until = None if back_before_the_window else fall.at_s
         if not back_before_the_window and fall.at_s - start < SHORTEST_S:
@@ -220,21 +243,21 @@ def _fall(facts: RunFacts, fall: Fall) -> ValidityReason:
     return ValidityReason(code=code, status=status, numbers=numbers, until_s=until)
 
 
-def _target(facts: RunFacts) -> Reasons:
-    if facts.kind != "bounded" or facts.load is None or not facts.users or facts.stop is None:
+def _target(own: RunInTest) -> Reasons:
+    if own.test.type != "bounded" or own.view.load is None or own.view.users is None or own.view.stop is None:
         return
-    top = _sustained(facts, SHORTEST_S)
-    if facts.steady is None and _sustained(facts, ARRIVAL_S) > top:  # cut on arrival: there is no steady window
-        top = _sustained(facts, ARRIVAL_S)
-    if facts.target is not None and not top >= REACHED * facts.target:
+    top = own.sustained(SHORTEST_S)
+    if own.view.steady.window is None and own.sustained(ARRIVAL_S) > top:  # cut on arrival: there is no steady window
+        top = own.sustained(ARRIVAL_S)
+    if own.test.users is not None and not top >= REACHED * own.test.users:
         says = "the load was never reached: {reached:,.0f} users of {target:,.0f}"
-        yield _invalid(ValidityCode.TARGET_NOT_REACHED, says, {"reached": top, "target": facts.target})
-    users = facts.under_load
+        yield _invalid(ValidityCode.TARGET_NOT_REACHED, says, {"reached": top, "target": own.test.users})
+    users = own.under_load
     up = np.flatnonzero(users.to_numpy() >= HELD * top)
     if up.size == 0:
         return
-    falls = _lost(facts, find_falls(users, facts.stop.at_s, fastest_fall=0.0))
-    until = min((fall.at_s for fall in falls), default=facts.stop.at_s)
+    falls = _lost(own, find_falls(users, own.view.stop.at_s, fastest_fall=0.0))
+    until = min((fall.at_s for fall in falls), default=own.view.stop.at_s)
     plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
     below = float(np.mean(plateau.to_numpy() < HELD * top)) if len(plateau) else 0.0
     if below > NOT_HELD:
@@ -243,55 +266,41 @@ def _target(facts: RunFacts) -> Reasons:
         yield make(ValidityCode.TARGET_NOT_HELD, says, {"below": below, "users": top, "held": HELD})
 
 
-def _equilibrium(facts: RunFacts) -> Reasons:
-    estimate = facts.estimate
-    if facts.kind == "bounded" or estimate is None:
+def _last_30_minutes(own: RunInTest) -> Reasons:
+    estimate, reported, ceiling = own.estimate, own.run.supported_users, own.test.users
+    if own.test.type == "bounded" or estimate is None:
         return
-    mean = _carried(facts)
-    if facts.target is not None and mean is not None and mean >= CEILING * facts.target:
+    mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
+    if ceiling is not None and mean is not None and mean >= CEILING * ceiling:
         says = "the ceiling of users was reached ({users:,.0f} of {ceiling:,.0f}): the build supports at least as many"
-        yield _limited(ValidityCode.CEILING_REACHED, says, {"users": mean, "ceiling": facts.target})
+        yield _limited(ValidityCode.CEILING_REACHED, says, {"users": mean, "ceiling": ceiling})
     slope = estimate.slope_users_per_s
     why = str(estimate.reason)
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
-    if why in ("still_climbing", "still_falling") and any("in_last_minutes" in fall.numbers for fall in _falls(facts)):
-        return  # who was lost in these minutes, or came back, makes the slope
     moved = f"by {abs(slope or 0.0):.2f} per second over the last 30 minutes"
     sentences = {
-        "still_climbing": f"no equilibrium: the users still rose {moved}",
-        "still_falling": f"no equilibrium: the users still fell {moved}",
         "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
         "too_short": "the run is shorter than the 30 minutes that count",
         "gaps": "the last 30 minutes have gaps",
     }
+    if not any("in_last_minutes" in fall.numbers for fall in _falls(own)):  # else these make the slope
+        sentences["still_climbing"] = f"no equilibrium: the users still rose {moved}"
+        sentences["still_falling"] = f"no equilibrium: the users still fell {moved}"
     if why in sentences:  # the others are no faults of the run
         yield _limited(ValidityCode(why), sentences[why], {} if slope is None else {"slope_users_per_s": slope})
-
-
-def _other_runs(facts: RunFacts) -> Reasons:
-    mean, reported = _carried(facts), facts.reported
-    if facts.kind == "bounded" or facts.estimate is None or mean is None or reported is None:
+    if mean is None or reported is None:
         return
     change = mean / reported - 1.0
-    at_least = facts.estimate.estimated is None
-    if (mean > (1.0 + REPORTED) * reported) if at_least else (abs(change) > REPORTED):
+    if (change if estimate.estimated is None else abs(change)) > REPORTED:
         says = "curve and reported supported users are of different runs: {curve:,.0f} users against {reported:,.0f}"
         numbers = {"curve": mean, "reported": reported, "change": change}
         yield _invalid(ValidityCode.OTHER_RUNS, says + " ({change:+.1%})", numbers)
 
 
-def _carried(facts: RunFacts) -> float | None:
-    """The users over the last 30 minutes, as an estimate or as a lower bound."""
-    estimate = facts.estimate
-    if estimate is None:
-        return None
-    return estimate.estimated if estimate.estimated is not None else estimate.at_least
-
-
-def _coverage(facts: RunFacts) -> Reasons:
-    known = {slug: part for slug, part in facts.coverage.items() if part is not None}
-    if not known or facts.steady is None:
+def _coverage(own: RunInTest) -> Reasons:
+    known = own.covered
+    if not known:
         return
     if max(known.values()) < HARDLY_COVERED:
         says = "every metric lacks more than half of its samples in the steady window (at most {covered:.0%} are there)"
@@ -306,61 +315,61 @@ def _coverage(facts: RunFacts) -> Reasons:
         yield _limited(ValidityCode.LITTLE_COVERAGE, says, numbers, metric=worst)
 
 
-def _counters_restarted(facts: RunFacts) -> Reasons:
-    if facts.resets:
+def _counters_restarted(own: RunInTest) -> Reasons:
+    resets = own.view.recording.provenance.get("counter_resets")
+    if isinstance(resets, Mapping) and (times := max(map(int, resets.values()), default=0)):
         says = "counters of the server restarted inside the window, {times:.0f} times"
-        yield _limited(ValidityCode.COUNTERS_RESTARTED, says, {"times": facts.resets})
-
-
-def _sustained(facts: RunFacts, seconds: float) -> float:
-    """The highest load that the run was at or above for this long in all."""
-    users = facts.under_load
-    return sustained(users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64), seconds)
+        yield _limited(ValidityCode.COUNTERS_RESTARTED, says, {"times": times})
 
 
 # ---- Runs beside each other -----------------------------------------------------------------------------------------
 
 
-def _loads_differ(facts: Pair[list[RunFacts]]) -> Reasons:
-    bounded = facts.map(lambda runs: [run for run in runs if run.kind == "bounded" and run.users and run.steady])
-    if not all(bounded):
+def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
+    bounded = runs.map(lambda of: [own for own in of if own.test.type == "bounded" and own.view.users is not None])
+    known = bounded.map(lambda of: [own for own in of if own.view.steady.window])
+    if not all(known):
         return
-    base, new = (float(np.mean([_sustained(run, SHORTEST_S) for run in runs])) for runs in bounded)
+    base, new = (float(np.mean([own.sustained(SHORTEST_S) for own in of])) for of in known)
     if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
         says = "the builds were under different loads: {base:,.0f} and {new:,.0f} users"
         yield _invalid(ValidityCode.LOADS_DIFFER, says, {"base": base, "new": new})
 
 
-def _window_shorter(facts: Pair[list[RunFacts]]) -> Reasons:
-    windows = facts.map(lambda runs: [run.steady for run in runs if run.kind == "bounded"])
+def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
+    windows = runs.map(lambda of: [own.view.steady.window for own in of if own.test.type == "bounded"])
     for side in SIDES:
         theirs = float(np.median([w[1] - w[0] for w in windows[_other(side)] if w] or [0.0]))
-        for i, own in enumerate(windows[side], start=1):
-            if own and own[1] - own[0] < SHORTER * theirs:
-                numbers = {"seconds": own[1] - own[0], "other_seconds": theirs}
+        for i, window in enumerate(windows[side], start=1):
+            if window and window[1] - window[0] < SHORTER * theirs:
+                numbers = {"seconds": window[1] - window[0], "other_seconds": theirs}
                 says = "its steady window is short: {seconds:min} against {other_seconds:min} of the other build"
                 yield _limited(ValidityCode.WINDOW_SHORTER, says, numbers, side=side, run=i)
 
 
-def _series_missing(facts: Pair[list[RunFacts]]) -> Reasons:
-    there = facts.map(lambda runs: {slug for run in runs for slug, part in run.coverage.items() if part})
+def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
+    there = runs.map(lambda of: {slug for own in of for slug, part in own.covered.items() if part})
     for side in SIDES:
-        if any(run.steady for run in facts[side]):  # else there is no steady window to cover
+        if any(own.view.steady.window for own in runs[side]):  # else there is no steady window to cover
             for slug in sorted(there[_other(side)] - there[side]):
                 says = "{metric} was not recorded; the other build has it"
                 yield _limited(ValidityCode.SERIES_MISSING, says, metric=slug, side=side)
 
 
-def _windows_overlap(facts: Pair[list[RunFacts]]) -> Reasons:
-    runs = [(side, i, run) for side, of_side in facts.items() for i, run in enumerate(of_side, start=1) if run.clock]
-    for k, (side, i, run) in enumerate(runs):
-        for _, _, earlier in runs[:k]:
-            both = min(run.window[1], earlier.window[1]) - max(run.window[0], earlier.window[0])
-            if run.clock == earlier.clock and both > 0:
+def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
+    """Only where the same server's clock tells the times of both."""
+    seen: list[tuple[object, tuple[float, float]]] = []
+    for side in SIDES:
+        for i, own in enumerate(runs[side], start=1):
+            server, window = own.view.recording.provenance.get("url"), own.view.recording.window
+            if not own.run.is_pulled or not isinstance(server, str):
+                continue
+            both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
+            if seconds := next((each for each in both if each > 0), 0.0):
                 says = "its window overlaps another run's on the same server by {seconds:min}: both measured the same"
-                found = _invalid(ValidityCode.WINDOWS_OVERLAP, says, {"seconds": both})
+                found = _invalid(ValidityCode.WINDOWS_OVERLAP, says, {"seconds": seconds})
                 yield found.model_copy(update={"side": side, "run": i})
-                break
+            seen.append((server, window))
 
 
 def _other(side: Side) -> Side:
@@ -368,9 +377,9 @@ def _other(side: Side) -> Side:
 
 
 # fmt: off
-_OF_ONE_RUN: tuple[Callable[[RunFacts], Reasons], ...] = (
-    _recorded, _falls, _target, _equilibrium, _other_runs, _coverage, _counters_restarted,
+_OF_ONE_RUN: tuple[Callable[[RunInTest], Reasons], ...] = (
+    _recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted,
 )
-_BETWEEN_RUNS: tuple[Callable[[Pair[list[RunFacts]]], Reasons], ...] = (
+_BETWEEN_RUNS: tuple[Callable[[Pair[list[RunInTest]]], Reasons], ...] = (
     _loads_differ, _window_shorter, _series_missing, _windows_overlap,
 )
