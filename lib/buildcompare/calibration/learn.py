@@ -113,8 +113,7 @@ class KeptGroup(_Strict):
     type: Literal["bounded", "unbounded"]
     runs: list[KeptRun]
     at_load: dict[str, AtLoad] = Field(default_factory=dict)
-    """By metric, at equal load: variance of log values, the part of it within runs, degrees of freedom. Left out
-    where it was not measured: bounded runs, and files before method 4."""
+    """By metric: variance of log values, its part within runs, degrees of freedom; of unbounded runs since method 4."""
 
 
 class Calibration(_Strict):

@@ -38,10 +38,8 @@ THEME = {
     "bumps": "#6e6e6c", "ramp": "#d9d9d8", "bend": "#c4c4c3", "waves": "#b0b0ae", "plateau": "#e6e6e5",
     "shutdown": "#4e4e4c",
 }  # fmt: skip
-"""The light values of the page's CSS variables: an SVG follows the page's theme, and has these where there is none.
-
-The builds' are the blue and vermillion of Okabe & Ito (2008): apart for every kind of colour vision and in grey.
-"""
+"""The light values of the page's CSS variables, for an SVG that no page themes; the builds' are the blue and vermillion
+of Okabe & Ito (2008), apart for every kind of colour vision and in grey."""
 INK, GRID, SHADE, PAPER = (THEME[name] for name in ("ink", "grid", "shade", "paper"))
 COLOURS: dict[str, str] = {side: THEME[side] for side in SIDES}
 DASHES: dict[str, Any] = {"base": "", "new": (4, 1.2)}
@@ -183,10 +181,7 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
 
 
 def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """The drawn samples of a metric, of every run; without `labels` of the sum of its series.
-
-    ``stretch`` numbers what has no missing sample: a line ends with its stretch, so that nothing is filled in.
-    """
+    """The drawn samples of each run, without `labels` of the sum of the series; lines end where a ``stretch`` ends."""
     parts = [pd.DataFrame({"elapsed_min": [], "value": [], "build": [], "run": [], "metric": [], "stretch": []})]
     for side in SIDES:
         for run, recording in enumerate(test.recordings[side], start=1):
@@ -266,10 +261,7 @@ def styled() -> AbstractContextManager[None]:
 
 
 def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above: float = 0) -> tuple[Drawing, Axes]:
-    """An empty figure of `size` inches, over elapsed time, with some inches left free below and above its axes.
-
-    The margins are the same in all figures of one size: in a column of them, the axes stand under each other.
-    """
+    """An empty figure of `size` inches; all of one size have the same margins, so that axes stand under each other."""
     (width, height), left, right, top, bottom = size, 0.68, 0.08, 0.52 + above, 0.45 + below
     with styled():
         figure = Drawing(figsize=size)

@@ -108,9 +108,8 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     stop = find_stop(users)
     curve = None if stop is None else prepare_load(users, stop.at_s)
     if curve is None:
-        raise ValueError(
-            f"`users`: expected a curve that rises above {SMALLEST * USERS_INC:g} users, found none of {len(users)}"
-        )
+        least = SMALLEST * USERS_INC
+        raise ValueError(f"`users`: expected a curve that rises above {least:g} users, found none of {len(users)}")
     return curve
 
 
@@ -184,9 +183,7 @@ class Fall(NamedTuple):
 
 AT_ONCE_S = 30.0  # How fast users are lost: connections of a lost agent time out within half a minute
 HARDLY_ANY = 0.5  # A restart leaves less than this part of the users
-FALL_PART = 0.03
-"""The smallest fall beside what the coordinator may do, as a part of the users: one agent of twenty is 5 %, and a curve
-read off a plot is known to 0.4 %."""
+FALL_PART = 0.03  # Beside what the coordinator may do: an agent of twenty is 5 %, a curve is read off a plot to 0.4 %
 BUSY = 0.1  # Falls from less than this part of the highest load are a cold start's
 LASTING_S = 60.0  # What is back sooner than this after `AT_ONCE_S` was no loss, unless hardly anyone was left
 LOW_S = 300.0  # Within this long the users reach what is left of them, and no second fall is looked for
@@ -365,10 +362,7 @@ def steady_window(
 
 
 def mser_window(curve: pd.Series) -> SteadyState:
-    """MSER-5 on any curve that follows the load: means of 5, cut where the standard error of the rest is smallest.
-
-    White (1997), "An effective truncation heuristic for bias reduction in simulation output".
-    """
+    """MSER-5 (White 1997, Simulation 69) on a curve: means of 5, cut where the rest has the smallest standard error."""
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
     if batches.size < 10:

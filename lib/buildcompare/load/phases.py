@@ -74,8 +74,14 @@ def bumps(users: pd.Series | LoadCurve) -> Beginning:
     low = EARLY_PART * curve.level
     early = [i for i, turn in enumerate(turns, start=1) if turn.peak < low or turn.depth >= DEEP_PART * turn.peak]
     turns = turns[: early[-1] if early else 0]
-    if _midramp(curve, half) and all(turn.trough >= curve.values[0] for turn in turns):
-        return Beginning((), None)
+    climb_s = _onset(curve, half)
+    if climb_s is not None and curve.values[0] > MIDRAMP_STEPS * curve.step:  # does it climb from its first sample on?
+        # A straight climb leaves its foot, one step high, after this part of the time that it takes to count.
+        counts = int(np.argmax(np.maximum.accumulate(curve.values) - curve.values[0] >= least))
+        foot_s = float(curve.elapsed[counts] - curve.elapsed[0]) * curve.foot / least
+        at_once = climb_s - float(curve.elapsed[0]) <= FOOT * foot_s
+        if at_once and all(turn.trough >= curve.values[0] for turn in turns):
+            return Beginning((), None)
     found = tuple(
         Bump(start_s=t.rise_s, peak_s=t.peak_s, end_s=t.trough_s, peak_users=t.peak, depth_users=t.depth) for t in turns
     )
@@ -97,18 +103,6 @@ def _onset(curve: LoadCurve, half: int, after_s: float = -math.inf) -> float | N
     unseen = holes(curve.elapsed[onset : half + 1])
     low = curve.values[onset:half] < EARLY_PART * curve.level
     return None if (unseen & low).any() else float(curve.elapsed[onset])  # a bump may hide in there
-
-
-def _midramp(curve: LoadCurve, half: int) -> bool:
-    """Whether the curve climbs from its first sample on, and not from near zero."""
-    onset_s = _onset(curve, half)
-    if not curve.values[0] > MIDRAMP_STEPS * curve.step or onset_s is None:
-        return False
-    # A straight climb leaves its foot, one step high, after this part of the time that it takes to count.
-    least = curve.least_fall(TURN_STEPS)
-    risen = np.maximum.accumulate(curve.values) - curve.values[0] >= least
-    climb_s = float(curve.elapsed[int(np.argmax(risen))] - curve.elapsed[0])
-    return onset_s - float(curve.elapsed[0]) <= FOOT * (climb_s * curve.foot / least)
 
 
 LAG_S = 45.0  # Between stretches, and after the onset: connections follow the coordinator with a lag of some 12 s
@@ -225,9 +219,7 @@ FALL_STEPS = 5.0  # A wave falls by this many actions of the coordinator or more
 ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, none of which starts later than this after the one before: published waves
 have periods of 145 to 250 s, and a missed one doubles the distance."""
-PAUSE_S = 1200.0
-"""A row that is followed by a longer pause than itself, and than this, is what an oscillating beginning left on the
-ramp: waves that go on may miss one, and not many."""
+PAUSE_S = 1200.0  # A row before a pause longer than itself and than this is what a beginning left: waves go on
 CYCLE_STEPS = 2.0  # Shorter falls than a wave's count for the period, or a missed one would double it
 FEWEST_CYCLES = 4  # A period needs this many cycles (three distances)
 RESOLVED, ALIASED = 8.0, 3.0
@@ -257,12 +249,9 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # Every one from there to the stop
     cycles: tuple[float, ...] = ()  # Seconds between the peaks of all cycles
     period_s: float | None = None
-    """Median of the cycles. Where the curve is too noisy to tell a cycle from noise, the spectral peak must agree; else
-    it is that of the peak, or None without."""
+    """Median of the cycles; where noise could be taken for cycles, that of the spectral peak unless both agree."""
     amplitude: float | None = None  # Median fall of the waves from peak to trough; None: samples too far apart
-    regularity: float | None = None
-    """1 minus the relative spread (median absolute deviation, as a standard deviation) of the cycles, not below 0: 1 is
-    a clock."""
+    regularity: float | None = None  # 1 minus the cycles' relative spread, robust and not below 0: 1 is a clock
     test: WaveTest | None = None  # None where the stretch is too short for it
 
     @property

@@ -123,10 +123,7 @@ def estimates(test: Test, views: Views) -> Estimates:
 def compare_supported_users(
     test: Test, by_run: Estimates, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()
 ) -> SupportedUsersResult:
-    """The supported users of both builds, by the estimates of each run, or as reported where that is known of all.
-
-    Their interval is from the noise between the runs of `groups`, or else from the catalogue's.
-    """
+    """The supported users of both builds, by the estimates of each run, or as reported where that is known of all."""
     known = by_run.map(lambda runs: [run for run in runs if run])
     curves = known.map(lambda runs: [run.estimated for run in runs])
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
@@ -196,10 +193,7 @@ def alerts_of_build(
     runs: Sequence[tuple[Recording, float, tuple[float, float] | None]],
     build: Side,
 ) -> list[AlertResult]:
-    """What each alert did in the runs of one build, each with its stop and its steady window.
-
-    Means of the shares, the earliest first time, times in all; `thresholds` are in place of the catalogue's.
-    """
+    """What each alert did in a build's runs (with stop and steady window); `thresholds` go before the catalogue's."""
     found = []
     for alert in alerts:
         threshold = thresholds.get(alert.slug, alert.threshold)

@@ -110,11 +110,7 @@ def measure_shape(
     ideal_slope: float | None = None,
     step: float = USERS_INC,
 ) -> Shape | None:
-    """Measure every part of the shape of a run (users, or a proxy, over elapsed seconds); None without any load.
-
-    `proxy`, `per_user` and `step` are as for :func:`~buildcompare.load.curve.prepare_load`. `ideal_slope` is what the
-    coordinator would add per second without any alert; where it is unknown, the slope of the lasting ramp.
-    """
+    """Measure the shape of a run; None without load. `ideal_slope`: users per second without alerts, where known."""
     stop = stop or curves.find_stop(load)
     curve = None if stop is None else curves.prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
     if curve is None or stop is None:
@@ -367,10 +363,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
 
 
 def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple[float, FloatArray, FloatArray]:
-    """Users per second of the common ramp (mean of both), gaps about a sample apart, and delays at equal levels.
-
-    A single delay, what the gap takes at that slope, where there are no equal levels.
-    """
+    """Mean users per second of both ramps, gaps about a sample apart, and delays at equal levels (or else a single)."""
     times = np.linspace(*window, max(FEWEST, round((window[1] - window[0]) / base.sample_s) + 1))
     one, other = (np.interp(times, curve.elapsed, curve.values) for curve in (base, new))
     gap = np.asarray(other - one, dtype=np.float64)
