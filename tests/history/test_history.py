@@ -6,7 +6,6 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from buildcompare.history.ledger import Ledger, LedgerBuild, read_ledger
 from buildcompare.history.table import import_table
 from buildcompare.history.view import HistoryView, view_ledger
 from buildcompare.results.history import Drift, HistoryResult
+from buildcompare.stats.effects import Effect
 from buildcompare.text.numbers import change
 
 MARGIN = 5.0
@@ -58,11 +58,11 @@ def step(looked: ChainAnalysis, name: str) -> Step:
     return looked.steps[name]
 
 
-def within(looked: ChainAnalysis) -> Any:
+def within(looked: ChainAnalysis) -> Effect:
     """The change of v10.10 on MySQL."""
-    rows = looked.changes
-    (row,) = rows[(rows["comparison"] == "v10.10") & (rows["test"] == "mysql_unbounded")].itertuples()
-    return row
+    (change,) = [change for test, change in step(looked, "v10.10").changes if test.name == "mysql_unbounded"]
+    assert change is not None
+    return change
 
 
 def minor(version: object) -> str | None:
@@ -215,8 +215,11 @@ def test_errors_that_changed_as_never_else(
         deviation = 1.4826 * test["change"].abs().median()
         far = test[(test["change"].abs() > 3.6 * deviation) & (test["change"].abs() > math.log(1.5))]
         expected |= {(row.release, f"{row.db}_{row.test_type}"): row.change for row in far.itertuples()}
-    errors = looked.errors.set_index(["comparison", "test"])["delta_percent"]
-    found = {place: math.log1p(percent / 100) for place, percent in errors.items()}
+    found = {
+        (name, change.test.name): math.log1p(change.delta_percent / 100)
+        for name, each in looked.steps.items()
+        for change in each.errors
+    }
     assert found == pytest.approx(expected)
     assert len(expected) == 8
     text = "\n".join(lines["v10.1"])
@@ -300,7 +303,7 @@ def test_the_docs_say_what_is_computed(looked: ChainAnalysis, table: pd.DataFram
     assert repeats is not None
     assert f"{repeats.sd_percent:.1f} % ({repeats.ci_low:.1f} to {repeats.ci_high:.1f} %, four degrees" in docs
     loss = within(looked)
-    interval = f"{loss.ci_low:.1f} to {loss.ci_high:.1f} %".replace("-", "−")
+    interval = "{:.1f} to {:.1f} %".format(*loss.interval()).replace("-", "−")
     assert f"{-loss.delta_percent:.2f} % fewer users than v10.9.1 on MySQL ({interval})" in docs
     for db, name in (("mysql", "MySQL"), ("postgresql", "Postgres")):
         rc, base, new = (

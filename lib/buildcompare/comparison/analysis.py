@@ -22,7 +22,7 @@ from buildcompare.config.params import Comparison, Coordinator, Run, Test, check
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.compare import HistoryContext, SupportedUsersNoise, compare_to_ledger
+from buildcompare.history.compare import Past, compare_to_ledger, supported_users_noise
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
@@ -262,12 +262,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         for file in _files(run)
     ]
     simulated = any(recording.simulated for recording in own)
-    held: HistoryContext | None = None
+    past: Past = (None, [], [])
     if params.history is not None:
-        noise = SupportedUsersNoise.of(catalogue, groups)
-        held = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
-    past = findings_history.find(held.history, held.drift, held.setup_differences) if held else ()
-    about_past = findings_history.former_setup(held.history, held.drift, held.setup_differences) if held else ()
+        noise = supported_users_noise(catalogue, groups)
+        past = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
+    history, drift, setup_differences = past
     # The same from a file, from papermill and from a hand-filled cell:
     asked = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     results = schema.Results(
@@ -278,17 +277,17 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         verdict=verdict.of_comparison(tests),
         verdict_rule=VERDICT_RULE,
         setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
-        setup_differences=list(held.setup_differences) if held else [],
-        drift=list(held.drift) if held else [],
-        history=held.history if held else None,
+        setup_differences=setup_differences,
+        drift=drift,
+        history=history,
         comments=params.comments,
         action_items=params.action_items,
         action_items_title=params.action_items_title,
         grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
-        suggestions=findings.suggest(tests, labels, about_past),
-        findings=findings.find(tests, labels, inputs, catalogue, past),
+        suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past)),
+        findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past)),
         provenance=schema.Provenance(
             params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
             catalogue=params.metrics,

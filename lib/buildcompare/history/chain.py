@@ -1,24 +1,39 @@
-"""Analyse a chain of comparisons: drift, databases, setup and error counts of each, and what is usual in all."""
+"""Analyse a chain of comparisons: drift, databases, setup and error counts of each, and what is usual in all.
+
+Each comparison measures the version that the one before called new once more, as its base. A difference between the two
+is no change of the build: it is run-to-run noise, and whatever else changed between two batches of tests.
+"""
 
 from __future__ import annotations
 
-import bisect
-import functools
+import json
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from statistics import median
+from typing import Any, NamedTuple
 
-import pandas as pd
+import numpy as np
 
-from buildcompare.history import drift as measure
-from buildcompare.history.ledger import Entry, TestKey, tidy
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, TestKey
 from buildcompare.history.table import SETUP_COLUMNS
-from buildcompare.results.codes import DriftKind, SetupChange
+from buildcompare.results.codes import DriftKind, Pair, SetupChange, Side
 from buildcompare.results.history import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
+from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import Noise
 from buildcompare.text.numbers import db_name
 
+MAD_TO_SD = 1.4826
+"""Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
+OUTLIER = 3.5
+"""Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
+LEAST_COUNT = 5
+"""A median over fewer comparisons says nothing."""
+LEAST_ERROR_FACTOR = 1.5
+"""Smaller changes of error counts are not reported: half as many again, or a third fewer."""
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[`*_~\[\]\\]")
 _COORDINATOR = {
@@ -30,100 +45,72 @@ _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *_COORDINAT
 """A comparison that leaves one of these out hides what may explain a drift; other rows are at their writer's choice."""
 
 
+class Measured(NamedTuple):
+    """One build in one test of a comparison; the test is found again in other comparisons by its `key`."""
+
+    entry: Entry
+    test: LedgerTest
+    key: tuple[str, str, str]
+    side: Side
+
+    @property
+    def build(self) -> LedgerBuild:
+        """The build itself."""
+        return self.entry.builds[self.side]
+
+    @property
+    def users(self) -> float | None:
+        """Its supported users."""
+        return self.test.levels[self.side]
+
+    def change_since(self, before: Measured, noise: Noise) -> Effect | None:
+        """The change of the supported users; None without both levels."""
+        runs = Pair(before.test.runs[before.side], self.test.runs[self.side])
+        return measure_change(before.users, self.users, noise, runs)
+
+
+class ErrorChange(NamedTuple):
+    """Error counts of one test that changed as in no other comparison."""
+
+    test: LedgerTest
+    delta_percent: float  # relative to the load
+    usual_percent: float  # robust standard deviation over the chain
+    comparisons: int  # how many that was learned from
+
+
 @dataclass(frozen=True)
 class Step:
     """One comparison of a ledger, compared with the one `before` it and with those that measured its versions.
 
-    `changes` (by test) and `errors` are its rows of the :class:`ChainAnalysis`; a study has none `before` it.
+    `changes` are those of the supported users in every test that measured them. A study has none `before` it.
     """
 
     entry: Entry
     before: str | None = None
     setup_differences: Sequence[SetupDifference] = ()
     drift: Sequence[Drift] = ()
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    errors: Sequence[Any] = ()
+    changes: Sequence[tuple[LedgerTest, Effect | None]] = ()
+    errors: Sequence[ErrorChange] = ()
 
     @property
     def same_version(self) -> list[Drift]:
         """The drift of one version since an earlier comparison, without what is compared beside it."""
-        return [row for row in self.drift if row.kind == DriftKind.SAME_VERSION and row.same_version]
+        return [row for row in self.drift if _is_same_version(row)]
 
     @property
     def setup_changed(self) -> list[str]:
         """Settings that changed since the comparison before."""
-        return [each.setting for each in self.setup_differences if each.kind == SetupChange.CHANGED]
+        return _changed(self.setup_differences)
 
 
 @dataclass(frozen=True)
 class ChainAnalysis:
-    """A whole chain, and then its studies, analysed: what :func:`tidy` and the functions of `history.drift` make.
+    """A whole chain, and then its studies, analysed: the step of each by its name, and what is usual."""
 
-    `changes` has one row for each test with supported users: the columns of `beside` and of `measure_change`.
-    """
-
-    entries: Sequence[Entry]
+    steps: Mapping[str, Step]
     noise: Noise
-    tests: pd.DataFrame
-    changes: pd.DataFrame
-    drift: pd.DataFrame
-    errors: pd.DataFrame
     between: Sequence[BetweenComparisons]
     repeats: RepeatedMeasurements | None
-
-    @functools.cached_property
-    def steps(self) -> dict[str, Step]:
-        """What is known of each comparison and study, by its name."""
-        drift: dict[int, list[Mapping[Any, Any]]] = {}
-        for row in self.drift.to_dict("records"):
-            drift.setdefault(row["order"], []).append(row)
-        changes, errors = _by_comparison(self.changes), _by_comparison(self.errors)
-        return {
-            name: self._step(order, drift.get(order, ()), changes.get(name, ()), errors.get(name, ()))
-            for order, name in enumerate(self._by_name)
-        }
-
-    def only(self, order: int) -> Step:
-        """The drift and setup of one comparison, without making the rows of all others."""
-        return self._step(order, self.drift[self.drift["order"] == order].to_dict("records"))
-
-    def _step(
-        self, order: int, rows: Sequence[Mapping[Any, Any]], changes: Sequence[Any] = (), errors: Sequence[Any] = ()
-    ) -> Step:
-        now = self.entries[order]
-        before = self.entries[order - 1].name if order and now.kind == "monthly" else None
-        names = {before, *(row["against"] for row in rows if row["kind"] != DriftKind.BETWEEN_DATABASES)} - {None}
-        since = {name: setup_differences(self._by_name[name], now) for name in names}
-        drift = [self._row(row, since.get(row["against"], [])) for row in rows]
-        differences = since[before] if before is not None else []
-        return Step(now, before, differences, drift, {row.test: row for row in changes}, errors)
-
-    def _row(self, row: Mapping[Any, Any], differences: Sequence[SetupDifference]) -> Drift:
-        given = {name: row[name] for name in Drift.model_fields.keys() & row.keys()}
-        changed = [each.setting for each in differences if each.kind == SetupChange.CHANGED]
-        earlier: Sequence[DatabaseOrder] = ()
-        if row["flipped"]:
-            orders, comparisons = self._orders[row["pair"], row["delta_percent"] < 0]
-            earlier = comparisons[: bisect.bisect_left(orders, row["order"])]
-        more = {"noise_source": self.noise.noise_source, "setup_changed": changed, "earlier": earlier}
-        return Drift.model_validate({**given, "db_engine": row["db_engine"] or None, **more})
-
-    @functools.cached_property
-    def _by_name(self) -> dict[str, Entry]:
-        return {entry.name: entry for entry in self.entries}
-
-    @functools.cached_property
-    def _orders(self) -> dict[tuple[str, bool], tuple[list[int], list[DatabaseOrder]]]:
-        """By pair of databases and whether the later is below: the comparisons in which they stood so."""
-        found: dict[tuple[str, bool], tuple[list[int], list[DatabaseOrder]]] = {}
-        rows = self.drift[self.drift["kind"].eq(DriftKind.BETWEEN_DATABASES) & self.drift["delta_percent"].ne(0)]
-        rows = rows.assign(below=rows["delta_percent"] < 0)
-        wide = rows.pivot_table("delta_percent", ["pair", "below", "order", "comparison"], "side")
-        for (pair, below, order, comparison), percents in zip(wide.index, wide.to_dict("records"), strict=True):
-            orders, seen = found.setdefault((pair, below), ([], []))
-            orders.append(order)
-            seen.append(DatabaseOrder.model_validate({"comparison": comparison, **percents}))
-        return found
 
 
 def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry] = ()) -> ChainAnalysis:
@@ -131,32 +118,194 @@ def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry]
 
     `noise` is of one run's supported users; `studies` serve for their own changes and repeated measurements only.
     """
-    entries = [*chain, *studies]
-    tests = tidy(entries)
-    both = measure.beside(tests)
-    in_chain = both[both["kind"] == "monthly"]
-    drift, between = measure.measure_drift(in_chain, noise)
-    databases = measure.compare_databases(tests[tests["kind"] == "monthly"], noise)
-    known = both[both["users_base"].notna() | both["users_new"].notna()]
-    runs = (known["runs_base"], known["runs_new"])
-    single = tests[tests["version"].ne("") & tests["setup"].ne("") & tests["users"].notna() & tests["runs"].eq(1)]
-    return ChainAnalysis(
-        entries,
-        noise,
-        tests,
-        known.assign(**measure.measure_change(known["users_base"], known["users_new"], noise, runs)),
-        pd.concat([drift.assign(flipped=False), databases], ignore_index=True),
-        measure.find_error_changes(in_chain),
-        between,
-        measure.measure_repeats(single["users"], single["key"] + "\n" + single["version"] + "\n" + single["setup"]),
-    )
+    tests = measured(chain)
+    drift, between = measure_drift(tests, noise)
+    databases, errors = compare_databases(tests, noise), find_error_changes(tests)
+    changes: dict[str, list[tuple[LedgerTest, Effect | None]]] = defaultdict(list)
+    repeated: dict[object, list[float]] = defaultdict(list)
+    for base, new in (*tests, *measured(studies)):
+        entry, test = base.entry, base.test
+        if any(test.levels):
+            changes[entry.name].append((test, new.change_since(base, noise)))
+        setup = json.dumps([entry.setup, entry.coordinator], sort_keys=True)
+        for each in (base, new):
+            if entry.setup and each.build.version and each.users and test.runs[each.side] == 1:
+                repeated[each.key, each.build.version, setup].append(each.users)
+    steps = {}
+    for before, now in zip((None, *chain), chain, strict=False):
+        past = (before.name, setup_differences(before, now)) if before else (None, [])
+        rows = [*drift[now.name], *databases[now.name]]
+        steps[now.name] = Step(now, *past, rows, changes[now.name], errors[now.name])
+    steps |= {study.name: Step(study, changes=changes[study.name]) for study in studies}
+    return ChainAnalysis(steps, noise, between, measure_repeats(repeated.values()))
 
 
-def _by_comparison(rows: pd.DataFrame) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for row in rows.itertuples():
-        found.setdefault(str(row.comparison), []).append(row)
+def measured(entries: Iterable[Entry]) -> list[Pair[Measured]]:
+    """Every test of `entries`; where several have one type and database, the name is part of their key."""
+    found = []
+    for entry in entries:
+        several = Counter(test.key for test in entry.tests)
+        for test in entry.tests:
+            key = (*test.key, test.name if several[test.key] > 1 else "")
+            found.append(Pair(Measured(entry, test, key, "base"), Measured(entry, test, key, "new")))
     return found
+
+
+def measure_change(before: float | None, value: float | None, noise: Noise, runs: Pair[int]) -> Effect | None:
+    """Compare two levels, each the mean over some `runs`, by the noise of single runs; None without two levels.
+
+    >>> noise = Noise(sd=0.018, df=math.inf, noise_source="catalogue")
+    >>> change = measure_change(8638.0, 6537.0, noise, Pair(1, 1))
+    >>> [round(each, 1) for each in (change.delta_percent, *change.interval())]
+    [-24.3, -28.0, -20.5]
+    """
+    if before is None or value is None or not (0 < before < math.inf and 0 < value < math.inf):
+        return None
+    sd = noise.sd * math.sqrt(1 / runs.base + 1 / runs.new)
+    return Effect(math.log(value / before), sd, noise.df, noise.sd, noise.noise_source)
+
+
+def measure_drift(
+    tests: Iterable[Pair[Measured]], noise: Noise
+) -> tuple[Mapping[str, list[Drift]], list[BetweenComparisons]]:
+    """Compare each comparison of a chain with the one that measured its base before.
+
+    That is, test by test, the last comparison whose new build is of its base's version, so that one that was recorded
+    late, or belongs to an older line of releases, does not break the chain of the others; without any, it is the one
+    before. A comparison without levels is skipped.
+
+    A drift of the same version is a jump where its modified z-score exceeds 3.5: the log ratio over 1.4826 times the
+    median absolute log ratio of the test (its center is zero, where the same version belongs), which is never taken for
+    less than the noise of two single runs. Of drawn chains without a jump, whose batches scatter by 8 %, 4 to 6 % have
+    one by this rule, with 5 links or with 33 (tests/history/test_drift.py).
+
+    By comparison there are two rows for each linked test, `same_version` (this base with the previous new) and
+    `previous_new` (this new with the previous new); by test, it is said how far the same version lies apart.
+    """
+    drift, between = defaultdict(list), []
+    for links in _links(tests):
+        rows = []
+        for then, now in links:
+            changed = _changed(setup_differences(then.entry, now.base.entry))
+            for kind, each in ((DriftKind.SAME_VERSION, now.base), (DriftKind.PREVIOUS_NEW, now.new)):
+                if change := each.change_since(then, noise):
+                    same_version = bool(each.build.minor) and each.build.minor == then.build.minor
+                    more = {"against": then.entry.name, "same_version": same_version, "setup_changed": changed}
+                    rows.append((change.log_ratio, _row(kind, then, each, change, **more)))
+        same = [abs(ratio) for ratio, row in rows if _is_same_version(row)]
+        sd = max(MAD_TO_SD * median(same), math.sqrt(2.0) * noise.sd) if len(same) >= LEAST_COUNT else math.nan
+        for ratio, row in rows:
+            z = ratio / sd if _is_same_version(row) and len(same) >= LEAST_COUNT else None
+            jump = z is not None and abs(z) > OUTLIER
+            drift[row.comparison].append(row.model_copy(update={"z": z, "jump": jump}))
+        test, sd_percent = links[0][1].base.test, 100.0 * math.expm1(sd)
+        about: dict[str, Any] = {"type": test.type, "db_engine": test.key[1] or None}
+        between.append(BetweenComparisons(**about, sd_percent=sd_percent, links=len(same)))
+    return drift, between
+
+
+def _links(tests: Iterable[Pair[Measured]]) -> list[list[tuple[Measured, Pair[Measured]]]]:
+    """By key, each test with levels but the first, after the new build that it is compared with."""
+    previous: dict[object, Measured] = {}
+    of_version: dict[object, Measured] = {}
+    links: dict[object, list[tuple[Measured, Pair[Measured]]]] = defaultdict(list)
+    for now in tests:
+        base, new = now
+        found = links[base.key]  # by the first that names the test, whether or not it has levels
+        if any(base.test.levels):
+            if base.key in previous:
+                found.append((of_version.get((base.key, base.build.minor), previous[base.key]), now))
+            previous[base.key] = new
+            if new.users and new.build.minor:
+                of_version[base.key, new.build.minor] = new
+    return [found for found in links.values() if found]
+
+
+def _row(kind: DriftKind, before: Measured, now: Measured, change: Effect, **more: Any) -> Drift:
+    test, (low, high) = now.test, change.interval()
+    where = {"kind": kind, "comparison": now.entry.name, "test": test.name, "type": test.type, "side": now.side}
+    names = {"db_engine": test.db_engine, "label": now.build.title, "against_label": before.build.title}
+    size = {"before": before.users, "value": now.users, "delta_percent": change.delta_percent}
+    known = {"ci_low": low, "ci_high": high, "p_value": change.p_value, "noise_source": change.noise_source}
+    return Drift.model_validate({**where, **names, **size, **known, **more})
+
+
+def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> Mapping[str, list[Drift]]:
+    """Compare each pair of databases within each build: the later in the alphabet with the earlier.
+
+    By comparison, rows as those of :func:`measure_drift`, with `flipped`: whether they stand in another order than with
+    the last new build before. A comparison with several tests of one type and database is left out.
+    """
+    found = defaultdict(list)
+    last: dict[object, float] = defaultdict(float)
+    orders: dict[object, list[DatabaseOrder]] = defaultdict(list)  # by pair and whether the later is below
+    for name, group in groupby(tests, lambda each: each.base.entry.name):
+        alone = [each for each in group if each.base.key[1] and not each.base.key[2]]
+        for other, own in combinations(sorted(alone, key=lambda each: each.base.key), 2):
+            if other.base.test.type != own.base.test.type:
+                continue
+            pair, sizes = (other.base.key, own.base.key), {}
+            for before, now in zip(other, own, strict=True):
+                if change := now.change_since(before, noise):
+                    size = sizes[now.side] = change.delta_percent
+                    flipped = last[pair] * size < 0
+                    earlier = [*orders[pair, size < 0]] if flipped else []
+                    more = {"against": before.test.db_engine, "same_version": True, "flipped": flipped}
+                    found[name].append(_row(DriftKind.BETWEEN_DATABASES, before, now, change, earlier=earlier, **more))
+            for below in (True, False):
+                if alike := {side: size for side, size in sizes.items() if size and (size < 0) == below}:
+                    orders[pair, below].append(DatabaseOrder.model_validate({"comparison": name, **alike}))
+            last[pair] = sizes.get("new", last[pair])
+    return found
+
+
+def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[ErrorChange]]:
+    """Find the comparisons whose error counts changed as they do in no other comparison of the chain.
+
+    Counts of errors have no published run-to-run deviation, so each change is compared with those of all others: it is
+    reported where it is more than 3.5 robust standard deviations (the chance of counting, Poisson, included) and half
+    or more. The first rule alone calls too much: published counts have heavier tails than a normal distribution (9 of
+    25 bounded MySQL tests lie beyond it). Counts of unbounded tests are taken relative to the supported users; a test
+    without an error in one build is left out.
+    """
+    rows = []
+    sizes: dict[object, list[float]] = defaultdict(list)
+    for (entry, test, key, _), _ in tests:
+        users = test.levels if test.type == "unbounded" else Pair(1.0, 1.0)
+        if test.errors and test.errors.base and test.errors.new and users.base and users.new:
+            ratio = math.log(test.errors.new / test.errors.base * users.base / users.new)
+            rows.append((entry, test, sizes[key], ratio, 1 / test.errors.base + 1 / test.errors.new))
+            sizes[key].append(abs(ratio))
+    found = defaultdict(list)
+    for entry, test, alike, ratio, chance in rows:
+        usual = MAD_TO_SD * median(alike)
+        far = abs(ratio) > max(OUTLIER * math.sqrt(usual**2 + chance), math.log(LEAST_ERROR_FACTOR))
+        if far and len(alike) >= LEAST_COUNT:
+            percents = (100.0 * math.expm1(each) for each in (ratio, usual))
+            found[entry.name].append(ErrorChange(test, *percents, len(alike)))
+    return found
+
+
+def measure_repeats(groups: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
+    """Pool the variance of positive levels within `groups`, with its chi-squared interval."""
+    from scipy import stats
+
+    logs = [np.log(group) for group in groups]
+    df = sum(group.size - 1 for group in logs)
+    if df == 0:
+        return None
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in logs)
+    variances = (squares / each for each in (df, *stats.chi2.ppf([0.975, 0.025], df)))
+    sd_percent, ci_low, ci_high = (100.0 * math.expm1(math.sqrt(variance)) for variance in variances)
+    return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
+
+
+def _is_same_version(row: Drift) -> bool:
+    return row.kind == DriftKind.SAME_VERSION and row.same_version
+
+
+def _changed(differences: Iterable[SetupDifference]) -> list[str]:
+    return [each.setting for each in differences if each.kind == SetupChange.CHANGED]
 
 
 def setup_differences(before: Entry, now: Entry) -> list[SetupDifference]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from buildcompare.config.catalogue import Catalogue
@@ -19,36 +18,25 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 
-
-@dataclass(frozen=True)
-class SupportedUsersNoise:
-    """What is known of the supported users: run-to-run noise (None: nothing), and the smallest change that matters."""
-
-    noise: Noise | None
-    margin_percent: float
-
-    @classmethod
-    def of(cls, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> SupportedUsersNoise:
-        """From a catalogue's load metric, and what repeated runs taught."""
-        load = catalogue.load
-        if load is None or load.margin_percent is None:
-            return cls(None, 0.0)
-        return cls(metric_noise(load, "unbounded", groups), load.margin_percent)
+UsersNoise = tuple[Noise | None, float]
+"""Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
+Past = tuple[HistoryResult | None, list[Drift], list[SetupDifference]]
+"""What the ledger says about a comparison; without a ledger None and nothing."""
 
 
-@dataclass(frozen=True)
-class HistoryContext:
-    """What the ledger says about a comparison."""
-
-    history: HistoryResult
-    drift: Sequence[Drift] = ()
-    setup_differences: Sequence[SetupDifference] = ()
+def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
+    """From a catalogue's load metric, and what repeated runs taught."""
+    load = catalogue.load
+    if load is None or load.margin_percent is None:
+        return None, 0.0
+    return metric_noise(load, "unbounded", groups), load.margin_percent
 
 
 def compare_to_ledger(
-    ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: SupportedUsersNoise, *, simulated: bool
-) -> HistoryContext:
+    ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: UsersNoise, *, simulated: bool
+) -> Past:
     """Compare the results of `params` with the chain before its own entry, or the whole where it has none yet."""
+    noise, margin_percent = known
     entry = entry_of(params, tests, position=1, simulated=simulated)
     own = ledger.find(entry)
     before = own.position or 0 if own else math.inf
@@ -56,7 +44,7 @@ def compare_to_ledger(
     reason = None
     if own is not None and own.kind == "study":
         reason = NoHistory.STUDY
-    elif known.noise is None:
+    elif noise is None:
         reason = NoHistory.NO_NOISE
     elif not alike:
         reason = NoHistory.NO_EARLIER
@@ -68,18 +56,18 @@ def compare_to_ledger(
         entries_sha256=hashlib.sha256(json.dumps(read, sort_keys=True, ensure_ascii=False).encode()).hexdigest(),
         before=alike[-1].name if reason is None else None,
         reason=reason,
-        margin_percent=known.margin_percent,
+        margin_percent=margin_percent,
     )
-    if known.noise is None or reason is not None:
-        return HistoryContext(history)
+    if noise is None or reason is not None:
+        return history, [], []
     name = entry.name
     while name in {each.name for each in alike}:  # an earlier comparison may bear it
         name += ".new"
-    found = analyse_chain([*alike, entry.model_copy(update={"name": name})], known.noise, ledger.studies)
-    own_step = found.only(len(alike))
-    taught = {"run_sd_percent": 100.0 * math.expm1(known.noise.sd), "noise_source": known.noise.noise_source}
+    found = analyse_chain([*alike, entry.model_copy(update={"name": name})], noise, ledger.studies)
+    taught = {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
     history = history.model_copy(update={**taught, "between": found.between, "repeats": found.repeats})
-    return HistoryContext(history, own_step.drift, own_step.setup_differences)
+    own_step = found.steps[name]
+    return history, list(own_step.drift), list(own_step.setup_differences)
 
 
 def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: int | None, **known: Any) -> Entry:

@@ -11,13 +11,11 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
@@ -100,6 +98,11 @@ class LedgerTest(_Strict):
         """Type and database."""
         return self.type, (self.db_engine or "").casefold()
 
+    @property
+    def levels(self) -> Pair[float | None]:
+        """The supported users, or None for each build."""
+        return self.supported_users or Pair(None, None)
+
 
 class Entry(_Strict):
     """One comparison as the ledger keeps it. Studies answer a question of their own, and stay out of the chain."""
@@ -133,6 +136,11 @@ class Entry(_Strict):
         if len({*names}) < len(names):
             raise ValueError("a different `name` for each test")
         return tests
+
+    @property
+    def builds(self) -> Pair[LedgerBuild]:
+        """Both builds."""
+        return Pair(self.base, self.new)
 
     def is_same_comparison(self, other: Entry) -> bool:
         """Whether both compare the same two builds: by name, or by two different versions to the last digit."""
@@ -168,33 +176,6 @@ class Ledger:
     def next_position(self) -> int:
         """The place after the last of the chain."""
         return 1 + max((entry.position or 0 for entry in self.entries), default=0)
-
-
-def tidy(entries: Sequence[Entry]) -> pd.DataFrame:
-    """The tests of `entries` as one frame, a row for each comparison, test and build.
-
-    Columns: order (place in `entries`), comparison, kind, setup (with coordinator, as JSON; empty where it is not
-    recorded), test, type, db_engine, db (its name for comparing), key (of the same test in other comparisons), told
-    (whether the source says what people wrote), side, title, minor and version (of the build), users (supported), runs,
-    errors, written. Texts are empty and numbers NaN where nothing is known.
-    """
-    columns = (
-        "order comparison kind setup test type db_engine db key told side title minor version users runs errors written"
-    )
-    rows = []
-    for order, entry in enumerate(entries):
-        several = Counter(test.key for test in entry.tests)
-        setup = json.dumps([entry.setup, entry.coordinator], sort_keys=True) if entry.setup else ""
-        for test in entry.tests:
-            key = "/".join((*test.key, test.name if several[test.key] > 1 else ""))
-            engine, told = test.db_engine or "", test.written is not None
-            shared = (order, entry.name, entry.kind, setup, test.name, test.type, engine, test.key[1], key, told)
-            numbers = (test.supported_users, test.runs, test.errors, test.written)
-            for side, build in Pair(entry.base, entry.new).items():
-                values = (each and each[side] for each in numbers)
-                rows.append((*shared, side, build.title, build.minor or "", build.version or "", *values))
-    found = pd.DataFrame(rows, columns=columns.split())
-    return found.astype(dict.fromkeys(("users", "runs", "errors", "written"), "float64"))
 
 
 def read_ledger(folder: Path) -> Ledger:

@@ -19,11 +19,11 @@ from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve, root
 from buildcompare.findings import history as findings
 from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain
-from buildcompare.history.compare import SupportedUsersNoise
-from buildcompare.history.drift import level_interval
-from buildcompare.history.ledger import Entry, Ledger, read_ledger
-from buildcompare.results.codes import DriftKind
+from buildcompare.history.compare import supported_users_noise
+from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
 from buildcompare.results.history import Drift, HistoryResult
+from buildcompare.stats.effects import ALPHA, Effect
+from buildcompare.stats.noise import Noise
 from buildcompare.text import history as text
 from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval, percent
 
@@ -42,9 +42,8 @@ class HistoryView:
     @property
     def databases(self) -> list[str]:
         """Databases of the unbounded tests, in the order of their appearance."""
-        tests = self.chain.tests
-        measured = tests["users"].notna() & tests["kind"].eq("monthly")
-        return list(tests.loc[measured, "db"].unique())
+        tests = (test for entry in self.ledger.chain for test in entry.tests)
+        return list(dict.fromkeys(test.key[1] for test in tests if any(test.levels)))
 
     def levels(self, db_engine: str) -> pd.DataFrame:
         """Supported users of each build of each comparison, in the chain's order.
@@ -53,19 +52,20 @@ class HistoryView:
         against the same version in an earlier comparison; NaN otherwise); against (that comparison); judged (whether
         enough is known to call it a jump); jump; setup_changed (settings).
         """
-        tests, drift = self.chain.tests, self.chain.drift
-        rows = tests[tests["kind"].eq("monthly") & tests["type"].eq("unbounded") & tests["db"].eq(db_engine)]
-        rows = rows[rows["users"].notna()].rename(columns={"title": "build"})
-        rows = rows[rows["test"] == rows.groupby("order")["test"].transform("first")]
-        same = drift[drift["kind"].eq(DriftKind.SAME_VERSION) & drift["same_version"]]
-        same = same[["order", "test", "side", "delta_percent", "against", "z", "jump"]]
-        rows = rows.merge(same.rename(columns={"delta_percent": "drift_percent"}), "left", ["order", "test", "side"])
-        low, high = level_interval(rows["users"], rows["runs"], self.chain.noise)
-        changed = rows["comparison"].map(lambda name: self.chain.steps[name].setup_changed)
-        rows = rows.assign(low=low, high=high, judged=rows["z"].notna(), jump=rows["jump"].eq(True))
-        rows = rows.assign(against=rows["against"].fillna(""), setup_changed=changed)
+        rows = []
+        for step in (self.chain.steps[entry.name] for entry in self.ledger.chain):
+            test = next((test for test, _ in step.changes if test.key == ("unbounded", db_engine)), None)
+            for side, users in test.levels.items() if test else ():
+                if users is None:
+                    continue
+                low, high = level_interval(users, test.runs[side], self.chain.noise)
+                row: list[Any] = [step.entry.name, side, step.entry.builds[side].title, users, low, high]
+                drift = [each for each in step.same_version if (each.test, each.side) == (test.name, side)]
+                row += [drift[0].delta_percent, drift[0].against] if drift else [math.nan, ""]
+                row += [any(each.z is not None for each in drift), any(each.jump for each in drift)]
+                rows.append([*row, step.setup_changed])
         columns = "comparison side build users low high drift_percent against judged jump setup_changed"
-        return rows[columns.split()]
+        return pd.DataFrame(rows, columns=columns.split())
 
     def releases(self) -> pd.DataFrame:
         """Every release and study, the newest first: builds, verdict, changes, drift, setup and the report's link."""
@@ -78,7 +78,7 @@ class HistoryView:
                 _name(entry),
                 f"{entry.base.title} → {entry.new.title}",
                 VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
-                "; ".join(sorted(_measured(row) for row in step.changes.values())),
+                "; ".join(sorted(_measured(test, size) for test, size in step.changes)),
                 "; ".join(sorted(_drifted(row) for row in step.same_version)) or MISSING,
                 setup if step.before else MISSING,
                 f"../{quote(f'reports/{entry.name}/report.html')}" if published else "",  # as a notebook sees it
@@ -98,10 +98,10 @@ class HistoryView:
 
     def sentences(self, step: Step) -> Iterator[str]:
         """What the ledger states about one comparison: the changes within it first, then its past."""
-        for row in step.changes.values():
-            if abs(row.delta_percent) > self.margin_percent and (row.ci_low > 0 or row.ci_high < 0):
-                yield text.users_changed(row)
-        yield from (text.errors_changed(row) for row in step.errors)
+        for test, size in step.changes:
+            if size and abs(size.delta_percent) > self.margin_percent and size.p_value < ALPHA:
+                yield text.users_changed(step.entry, test, size)
+        yield from (text.errors_changed(step.entry, changed) for changed in step.errors)
         if step.entry.kind == "study":
             return
         known = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
@@ -120,11 +120,11 @@ def open_history(variables: Mapping[str, Any]) -> HistoryView:
 
 def view_ledger(ledger: Ledger, metrics: str) -> HistoryView:
     """Analyse a ledger by the catalogue `metrics`, which must say how far runs scatter."""
-    known = SupportedUsersNoise.of(read_catalogue(metrics))
-    if known.noise is None:
+    noise, margin_percent = supported_users_noise(read_catalogue(metrics))
+    if noise is None:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")
-    return HistoryView(ledger, analyse_chain(ledger.chain, known.noise, ledger.studies), known.margin_percent)
+    return HistoryView(ledger, analyse_chain(ledger.chain, noise, ledger.studies), margin_percent)
 
 
 def ledger_text(folder: Path, metrics: str) -> str:
@@ -156,15 +156,20 @@ def linked(releases: pd.DataFrame) -> Styler:
     )
 
 
+def level_interval(users: float, runs: int, noise: Noise) -> list[float]:
+    """The 95 % interval of a positive level, the mean over `runs` runs."""
+    half = Effect(0.0, noise.sd / math.sqrt(runs), noise.df, noise.sd, noise.noise_source)
+    return [users * (1.0 + percent / 100.0) for percent in half.interval()]
+
+
 def _name(entry: Entry) -> str:
     return entry.name if entry.kind == "monthly" else f"{entry.name} (study)"
 
 
-def _measured(row: Any) -> str:
-    users = [f"{each:,.0f}" if each > 0 else "unknown" for each in (row.users_base, row.users_new)]
-    known = not math.isnan(row.delta_percent)
-    size = f", {change(row.delta_percent)} ({interval(row.ci_low, row.ci_high)})" if known else ""
-    return f"{db_name(row.db_engine) or row.test} {' → '.join(users)}{size}"
+def _measured(test: LedgerTest, size: Effect | None) -> str:
+    users = [f"{each:,.0f}" if each else "unknown" for each in test.levels]
+    more = f", {change(size.delta_percent)} ({interval(*size.interval())})" if size else ""
+    return f"{db_name(test.db_engine) or test.name} {' → '.join(users)}{more}"
 
 
 def _drifted(row: Drift) -> str:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import resolve, root
 from buildcompare.history.chain import Step, analyse_chain
-from buildcompare.history.compare import SupportedUsersNoise
+from buildcompare.history.compare import supported_users_noise
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, version_in
 from buildcompare.report import publication
 from buildcompare.results import Results, TestResult, dumps
@@ -108,12 +108,13 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     reports = {each: _read(each / publication.RESULTS) for each in folders}
     named = [resolve(each.history.ledger) for each in reports.values() if isinstance(each, Results) and each.history]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
-    noise = SupportedUsersNoise.of(read_catalogue(metrics)).noise
+    noise, _ = supported_users_noise(read_catalogue(metrics))
     steps: dict[tuple[Path, str], Step] = {}
     for ledger in opened:
-        known = analyse_chain(ledger.chain, noise, ledger.studies).steps.values() if noise else ()
-        found = {step.entry.name: step for step in known or map(Step, ledger.entries)}
-        steps |= {(ledger.folder, name): step for name, step in found.items()}
+        found = [Step(entry, changes=[(test, None) for test in entry.tests]) for entry in ledger.entries]
+        if noise:
+            found = [*analyse_chain(ledger.chain, noise, ledger.studies).steps.values()]
+        steps |= {(ledger.folder, step.entry.name): step for step in found}
     unrecorded, recorded, broken = [], [], []
     reported: set[tuple[Path, str]] = set()
     for path, results in reports.items():

@@ -105,26 +105,27 @@ def variance(between: Sequence[BetweenComparisons], repeats: RepeatedMeasurement
     return lines
 
 
-def users_changed(row: Any) -> str:
-    """One test's supported users within a comparison (a row of `ChainAnalysis.changes`), and what was published."""
-    text = f"{test_words(row.type, row.db_engine)}: {row.title_new} supports {row.users_new:,.0f} users against "
-    text += f"{row.users_base:,.0f} of {row.title_base}, {ranged(row.delta_percent, row.ci_low, row.ci_high)}."
-    written = [row.written_base, row.written_new]
-    if not row.told or written == [row.users_base, row.users_new]:
+def users_changed(entry: Any, test: Any, size: Any) -> str:
+    """Supported users of one test of a ledger's entry, their change (an `Effect`), and what was published."""
+    users, (base, new) = test.supported_users, entry.builds
+    text = f"{test_words(test.type, test.db_engine)}: {new.title} supports {users.new:,.0f} users against "
+    text += f"{users.base:,.0f} of {base.title}, {ranged(size.delta_percent, *size.interval())}."
+    if test.written is None or test.written == users:
         return text
-    if all(pd.isna(figure) for figure in written):
+    if not any(test.written):
         return f"{text} Nobody wrote about it."
-    figures = " and ".join("none" if pd.isna(figure) else f"{figure:,.0f}" for figure in written)
+    figures = " and ".join(f"{figure:,.0f}" if figure else "none" for figure in test.written)
     return f"{text} Published with other figures: {figures}."
 
 
-def errors_changed(row: Any) -> str:
-    """Error counts of one test that changed as in no other comparison: a row of `ChainAnalysis.errors`."""
-    per_user = ", relative to the supported users" if row.type == "unbounded" else ""
-    text = f"{test_words(row.type, row.db_engine)}: {row.errors_new:,.0f} errors with {row.title_new} against "
-    text += f"{row.errors_base:,.0f} with {row.title_base}, {change(row.delta_percent)}{per_user}; over "
-    text += f"{plural(row.comparisons, 'comparison')} they move with a standard deviation of "
-    return f"{text}{percent(row.usual_percent)} (robust)."
+def errors_changed(entry: Any, changed: Any) -> str:
+    """Error counts of one test of a ledger's entry that changed as in no other comparison (an `ErrorChange`)."""
+    test, (base, new) = changed.test, entry.builds
+    per_user = ", relative to the supported users" if test.type == "unbounded" else ""
+    text = f"{test_words(test.type, test.db_engine)}: {test.errors.new:,.0f} errors with {new.title} against "
+    text += f"{test.errors.base:,.0f} with {base.title}, {change(changed.delta_percent)}{per_user}; over "
+    text += f"{plural(changed.comparisons, 'comparison')} they move with a standard deviation of "
+    return f"{text}{percent(changed.usual_percent)} (robust)."
 
 
 def levels_title(levels: pd.DataFrame, db_engine: str) -> str:
