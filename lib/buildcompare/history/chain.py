@@ -133,9 +133,9 @@ def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry]
                 repeated[each.key, each.build.version, setup].append(each.users)
     steps = {}
     for before, now in zip((None, *chain), chain, strict=False):
-        past = (before.name, setup_differences(before, now)) if before else (None, [])
+        name, differences = (before.name, setup_differences(before, now)) if before else (None, [])
         rows = [*drift[now.name], *databases[now.name]]
-        steps[now.name] = Step(now, *past, rows, changes[now.name], errors[now.name])
+        steps[now.name] = Step(now, name, differences, rows, changes[now.name], errors[now.name])
     steps |= {study.name: Step(study, changes=changes[study.name]) for study in studies}
     return ChainAnalysis(steps, noise, between, measure_repeats(repeated.values()))
 
@@ -281,8 +281,8 @@ def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[Err
         usual = MAD_TO_SD * median(alike)
         far = abs(ratio) > max(OUTLIER * math.sqrt(usual**2 + chance), math.log(LEAST_ERROR_FACTOR))
         if far and len(alike) >= LEAST_COUNT:
-            percents = (100.0 * math.expm1(each) for each in (ratio, usual))
-            found[entry.name].append(ErrorChange(test, *percents, len(alike)))
+            delta_percent, usual_percent = (100.0 * math.expm1(each) for each in (ratio, usual))
+            found[entry.name].append(ErrorChange(test, delta_percent, usual_percent, len(alike)))
     return found
 
 

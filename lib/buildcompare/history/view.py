@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from buildcompare.findings import history as findings
 from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain
 from buildcompare.history.compare import supported_users_noise
 from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
+from buildcompare.results.codes import SIDES
 from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.stats.effects import ALPHA, Effect
 from buildcompare.stats.noise import Noise
@@ -54,9 +56,9 @@ class HistoryView:
         """
         rows = []
         for step in (self.chain.steps[entry.name] for entry in self.ledger.chain):
-            test = next((test for test, _ in step.changes if test.key == ("unbounded", db_engine)), None)
-            for side, users in test.levels.items() if test else ():
-                if users is None:
+            tests = [test for test, _ in step.changes if test.key == ("unbounded", db_engine)][:1]
+            for test, side in itertools.product(tests, SIDES):
+                if (users := test.levels[side]) is None:
                     continue
                 low, high = level_interval(users, test.runs[side], self.chain.noise)
                 row: list[Any] = [step.entry.name, side, step.entry.builds[side].title, users, low, high]

@@ -2,62 +2,41 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 from nbconvert.exporters.exporter import Exporter
-from nbconvert.exporters.templateexporter import TemplateExporter
 from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures import FIGURE_MIME
 from buildcompare.report.commonmark import to_html
-from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, results_of, without_style
+from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, page, results_of, without_style
 from buildcompare.results import Results
 
-TEMPLATES = Path(__file__).parent / "templates"
-_HEADING = re.compile(r"<(h[23])>(.*?)</\1>", re.DOTALL)
 _TAGS = re.compile(r"<[^>]+>")
-_TAGS_ABOVE = ("h2", "h3", "summary")
+_ABOVE = ("h2", "h3", "summary")
 _ABOVE_OR_WIDE = re.compile(
-    r'<(h2|h3|summary)\b[^>]*>(.*?)</\1>|<table\b.*?</table>|<figure><svg[^>]* viewBox="0 0 648.*?</figure>', re.DOTALL
+    r'<(h2|h3|summary)>(.*?)</\1>|<table\b.*?</table>|<figure><svg[^>]* viewBox="0 0 648.*?</figure>', re.DOTALL
 )
 """What names a region, and what may be wider than a screen: tables, and figures over the page's whole width."""
 
 
-class HtmlReportExporter(TemplateExporter):
+class HtmlReportExporter(Exporter):
     """``jupyter nbconvert --to buildcompare_html``: an executed comparison notebook as a report."""
 
     export_from_notebook = "buildcompare report"
     output_mimetype = "text/html"
     file_extension = ".html"
 
-    def _template_name_default(self) -> str:
-        return "buildcompare"
-
-    def _extra_template_basedirs_default(self) -> list[str]:
-        return [str(TEMPLATES)]
-
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`, which must have been run to its end."""
-        nb, resources = Exporter.from_notebook_node(self, nb, resources, **kw)
+        nb, resources = super().from_notebook_node(nb, resources, **kw)
         cells = (cell for cell in nb.cells if "workbench" not in cell.metadata.get("tags", []))  # for the notebook only
-        return self.page(results_of(nb), (part for cell in cells for part in _of_cell(cell))), dict(resources or {})
-
-    def page(self, results: Results, parts: Iterable[str]) -> str:
-        """One page of `parts`, pieces of safe HTML."""
-        sections, contents = _with_anchors(_scrollable(parts))
-        css, script = ((TEMPLATES / "buildcompare" / name).read_text("utf-8") for name in ("report.css", "report.js"))
-        digest = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        values = {"css": css, "js": script, "js_hash": digest, "sections": sections, "contents": contents}
-        html: str = self.template.render(title=f"{results.base.label} vs {results.new.label}", **values)
-        page, tail, rest = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
-        return re.sub(r"\n\s*\n+", "\n", page) + tail + rest
+        return render(results_of(nb), (part for cell in cells for part in _of_cell(cell))), resources
 
 
 def page_of(analysis: Analysis) -> str:
@@ -68,8 +47,17 @@ def page_of(analysis: Analysis) -> str:
         for shown in (function(analysis) for function in functions):
             for each in [shown] if isinstance(shown, Fragment) else shown:
                 parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>")
-    exporter: Any = HtmlReportExporter
-    return str(exporter().page(analysis.results, parts))
+    return render(analysis.results, parts)
+
+
+def render(results: Results, parts: Iterable[str]) -> str:
+    """One page of `parts`, pieces of safe HTML."""
+    contents: list[tuple[str, str]] = []
+    made = [*_navigable(parts, contents)]
+    title = f"{results.base.label} vs {results.new.label}"
+    html = page("buildcompare/report", "buildcompare/report", title=title, parts=made, contents=contents)
+    text, tail, script = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
+    return re.sub(r"\n\s*\n+", "\n", text) + tail + script
 
 
 def _of_cell(cell: NotebookNode) -> Iterator[str]:
@@ -90,35 +78,31 @@ def _of_cell(cell: NotebookNode) -> Iterator[str]:
             yield f"<pre>{Markup.escape(text)}</pre>"
 
 
-def _scrollable(parts: Iterable[str]) -> list[str]:
-    """Put every table and wide figure into a region that scrolls, by keyboard too, named by what stands above it."""
+def _navigable(parts: Iterable[str], contents: list[tuple[str, str]]) -> Iterator[str]:
+    """Give every heading an identifier, and list those of the second level in the table of `contents`.
+
+    Every table and wide figure is put into a region that scrolls, by keyboard too, named by what stands above it.
+    """
     above: dict[str, str] = {}
-
-    def wrapped(match: re.Match[str]) -> str:
-        if match[1]:
-            for tag in _TAGS_ABOVE[_TAGS_ABOVE.index(match[1]) :]:
-                above.pop(tag, None)
-            above[match[1]] = _TAGS.sub("", match[2]).strip()
-            return match[0]
-        name = ", ".join(above.values()).replace('"', "&quot;")
-        kind = "Table" if match[0].startswith("<table") else "Figure"
-        return f'<div class="scroll" role="group" tabindex="0" aria-label="{kind}: {name}">{match[0]}</div>'
-
-    return [_ABOVE_OR_WIDE.sub(wrapped, part) for part in parts]
-
-
-def _with_anchors(parts: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Give every heading an identifier; list those of the second level for the table of contents."""
-    contents: list[tuple[str, str]] = []
     taken: set[str] = set()
 
-    def anchored(match: re.Match[str]) -> str:
-        text = _TAGS.sub("", match[2]).strip()
+    def changed(match: re.Match[str]) -> str:
+        tag = match[1]
+        if tag is None:
+            name = ", ".join(above.values()).replace('"', "&quot;")
+            kind = "Table" if match[0].startswith("<table") else "Figure"
+            return f'<div class="scroll" role="group" tabindex="0" aria-label="{kind}: {name}">{match[0]}</div>'
+        for below in _ABOVE[_ABOVE.index(tag) :]:
+            above.pop(below, None)
+        text = above[tag] = _TAGS.sub("", match[2]).strip()
+        if tag == "summary":
+            return match[0]
         stem = re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-") or "section"
-        name = next(n for i in range(len(taken) + 1) if (n := stem if i == 0 else f"{stem}-{i + 1}") not in taken)
+        names = itertools.chain([stem], (f"{stem}-{i}" for i in itertools.count(2)))
+        name = next(name for name in names if name not in taken)
         taken.add(name)
-        if match[1] == "h2":
+        if tag == "h2":
             contents.append((name, text))
-        return f'<{match[1]} id="{name}">{match[2]}</{match[1]}>'
+        return f'<{tag} id="{name}">{match[2]}</{tag}>'
 
-    return [_HEADING.sub(anchored, part) for part in parts], contents
+    return (_ABOVE_OR_WIDE.sub(changed, part) for part in parts)

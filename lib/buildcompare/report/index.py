@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.resources import files
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
@@ -24,7 +18,8 @@ from buildcompare.history.chain import Step, analyse_chain
 from buildcompare.history.compare import supported_users_noise
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, version_in
 from buildcompare.report import publication
-from buildcompare.results import Results, TestResult, dumps
+from buildcompare.report.sections import GRAVEST_FIRST, page
+from buildcompare.results import Results, dumps
 from buildcompare.results.codes import Verdict
 from buildcompare.text import numbers as wording
 
@@ -32,11 +27,9 @@ FILES = {publication.HTML: "report", publication.README: "README", publication.R
 INDEX = "index.html"
 LEDGERS = "data/history"
 """Where ledgers are kept, one folder each."""
-_GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
-@dataclass(frozen=True)
-class UsersLine:
+class UsersLine(NamedTuple):
     """Supported users of both builds in one test, or of one version in two comparisons; None without a figure."""
 
     test: str
@@ -61,33 +54,13 @@ class IndexRow:
     verdict: Verdict | None = None
     simulated: bool = False
     study: bool = False
+    position: int = 0
     users: Sequence[UsersLine] = ()
     drift: Sequence[UsersLine] = ()
     before: str | None = None
     setup: Sequence[str] = ()
     links: Sequence[tuple[str, str]] = ()
     fault: str | None = None
-    position: int = field(default=0, compare=False)
-
-    @property
-    def words(self) -> str:
-        """What a search looks through beside the shown text."""
-        return " ".join(word for word, shown in (("simulated", self.simulated), ("study", self.study)) if shown)
-
-    @property
-    def largest_change(self) -> float:
-        """For sorting: the change of the supported users that is furthest down."""
-        return min((line.percent for line in self.users if line.percent is not None), default=1e9)
-
-    @property
-    def largest_drift(self) -> float:
-        """For sorting: the largest drift, whichever way."""
-        return -max((abs(line.percent) for line in self.drift if line.percent is not None), default=-1.0)
-
-    @property
-    def verdict_rank(self) -> int:
-        """For sorting: the gravest first."""
-        return _GRAVEST_FIRST.index(self.verdict) if self.verdict else len(_GRAVEST_FIRST)
 
 
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
@@ -98,7 +71,8 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     report that cannot be read becomes a row that says so.
     """
     rows = index_rows(folder, ledgers, metrics)
-    publication.write_text(folder / INDEX, render(rows))
+    styles = ("buildcompare/report", "index/index")
+    publication.write_text(folder / INDEX, page("index/index", *styles, rows=rows, gravest_first=GRAVEST_FIRST))
     return folder / INDEX, len(rows)
 
 
@@ -111,59 +85,34 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     noise, _ = supported_users_noise(read_catalogue(metrics))
     steps: dict[tuple[Path, str], Step] = {}
     for ledger in opened:
-        found = [Step(entry, changes=[(test, None) for test in entry.tests]) for entry in ledger.entries]
         if noise:
-            found = [*analyse_chain(ledger.chain, noise, ledger.studies).steps.values()]
-        steps |= {(ledger.folder, step.entry.name): step for step in found}
-    unrecorded, recorded, broken = [], [], []
-    reported: set[tuple[Path, str]] = set()
+            found = analyse_chain(ledger.chain, noise, ledger.studies).steps
+        else:
+            changes = {
+                entry.name: [(test, None) for test in entry.tests if any(test.levels)] for entry in ledger.entries
+            }
+            found = {entry.name: Step(entry, changes=changes[entry.name]) for entry in ledger.entries}
+        steps |= {(ledger.folder, name): step for name, step in found.items()}
+    unrecorded, recorded, broken, reported = [], [], [], set()
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
-        if not isinstance(results, Results):
-            broken.append(IndexRow(name=path.name, fault=results, links=links))
+        if isinstance(results, str):
+            broken.append(IndexRow(path.name, fault=results, links=links))
             continue
-        row = _of_report(results, links)
         own = resolve(results.history.ledger) if results.history else None
         nearest = sorted(opened, key=lambda ledger: ledger.folder != own)
-        held = next(((each.folder, entry) for each in nearest if (entry := each.find(_probe(results)))), None)
-        if held is None or held[1].simulated != results.simulated:
-            unrecorded.append(row)
-            continue
-        folder, entry = held
-        step = steps[folder, entry.name]
-        reported.add((folder, entry.name))
-        if row.before is None and row.users:
-            row = _with_past(row, step)
-        recorded.append(replace(row, position=entry.position or 0, study=entry.kind == "study"))
+        entries = ((each.folder, each.find(_entry(results))) for each in nearest)
+        place = next(((folder, entry.name) for folder, entry in entries if entry), None)
+        step = steps[place] if place else None
+        if step is None or step.entry.simulated != results.simulated:
+            unrecorded.append(_of_report(results, None, links))
+        else:
+            recorded.append(_of_report(results, step, links))
+            reported.add(place)
     recorded += [_of_step(step) for place, step in steps.items() if place not in reported]
     unrecorded.sort(key=lambda row: _newness(row.new), reverse=True)
     chain = sorted((row for row in recorded if not row.study), key=lambda row: -row.position)
     return [*unrecorded, *chain, *(row for row in recorded if row.study), *broken]
-
-
-def render(rows: Sequence[IndexRow]) -> str:
-    """The page, rows in the given order."""
-    templates = files("buildcompare.report") / "templates"
-    script = (templates / "index/index.js").read_text("utf-8")
-    css = [(templates / name).read_text("utf-8") for name in ("buildcompare/report.css", "index/index.css")]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    environment = Environment(
-        loader=PackageLoader("buildcompare.report", "templates/index"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["change"] = wording.change
-    return environment.get_template("index.html.j2").render(
-        rows=rows,
-        css=Markup("\n".join(css)),  # noqa: S704  # our own file
-        script=Markup(script),  # noqa: S704  # our own file, the one that the page's policy lets run
-        script_hash=f"'sha256-{digest}'",
-        interval=wording.interval,
-        VERDICT_WORDS=wording.VERDICT_WORDS,
-        VERDICT_SYMBOLS=wording.VERDICT_SYMBOLS,
-    )
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -192,54 +141,44 @@ def _read(file: Path) -> Results | str:
     return results
 
 
-def _of_report(results: Results, links: Sequence[tuple[str, str]]) -> IndexRow:
-    row = IndexRow(
-        name=results.comparison,
-        base=results.base.label,
-        new=results.new.label,
-        verdict=results.verdict,
-        simulated=results.simulated,
-        users=_lines((test, test.supported_users, test.supported_users) for test in results.tests),
-        links=links,
-    )
-    history = results.history
-    if history is None or history.before is None:
-        return row
-    return _with_past(row, Step(_probe(results), history.before, results.setup_differences, results.drift))
+def _of_report(results: Results, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
+    """The row of a report, with its own past or else that of its entry in a ledger (`held`)."""
+    users = [
+        UsersLine(_test(test.db_engine, test.name), at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
+        for test in results.tests
+        if (at := test.supported_users)
+    ]
+    entry, history, past = _entry(results), results.history, held if users else None
+    if history and history.before is not None:
+        past = Step(entry, history.before, results.setup_differences, results.drift)
+    if held:
+        entry = entry.model_copy(update={"kind": held.entry.kind, "position": held.entry.position})
+    return replace(_row(entry, users, past), base=results.base.label, new=results.new.label, links=links)
 
 
 def _of_step(step: Step) -> IndexRow:
-    entry = step.entry
-    row = IndexRow(
-        name=entry.name,
-        base=entry.base.title,
-        new=entry.new.title,
-        verdict=entry.verdict,
-        simulated=entry.simulated,
-        study=entry.kind == "study",
-        users=_lines((test, test.supported_users, step.changes.get(test.name)) for test in entry.tests),
-        position=entry.position or 0,
-    )
-    return _with_past(row, step)
+    users = []
+    for test, change in step.changes:
+        size = (change.delta_percent, *change.interval()) if change else ()
+        users.append(UsersLine(_test(test.db_engine, test.name), *test.levels, *size))
+    return _row(step.entry, users, step)
 
 
-def _with_past(row: IndexRow, step: Step) -> IndexRow:
-    lines = []
-    for each in step.same_version:
-        size = (each.delta_percent, each.ci_low, each.ci_high, each.jump)
-        lines.append(UsersLine(wording.db_name(each.db_engine) or each.test, each.before, each.value, *size))
-    return replace(row, before=step.before, drift=sorted(lines, key=_by_test), setup=step.setup_changed)
+def _row(entry: Entry, users: Iterable[UsersLine], past: Step | None) -> IndexRow:
+    drift = [
+        UsersLine(
+            _test(row.db_engine, row.test), row.before, row.value, row.delta_percent, row.ci_low, row.ci_high, row.jump
+        )
+        for row in (past.same_version if past else ())
+    ]
+    builds = (entry.base.title, entry.new.title)
+    row = IndexRow(entry.name, *builds, entry.verdict, entry.simulated, entry.kind == "study", entry.position or 0)
+    row = replace(row, users=sorted(users, key=_by_test), drift=sorted(drift, key=_by_test))
+    return replace(row, before=past.before, setup=past.setup_changed) if past else row
 
 
-def _lines(tests: Iterable[tuple[TestResult | LedgerTest, Any, Any]]) -> list[UsersLine]:
-    """Each test with its users and their change, where there are any."""
-    lines = []
-    for test, users, change in tests:
-        known = change is not None and change.delta_percent is not None and not math.isnan(change.delta_percent)
-        size = (change.delta_percent, change.ci_low, change.ci_high) if known else (None, None, None)
-        if users:
-            lines.append(UsersLine(wording.db_name(test.db_engine) or test.name, users.base, users.new, *size))
-    return sorted(lines, key=_by_test)
+def _test(db_engine: str | None, name: str) -> str:
+    return wording.db_name(db_engine) or name
 
 
 def _by_test(line: UsersLine) -> str:
@@ -247,8 +186,11 @@ def _by_test(line: UsersLine) -> str:
     return line.test.casefold()
 
 
-def _probe(results: Results) -> Entry:
+def _entry(results: Results) -> Entry:
     """What a ledger knows a report's comparison by."""
-    base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
+    builds = {"base": LedgerBuild.of(results.base.label), "new": LedgerBuild.of(results.new.label)}
+    judged = {"verdict": results.verdict, "simulated": results.simulated}
     tests = [LedgerTest(name="any", type="bounded")]
-    return Entry(name=results.comparison, position=1, base=base, new=new, tests=tests, source="report")
+    return Entry.model_validate(
+        {"name": results.comparison, "position": 1, "tests": tests, "source": "report", **builds, **judged}
+    )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from buildcompare.comparison.analysis import Analysis
@@ -31,13 +32,14 @@ from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
 if TYPE_CHECKING:
     from nbformat import NotebookNode  # a kernel need not import it
 
+TEMPLATES = Path(__file__).parent / "templates"
 RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""
 FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
 HEADLINE_TESTS = 6
 """Tests in the table below the verdict; the others are folded, the gravest shown."""
-_GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
+GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def verdict(analysis: Analysis) -> Fragment:
     """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
     results, tests = analysis.results, analysis.results.tests
     if len(tests) > HEADLINE_TESTS:
-        tests = sorted(tests, key=lambda test: _GRAVEST_FIRST.index(test.verdict))
+        tests = sorted(tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     gates = [metric.name for metric in analysis.catalogue.metrics if metric.gate]
     if any(test.supported_users for test in results.tests):
         gates.append("supported users")
@@ -156,7 +158,7 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 @functools.cache
 def _templates() -> Environment:
-    loader = PackageLoader("buildcompare.report", "templates/sections")
+    loader = FileSystemLoader([TEMPLATES / folder for folder in ("sections", "buildcompare", "index")])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters = ("change", "db_name", "minutes", "percent", "quantity")
     made.filters |= {name: getattr(numbers, name) for name in filters}
@@ -178,18 +180,26 @@ def without_style(shown: str) -> str:
 @functools.cache
 def _style() -> str:
     """The report's colours, in the theme of JupyterLab or of the reader."""
-    templates = files("buildcompare.report") / "templates"
-    page = (templates / "buildcompare/report.css").read_text("utf-8")
+    page = (TEMPLATES / "buildcompare/report.css").read_text("utf-8")
     light, dark = re.findall(r":root \{([^}]*)\}", page)[:2]
     scope, in_jupyterlab = ".buildcompare", '[data-jp-theme-light="{}"] .buildcompare'
     theme = f"{scope} {{{light}}}\n@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}"
     chosen = f"{in_jupyterlab.format('true')} {{{light}}}\n{in_jupyterlab.format('false')} {{{dark}}}"
-    return "\n".join([theme, chosen, (templates / "sections/fragment.css").read_text("utf-8")])
+    return "\n".join([theme, chosen, (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
 
 
 def _fragment(template: str, **values: object) -> Fragment:
     html = _templates().get_template(f"{template}.html.j2").render(**values)
     return Fragment(Markup(html), f"[{template.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
+
+
+def page(name: str, *styles: str, **values: object) -> str:
+    """A page by the template `name`: it loads nothing, and by its policy runs its one script alone."""
+    script = (TEMPLATES / f"{name}.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    css = "\n".join((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)
+    ours = {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
+    return _templates().get_template(f"{Path(name).name}.html.j2").render(**ours, **values)
 
 
 def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
