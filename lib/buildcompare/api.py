@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
+from buildcompare.config.project import write_files
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import dumps
@@ -214,10 +215,9 @@ class Result(Analysis):
     def to_html(self, file: str | os.PathLike[str]) -> Path:
         """Write the report as one page that opens offline, and return its path."""
         from buildcompare.report.html import page_of
-        from buildcompare.report.publication import write_text
 
         path = Path(file)
-        write_text(path, page_of(self))
+        write_files({path: page_of(self)})
         return path
 
     def __repr__(self) -> str:

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
-from buildcompare.report import markdown, publication
+from buildcompare.config.project import write_files
+from buildcompare.report import markdown
 from buildcompare.report.publish import publish
 from buildcompare.results import Results
 from support import small_params, write_params
@@ -31,7 +32,7 @@ def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) 
     file.write_bytes(readme(text).encode())
     fresh = f"# Performance Comparison\n\nnew\n\n{markdown.markers('comments')}\n\n{OTHER}\n"
     for _ in range(3):
-        publication.write_text(file, markdown.put_written(fresh, markdown.read_written(file)))
+        write_files({file: markdown.put_written(fresh, markdown.read_written(file))})
     assert f"{BEGIN}{text}{END}".encode() in file.read_bytes()
 
 
@@ -49,7 +50,7 @@ def test_lines_of_any_ending_and_order_survive(tmp_path: Path, ending: str) -> N
     text = f"# Moved{ending}" + ending.join(blocks)
     file.write_bytes(text.replace(f"{BEGIN}\n", f"{BEGIN}{mine}").encode())
     fresh = readme("\n")
-    publication.write_text(file, markdown.put_written(fresh, markdown.read_written(file)))
+    write_files({file: markdown.put_written(fresh, markdown.read_written(file))})
     assert f"{BEGIN}{mine}{END}".encode() in file.read_bytes()
 
 

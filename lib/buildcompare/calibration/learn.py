@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSer
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Run, Source
-from buildcompare.config.project import resolve
+from buildcompare.config.project import resolve, write_files
 from buildcompare.config.yaml import Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
@@ -174,14 +173,10 @@ def ids_of(recording: Recording) -> list[str]:
 def write_calibration(calibration: Calibration, file: Path) -> None:
     """Write the file, whole or not at all."""
     text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
-    half = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        half.write_text(text, encoding="utf-8")
-        half.replace(file)
+        write_files({file: text})
     except OSError as error:
         raise _unwritable(file, error) from None
-    finally:
-        half.unlink(missing_ok=True)
 
 
 def check_writable(file: Path) -> None:

@@ -262,11 +262,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         for file in _files(run)
     ]
     simulated = any(recording.simulated for recording in own)
-    past: Past = (None, [], [])
+    past: Past | None = None
     if params.history is not None:
         noise = supported_users_noise(catalogue, groups)
         past = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
-    history, drift, setup_differences = past
+    history, drift, setup_differences = past or (None, [], [])
     # The same from a file, from papermill and from a hand-filled cell:
     asked = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     results = schema.Results(
@@ -286,8 +286,8 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
         self_check=_self_check(calibration),
-        suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past)),
-        findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past)),
+        suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
+        findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),
         provenance=schema.Provenance(
             params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
             catalogue=params.metrics,

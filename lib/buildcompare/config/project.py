@@ -1,9 +1,10 @@
-"""Where the project's folders are: relative paths in params mean the same from any working directory."""
+"""Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -16,6 +17,20 @@ def root() -> Path:
 def resolve(path: str | Path) -> Path:
     """Make `path` absolute: relative paths count from the project's root."""
     return root() / Path(path)
+
+
+def write_files(texts: Mapping[Path, str]) -> None:
+    """Write files, all whole or none: each beside its place first, so that a full disk leaves all as they were."""
+    halves = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in texts}
+    try:
+        for file, half in halves.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            half.write_text(texts[file], "utf-8", newline="")  # every byte as it is, on every system
+        for file, half in halves.items():
+            half.replace(file)
+    finally:
+        for half in halves.values():
+            half.unlink(missing_ok=True)
 
 
 def commit() -> str | None:

@@ -20,8 +20,8 @@ from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 
 UsersNoise = tuple[Noise | None, float]
 """Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
-Past = tuple[HistoryResult | None, list[Drift], list[SetupDifference]]
-"""What the ledger says about a comparison; without a ledger None and nothing."""
+Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
+"""What the ledger says about a comparison."""
 
 
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName
+from buildcompare.config.project import write_files
 from buildcompare.config.yaml import checked
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
 
@@ -245,22 +245,13 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     kept = {entry.name: entry for entry in read_ledger(folder).entries}
     for entry in entries:
         kept[entry.name] = _placed(Ledger(folder, list(kept.values())), entry)
-    halves: dict[Path, Path] = {}
-    try:
-        with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            # All files beside their places first, so that a disk that is full in between leaves the ledger as it was.
-            for name in (entry.name for entry in entries):
-                file = folder / f"{name}.json"
-                half = halves[file] = file.with_name(f".{file.name}.{os.getpid()}.part")
-                data = kept[name].model_dump(mode="json", exclude_defaults=True)
-                half.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            for file, half in halves.items():
-                half.replace(file)
-    finally:
-        for half in halves.values():
-            half.unlink(missing_ok=True)
-    return list(halves)
+    texts = {}
+    for name in (entry.name for entry in entries):
+        data = kept[name].model_dump(mode="json", exclude_defaults=True)
+        texts[folder / f"{name}.json"] = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    with _writing(folder):
+        write_files(texts)
+    return list(texts)
 
 
 def check_name(ledger: Ledger, entry: Entry) -> Entry | None:

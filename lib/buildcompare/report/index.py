@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.project import resolve, root
+from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import Step, analyse_chain
 from buildcompare.history.compare import supported_users_noise
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, version_in
@@ -72,7 +72,7 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     """
     rows = index_rows(folder, ledgers, metrics)
     styles = ("buildcompare/report", "index/index")
-    publication.write_text(folder / INDEX, page("index/index", *styles, rows=rows, gravest_first=GRAVEST_FIRST))
+    write_files({folder / INDEX: page("index/index", *styles, rows=rows, gravest_first=GRAVEST_FIRST)})
     return folder / INDEX, len(rows)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.project import root
+from buildcompare.config.project import root, write_files
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
@@ -32,19 +32,8 @@ def save_results(results: Results) -> str:
     folder = reports() / results.comparison
     if (folder / HTML).exists():
         return f"{folder} holds a published report and was left as it is; `make report` publishes anew"
-    write_text(folder / RESULTS, dumps(results))
+    write_files({folder / RESULTS: dumps(results)})
     return f"saved {folder / RESULTS}"
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a file beside its place and move it there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(text, "utf-8", newline="")  # every byte as it is, on every system
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

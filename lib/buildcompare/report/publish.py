@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from buildcompare.comparison import analysis
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison, read_params
-from buildcompare.config.project import resolve, root
+from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.compare import entry_of, place_in_words
 from buildcompare.history.ledger import check_name, locked, read_ledger, record
 from buildcompare.report import publication
@@ -133,13 +133,12 @@ def publish(
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
         results = results_of(notebook)
-        publication.write_text(staging / publication.RESULTS, dumps(results))
         exporters: tuple[Any, ...] = (HtmlReportExporter, MarkdownReportExporter, JUnitExporter)
         (html, _), (readme, more), (junit, _) = (kind().from_notebook_node(notebook) for kind in exporters)
-        publication.write_text(staging / publication.HTML, html)
         kept = put_written(readme, read_written(folder / publication.README))
-        publication.write_text(staging / publication.README, kept)
-        publication.write_text(staging / publication.JUNIT, junit)
+        names = (publication.RESULTS, publication.HTML, publication.README, publication.JUNIT)
+        texts = zip(names, (dumps(results), html, kept, junit), strict=True)
+        write_files({staging / name: text for name, text in texts})
         for name, contents in more["outputs"].items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)

@@ -73,8 +73,8 @@ def _plain(template: str) -> Callable[[Analysis], Fragment]:
     return lambda analysis: _fragment(template, results=analysis.results)
 
 
-title, action_items, setup = _plain("title"), _plain("action_items"), _plain("setup")
-events, provenance = _plain("events"), _plain("provenance")
+title, comments, action_items, setup = _plain("title"), _plain("comments"), _plain("action_items"), _plain("setup")
+supported_users, events, provenance = _plain("supported_users"), _plain("events"), _plain("provenance")
 
 
 def verdict(analysis: Analysis) -> Fragment:
@@ -94,18 +94,6 @@ def verdict(analysis: Analysis) -> Fragment:
 def summary(analysis: Analysis) -> Fragment:
     """The verdict, the findings and the metrics, for a notebook's cell."""
     return _fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
-
-
-def comments(analysis: Analysis) -> Fragment:
-    """The analyst's own words."""
-    items = [item for item in analysis.results.comments if item.strip()]
-    return _fragment("written", items=items, nothing="No comments were written.")
-
-
-def supported_users(analysis: Analysis) -> Fragment:
-    """How many users each build supports: reported by the tool and estimated from the curves."""
-    unbounded = [test for test in analysis.results.tests if test.supported_users is not None]
-    return _fragment("supported_users", results=analysis.results, tests=unbounded)
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
