@@ -30,10 +30,8 @@ MAD_TO_SD = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
-LEAST_COUNT = 5
-"""A median over fewer comparisons says nothing."""
-LEAST_ERROR_FACTOR = 1.5
-"""Smaller changes of error counts are not reported: half as many again, or a third fewer."""
+LEAST_COUNT = 5  # A median over fewer comparisons says nothing
+LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported: half as many again, or a third fewer
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[`*_~\[\]\\]")
 _COORDINATOR = {

@@ -20,8 +20,7 @@ from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 
 UsersNoise = tuple[Noise | None, float]
 """Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
-Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]
-"""What the ledger says about a comparison."""
+Past = tuple[HistoryResult, list[Drift], list[SetupDifference]]  # what the ledger says about a comparison
 
 
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
@@ -110,17 +109,14 @@ def place_in_words(ledger: Ledger, name: str) -> str:
 
 
 def _test(asked: Test, result: TestResult | None) -> LedgerTest:
-    test = LedgerTest(name=asked.name, type=asked.type, db_engine=asked.db_engine)
-    if result is None:
-        return test
-    measured = result.supported_users
-    users = [level if level and level > 0 else None for level in (measured.base, measured.new)] if measured else []
-    counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
-    errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
-    figures = {
-        "users": result.users,
-        "supported_users": Pair(*users) if any(users) else None,
-        "runs": Pair(len(result.runs.base), len(result.runs.new)),
-        "errors": None if errors == Pair(None, None) else errors,
-    }
-    return LedgerTest.model_validate({**dict(test), **figures})
+    known: dict[str, Any] = {"name": asked.name, "type": asked.type, "db_engine": asked.db_engine}
+    if result is not None:
+        levels = result.supported_users
+        users = [level if level and level > 0 else None for level in (levels.base, levels.new)] if levels else []
+        counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
+        errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
+        known["users"] = result.users
+        known["supported_users"] = Pair(*users) if any(users) else None
+        known["runs"] = Pair(len(result.runs.base), len(result.runs.new))
+        known["errors"] = None if errors == Pair(None, None) else errors
+    return LedgerTest.model_validate(known)

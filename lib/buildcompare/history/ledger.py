@@ -27,8 +27,7 @@ if sys.platform != "win32":
     import fcntl
 
 LOCK = ".lock"
-MAX_BYTES = 1_000_000
-"""An entry of forty tests has some 20 kB; what is larger is none."""
+MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
 _VERSION = re.compile(r"(?i)(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])")
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
@@ -44,8 +43,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
-TestKey = tuple[str, str]
-"""A test's type and database: what a test of one comparison is found again by in the next."""
+TestKey = tuple[str, str]  # A test's type and database: what a test of one comparison is found again by in the next
 
 
 class _Strict(BaseModel):
@@ -80,8 +78,7 @@ class LedgerTest(_Strict):
     name: FileName
     type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
-    users: int | None = Field(default=None, gt=0)
-    """The target (bounded) or the ceiling (unbounded)."""
+    users: int | None = Field(default=None, gt=0)  # the target (bounded) or the ceiling (unbounded)
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
@@ -116,12 +113,10 @@ class Entry(_Strict):
     verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
     tests: list[LedgerTest] = Field(min_length=1)
-    setup: dict[str, str] = Field(default_factory=dict)
-    """Rows of the setup table: Markdown, at their writer's choice."""
+    setup: dict[str, str] = Field(default_factory=dict)  # rows of the setup table: Markdown, at their writer's choice
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     servers: list[Name] = Field(default_factory=list)
-    source: Name
-    """What wrote this entry: ``report``, or the name of the table that it was imported from."""
+    source: Name  # what wrote this entry: ``report``, or the name of the table that it was imported from
 
     @model_validator(mode="after")
     def _placed(self) -> Entry:

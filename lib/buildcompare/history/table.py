@@ -34,8 +34,7 @@ SETUP_COLUMNS = {
 }
 """Columns that become rows of the setup, named as in published reports."""
 COORDINATOR_COLUMNS = ("users_inc", "users_dec", "rest_s")
-THRESHOLD = "threshold_"
-"""Columns whose name starts so hold alert thresholds."""
+THRESHOLD = "threshold_"  # columns whose name starts so hold alert thresholds
 DELTA_TOLERANCE = 0.01
 """A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
 DELIMITERS = (",", ";", "\t")

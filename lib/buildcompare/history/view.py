@@ -27,10 +27,9 @@ from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.stats.effects import ALPHA, Effect
 from buildcompare.stats.noise import Noise
 from buildcompare.text import history as text
-from buildcompare.text.numbers import MISSING, VERDICT_WORDS, change, db_name, interval, percent
+from buildcompare.text.numbers import MISSING, VERDICT_WORDS, db_name, percent, ranged
 
-USUAL = "data/history/mattermost"
-"""What the notebook opens when nobody said which ledger."""
+USUAL = "data/history/mattermost"  # what the notebook opens when nobody said which ledger
 
 
 @dataclass(frozen=True)
@@ -170,10 +169,10 @@ def _name(entry: Entry) -> str:
 
 def _measured(test: LedgerTest, size: Effect | None) -> str:
     users = [f"{each:,.0f}" if each else "unknown" for each in test.levels]
-    more = f", {change(size.delta_percent)} ({interval(*size.interval())})" if size else ""
+    more = f", {ranged(size.delta_percent, *size.interval(), name='')}" if size else ""
     return f"{db_name(test.db_engine) or test.name} {' → '.join(users)}{more}"
 
 
 def _drifted(row: Drift) -> str:
-    size = f"{change(row.delta_percent)} ({interval(row.ci_low, row.ci_high)})"
+    size = ranged(row.delta_percent, row.ci_low, row.ci_high, name="")
     return f"{db_name(row.db_engine) or row.test} {size} since {row.against}{', jump' if row.jump else ''}"

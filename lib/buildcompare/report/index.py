@@ -25,8 +25,7 @@ from buildcompare.text import numbers as wording
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
-LEDGERS = "data/history"
-"""Where ledgers are kept, one folder each."""
+LEDGERS = "data/history"  # where ledgers are kept, one folder each
 
 
 class UsersLine(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -171,13 +172,14 @@ def read_written(file: Path) -> dict[str, str]:
 
     An :class:`InputError` where a marker is broken or missing: what is not between markers is written anew.
     """
-    if not file.exists():
-        return {}
+    fault = functools.partial(InputError, file=file)
     try:
         text = file.read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except (UnicodeDecodeError, OSError) as error:
         other = getattr(error, "strerror", None) or "other bytes"
-        raise InputError(file=file, key="the markers", expected="UTF-8", found=other) from None
+        raise fault(key="the markers", expected="UTF-8", found=other) from None
     if not text.strip("\ufeff \t\r\n"):
         return {}
     found: dict[str, str] = {}
@@ -196,18 +198,17 @@ def read_written(file: Path) -> dict[str, str]:
         elif block in found:
             expected = f"one block {block!r}"
         if expected:
-            what = repr((marker or like)[0])[:80]
-            raise InputError(file=file, key=_line(text, like), expected=expected, found=what)
+            raise fault(key=_line(text, like), expected=expected, found=repr((marker or like)[0])[:80])
         if opened and marker:
             found[block] = text[opened.end() : marker.start()]
         opened = None if opened else marker
     if opened:
         expected = f"{_marker('end', opened[2])} after it"
-        raise InputError(file=file, key=_line(text, opened), expected=expected, found="the end of the file")
-    if missing := [block for block in BLOCKS if block not in found]:
-        begin, end = (_marker(what, missing[0]) for what in ("begin", "end"))
-        expected = f"{begin} and {end} (or no README.md: it is made anew)"
-        raise InputError(file=file, key="the markers", expected=expected, found="neither")
+        raise fault(key=_line(text, opened), expected=expected, found="the end of the file")
+    for block in BLOCKS:
+        if block not in found:
+            expected = f"{_marker('begin', block)} and {_marker('end', block)} (or no README.md: it is made anew)"
+            raise fault(key="the markers", expected=expected, found="neither")
     return found
 
 

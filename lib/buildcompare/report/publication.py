@@ -61,13 +61,11 @@ def staged(folder: Path) -> Iterator[Path]:
         staging = _beside(folder, "making")
     except OSError as error:
         raise fault(expected="a folder that can be written", found=error.strerror or str(error)) from None
-    making = staging / folder.name  # one level down, where nobody takes it for a report among the reports
-    try:
+    with staging as place:
+        making = Path(place, folder.name)  # one level down, where nobody takes it for a report among the reports
         making.mkdir()
         yield making
         _put_in_place(making, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _put_in_place(making: Path, folder: Path) -> None:
@@ -80,20 +78,19 @@ def _put_in_place(making: Path, folder: Path) -> None:
             target = making / entry.relative_to(folder)
             target.parent.mkdir(exist_ok=True)
             shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)
-    old = _beside(folder, "old")
-    folder.rename(old / folder.name)
-    try:
-        making.rename(folder)
-    except OSError:
-        (old / folder.name).rename(folder)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    with _beside(folder, "old") as place:
+        old = folder.rename(Path(place, folder.name))
+        try:
+            making.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
 
 
-def _beside(folder: Path, what: str) -> Path:
+def _beside(folder: Path, what: str) -> tempfile.TemporaryDirectory[str]:
     """A new hidden folder beside `folder`, which names the process that made it."""
-    return Path(tempfile.mkdtemp(prefix=f".{folder.name}.{os.getpid()}.", suffix=f".{what}", dir=folder.parent))
+    prefix = f".{folder.name}.{os.getpid()}."
+    return tempfile.TemporaryDirectory(f".{what}", prefix, folder.parent, ignore_cleanup_errors=True)
 
 
 def _tidy_up(folder: Path) -> None:

@@ -91,8 +91,7 @@ class Published:
 
     folder: Path
     results: Results
-    recorded: str | None = None
-    """Where in the ledger it was recorded, in words."""
+    recorded: str | None = None  # where in the ledger it was recorded, in words
 
 
 def publish(

@@ -37,8 +37,7 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 """The output that carries results.json inside the executed notebook."""
 FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
-HEADLINE_TESTS = 6
-"""Tests in the table below the verdict; the others are folded, the gravest shown."""
+HEADLINE_TESTS = 6  # tests in the table below the verdict; the others are folded, the gravest shown
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
