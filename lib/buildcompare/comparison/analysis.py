@@ -22,7 +22,7 @@ from buildcompare.config.params import Comparison, Coordinator, Run, Test, check
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.compare import Past, compare_to_ledger, supported_users_noise
+from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
 from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables

@@ -1,4 +1,4 @@
-"""Analyse a chain of comparisons: drift, databases, setup and error counts of each, and what is usual in all.
+"""Analyse a chain of comparisons, with the current results at its end: drift, databases, setup and error counts.
 
 Each comparison measures the version that the one before called new once more, as its base. A difference between the two
 is no change of the build: it is run-to-run noise, and whatever else changed between two batches of tests.
@@ -6,6 +6,7 @@ is no change of the build: it is run-to-run noise, and whatever else changed bet
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -18,19 +19,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, TestKey
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.params import Comparison, Test
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, TestKey
 from buildcompare.history.table import SETUP_COLUMNS
-from buildcompare.results.codes import DriftKind, Pair, SetupChange, Side
-from buildcompare.results.history import BetweenComparisons, DatabaseOrder, Drift, RepeatedMeasurements, SetupDifference
+from buildcompare.results import TestResult
+from buildcompare.results import history as schema
+from buildcompare.results.codes import DriftKind, NoHistory, Pair, SetupChange, Side
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.noise import Noise
+from buildcompare.stats.levels import mean_of_runs
+from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 from buildcompare.text.numbers import db_name
 
 MAD_TO_SD = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
-LEAST_COUNT = 5  # A median over fewer comparisons says nothing
+LEAST_COUNT = 5  # a median over fewer comparisons says nothing
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported: half as many again, or a third fewer
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[`*_~\[\]\\]")
@@ -41,6 +46,10 @@ _COORDINATOR = {
 }
 _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *_COORDINATOR.values())}
 """A comparison that leaves one of these out hides what may explain a drift; other rows are at their writer's choice."""
+UsersNoise = tuple[Noise | None, float]
+"""Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
+Past = tuple[schema.HistoryResult, list[schema.Drift], list[schema.SetupDifference]]
+"""What the ledger says about a comparison."""
 
 
 class Measured(NamedTuple):
@@ -85,13 +94,13 @@ class Step:
 
     entry: Entry
     before: str | None = None
-    setup_differences: Sequence[SetupDifference] = ()
-    drift: Sequence[Drift] = ()
+    setup_differences: Sequence[schema.SetupDifference] = ()
+    drift: Sequence[schema.Drift] = ()
     changes: Sequence[tuple[LedgerTest, Effect | None]] = ()
     errors: Sequence[ErrorChange] = ()
 
     @property
-    def same_version(self) -> list[Drift]:
+    def same_version(self) -> list[schema.Drift]:
         """The drift of one version since an earlier comparison, without what is compared beside it."""
         return [row for row in self.drift if _is_same_version(row)]
 
@@ -107,8 +116,8 @@ class ChainAnalysis:
 
     steps: Mapping[str, Step]
     noise: Noise
-    between: Sequence[BetweenComparisons]
-    repeats: RepeatedMeasurements | None
+    between: Sequence[schema.BetweenComparisons]
+    repeats: schema.RepeatedMeasurements | None
 
 
 def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry] = ()) -> ChainAnalysis:
@@ -165,7 +174,7 @@ def measure_change(before: float | None, value: float | None, noise: Noise, runs
 
 def measure_drift(
     tests: Iterable[Pair[Measured]], noise: Noise
-) -> tuple[Mapping[str, list[Drift]], list[BetweenComparisons]]:
+) -> tuple[Mapping[str, list[schema.Drift]], list[schema.BetweenComparisons]]:
     """Compare each comparison of a chain with the one that measured its base before.
 
     That is, test by test, the last comparison whose new build is of its base's version, so that one that was recorded
@@ -198,7 +207,7 @@ def measure_drift(
             drift[row.comparison].append(row.model_copy(update={"z": z, "jump": jump}))
         test, sd_percent = links[0][1].base.test, 100.0 * math.expm1(sd)
         about: dict[str, Any] = {"type": test.type, "db_engine": test.key[1] or None}
-        between.append(BetweenComparisons(**about, sd_percent=sd_percent, links=len(same)))
+        between.append(schema.BetweenComparisons(**about, sd_percent=sd_percent, links=len(same)))
     return drift, between
 
 
@@ -219,16 +228,16 @@ def _links(tests: Iterable[Pair[Measured]]) -> list[list[tuple[Measured, Pair[Me
     return [found for found in links.values() if found]
 
 
-def _row(kind: DriftKind, before: Measured, now: Measured, change: Effect, **more: Any) -> Drift:
+def _row(kind: DriftKind, before: Measured, now: Measured, change: Effect, **more: Any) -> schema.Drift:
     test, (low, high) = now.test, change.interval()
     where = {"kind": kind, "comparison": now.entry.name, "test": test.name, "type": test.type, "side": now.side}
     names = {"db_engine": test.db_engine, "label": now.build.title, "against_label": before.build.title}
     size = {"before": before.users, "value": now.users, "delta_percent": change.delta_percent}
     known = {"ci_low": low, "ci_high": high, "p_value": change.p_value, "noise_source": change.noise_source}
-    return Drift.model_validate({**where, **names, **size, **known, **more})
+    return schema.Drift.model_validate({**where, **names, **size, **known, **more})
 
 
-def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> Mapping[str, list[Drift]]:
+def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> Mapping[str, list[schema.Drift]]:
     """Compare each pair of databases within each build: the later in the alphabet with the earlier.
 
     By comparison, rows as those of :func:`measure_drift`, with `flipped`: whether they stand in another order than with
@@ -236,7 +245,7 @@ def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> Mapping[
     """
     found = defaultdict(list)
     last: dict[object, float] = defaultdict(float)
-    orders: dict[object, list[DatabaseOrder]] = defaultdict(list)  # by pair and whether the later is below
+    orders: dict[object, list[schema.DatabaseOrder]] = defaultdict(list)  # by pair and whether the later is below
     for name, group in groupby(tests, lambda each: each.base.entry.name):
         alone = [each for each in group if each.base.key[1] and not each.base.key[2]]
         for other, own in combinations(sorted(alone, key=lambda each: each.base.key), 2):
@@ -252,7 +261,7 @@ def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> Mapping[
                     found[name].append(_row(DriftKind.BETWEEN_DATABASES, before, now, change, earlier=earlier, **more))
             for below in (True, False):
                 if alike := {side: size for side, size in sizes.items() if size and (size < 0) == below}:
-                    orders[pair, below].append(DatabaseOrder.model_validate({"comparison": name, **alike}))
+                    orders[pair, below].append(schema.DatabaseOrder.model_validate({"comparison": name, **alike}))
             last[pair] = sizes.get("new", last[pair])
     return found
 
@@ -268,7 +277,7 @@ def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[Err
     """
     rows = []
     sizes: dict[object, list[float]] = defaultdict(list)
-    for (entry, test, key, _), _ in tests:
+    for entry, test, key, _ in (each.base for each in tests):
         users = test.levels if test.type == "unbounded" else Pair(1.0, 1.0)
         if test.errors and test.errors.base and test.errors.new and users.base and users.new:
             ratio = math.log(test.errors.new / test.errors.base * users.base / users.new)
@@ -284,7 +293,7 @@ def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[Err
     return found
 
 
-def measure_repeats(groups: Iterable[Sequence[float]]) -> RepeatedMeasurements | None:
+def measure_repeats(groups: Iterable[Sequence[float]]) -> schema.RepeatedMeasurements | None:
     """Pool the variance of positive levels within `groups`, with its chi-squared interval."""
     from scipy import stats
 
@@ -295,18 +304,18 @@ def measure_repeats(groups: Iterable[Sequence[float]]) -> RepeatedMeasurements |
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in logs)
     variances = (squares / each for each in (df, *stats.chi2.ppf([0.975, 0.025], df)))
     sd_percent, ci_low, ci_high = (100.0 * math.expm1(math.sqrt(variance)) for variance in variances)
-    return RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
+    return schema.RepeatedMeasurements(sd_percent=sd_percent, ci_low=ci_low, ci_high=ci_high, df=df)
 
 
-def _is_same_version(row: Drift) -> bool:
+def _is_same_version(row: schema.Drift) -> bool:
     return row.kind == DriftKind.SAME_VERSION and row.same_version
 
 
-def _changed(differences: Iterable[SetupDifference]) -> list[str]:
+def _changed(differences: Iterable[schema.SetupDifference]) -> list[str]:
     return [each.setting for each in differences if each.kind == SetupChange.CHANGED]
 
 
-def setup_differences(before: Entry, now: Entry) -> list[SetupDifference]:
+def setup_differences(before: Entry, now: Entry) -> list[schema.SetupDifference]:
     """Every setting that changed from `before` to `now`, and every one that only one of them states.
 
     Settings are paired by name without regard to case and marks. One that only one comparison states is listed where
@@ -322,8 +331,8 @@ def setup_differences(before: Entry, now: Entry) -> list[SetupDifference]:
         else:
             kind = SetupChange.CHANGED if _normal(was) != _normal(is_now) else None
         if kind:
-            setting = (new.get(key) or old[key])[0]
-            found.append(SetupDifference(setting=setting, against=before.name, before=was, now=is_now, kind=kind))
+            name = (new.get(key) or old[key])[0]
+            found.append(schema.SetupDifference(setting=name, against=before.name, before=was, now=is_now, kind=kind))
     return sorted(found, key=lambda each: each.kind)
 
 
@@ -350,3 +359,102 @@ def _settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[s
 def _normal(text: str) -> str:
     """What different spellings of one thing share."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split()))
+
+
+def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
+    """From a catalogue's load metric, and what repeated runs taught."""
+    load = catalogue.load
+    if load is None or load.margin_percent is None:
+        return None, 0.0
+    return metric_noise(load, "unbounded", groups), load.margin_percent
+
+
+def compare_to_ledger(
+    ledger: Ledger, params: Comparison, tests: Sequence[TestResult], known: UsersNoise, *, simulated: bool
+) -> Past:
+    """Compare the results of `params` with the chain before its own entry, or the whole where it has none yet."""
+    noise, margin_percent = known
+    entry = entry_of(params, tests, position=1, simulated=simulated)
+    own = ledger.find(entry)
+    before = own.position or 0 if own else math.inf
+    alike = [each for each in ledger.chain if (each.position or 0) < before and each.simulated == simulated]
+    reason = None
+    if own is not None and own.kind == "study":
+        reason = NoHistory.STUDY
+    elif noise is None:
+        reason = NoHistory.NO_NOISE
+    elif not alike:
+        reason = NoHistory.NO_EARLIER
+    read = [each.model_dump(mode="json") for each in (*alike, *ledger.studies)]
+    history = schema.HistoryResult(
+        ledger=params.history or "",
+        comparisons=len(alike),
+        studies=len(ledger.studies),
+        entries_sha256=hashlib.sha256(json.dumps(read, sort_keys=True, ensure_ascii=False).encode()).hexdigest(),
+        before=alike[-1].name if reason is None else None,
+        reason=reason,
+        margin_percent=margin_percent,
+    )
+    if noise is None or reason is not None:
+        return history, [], []
+    name = entry.name
+    while name in {each.name for each in alike}:  # an earlier comparison may bear it
+        name += ".new"
+    found = analyse_chain([*alike, entry.model_copy(update={"name": name})], noise, ledger.studies)
+    taught = {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
+    history = history.model_copy(update={**taught, "between": found.between, "repeats": found.repeats})
+    own_step = found.steps[name]
+    return history, list(own_step.drift), list(own_step.setup_differences)
+
+
+def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: int | None, **known: Any) -> Entry:
+    """The ledger's entry of a comparison, at `position` in the chain (None: a study).
+
+    Without the results of its `tests` it says which builds and tests are to be compared. `known` are further fields.
+    """
+    steps = params.coordinator
+    coordinator = {"users_inc": float(steps.users_inc), "users_dec": float(steps.users_dec), "rest_s": steps.rest_s}
+    runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
+    servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
+    results: Sequence[TestResult | None] = tests or [None] * len(params.tests)
+    return Entry(
+        name=params.name or "comparison",  # without a name it is never recorded
+        kind="study" if position is None else "monthly",
+        position=position,
+        base=LedgerBuild.of(params.base.label),
+        new=LedgerBuild.of(params.new.label),
+        tests=[_test(asked, result) for asked, result in zip(params.tests, results, strict=True)],
+        setup=dict(params.setup),
+        coordinator={**coordinator, **{f"threshold_{name}": value for name, value in steps.thresholds.items()}},
+        servers=sorted(servers - {""}),
+        source="report",
+        **known,
+    )
+
+
+def place_in_words(ledger: Ledger, name: str) -> str:
+    """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
+    chain = [entry.name for entry in ledger.chain]
+    if name not in chain:
+        return f"Recorded in {ledger.folder}: {name}, a study outside the chain."
+    at = chain.index(name)
+    words = f"Recorded in {ledger.folder}: {name}, {at + 1} of {len(chain)} in the chain."
+    numbers = [[int(part) for part in (entry.new.minor or "").split(".") if part] for entry in ledger.chain]
+    later = [chain[i] for i in range(at) if numbers[at] and numbers[i] > numbers[at]]
+    if not later:
+        return words
+    return f"{words} It stands after {later[-1]}, of a later version: comparisons stand as they were first recorded."
+
+
+def _test(asked: Test, result: TestResult | None) -> LedgerTest:
+    known: dict[str, Any] = {"name": asked.name, "type": asked.type, "db_engine": asked.db_engine}
+    if result is not None:
+        levels = result.supported_users
+        users = [level if level and level > 0 else None for level in (levels.base, levels.new)] if levels else []
+        counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
+        errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
+        known["users"] = result.users
+        known["supported_users"] = Pair(*users) if any(users) else None
+        known["runs"] = Pair(len(result.runs.base), len(result.runs.new))
+        known["errors"] = None if errors == Pair(None, None) else errors
+    return LedgerTest.model_validate(known)

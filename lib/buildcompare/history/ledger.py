@@ -43,7 +43,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
-TestKey = tuple[str, str]  # A test's type and database: what a test of one comparison is found again by in the next
+TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
 
 
 class _Strict(BaseModel):

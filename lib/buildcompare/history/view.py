@@ -19,8 +19,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve, root
 from buildcompare.findings import history as findings
-from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain
-from buildcompare.history.compare import supported_users_noise
+from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain, supported_users_noise
 from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
 from buildcompare.results.codes import SIDES
 from buildcompare.results.history import Drift, HistoryResult

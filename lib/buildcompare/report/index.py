@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import resolve, root, write_files
-from buildcompare.history.chain import Step, analyse_chain
-from buildcompare.history.compare import supported_users_noise
+from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, version_in
 from buildcompare.report import publication
 from buildcompare.report.sections import GRAVEST_FIRST, page

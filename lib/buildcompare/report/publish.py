@@ -16,7 +16,7 @@ from buildcompare.comparison import analysis
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, write_files
-from buildcompare.history.compare import entry_of, place_in_words
+from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import check_name, locked, read_ledger, record
 from buildcompare.report import publication
 from buildcompare.report.html import HtmlReportExporter
