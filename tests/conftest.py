@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
+    from buildcompare.results import Results
+
 PROJECT = Path(__file__).resolve().parents[1]
 pytest_plugins = ["prometheus_server", "pulling"]  # fixtures of more than one folder
 REQUIRE_ALL = "BUILDCOMPARE_REQUIRE_ALL"
@@ -86,23 +88,50 @@ def real() -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`bundled("v11.1.0-rc2")`: the folder of that bundled comparison's report, published once for all workers."""
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """`once(name, make)`: what `make` wrote to the path that it was given, by the first worker that asked for it."""
     own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bundled"
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
     shared.mkdir(exist_ok=True)
 
-    def report(name: str) -> Path:
-        folder = shared / name
+    def once(name: str, make: Callable[[Path], object]) -> Path:
         with (shared / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.exists():  # it appears whole, or not at all
-                from buildcompare.report.publish import publish
+            if not (shared / name).exists():
+                make(shared / name)
+        return shared / name
 
-                publish(PROJECT / f"params/{name}.yaml", output=folder)
-        return folder
+    return once
+
+
+@pytest.fixture(scope="session")
+def bundled(once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], Path]:
+    """`bundled("v11.1.0-rc2")`: the folder of that bundled comparison's report, published once."""
+
+    def report(name: str) -> Path:
+        from buildcompare.report.publish import publish
+
+        return once(name, lambda folder: publish(PROJECT / f"params/{name}.yaml", output=folder))
 
     return report
+
+
+@pytest.fixture(scope="session")
+def compared(real: Path, once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], Results]:
+    """`compared("v10.4")`: the results of that published comparison, all its tests, compared once."""
+    from buildcompare.comparison import analysis
+    from buildcompare.config.params import check_params
+    from buildcompare.results import Results, dumps
+    from support import real_params
+
+    def results(release: str) -> Results:
+        def compare(file: Path) -> None:
+            params = check_params(real_params(real, release, "v1.2.3", "v1.3.0-rc1", name=release))
+            file.write_text(dumps(analysis.analyse(params, analysis.read_recordings(params)).results), "utf-8")
+
+        return Results.model_validate_json(once(f"{release}.json", compare).read_text("utf-8"))
+
+    return results
 
 
 # ---- A browser ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,11 @@ def unfounded(results: Results) -> list[str]:
     ]
 
 
-def test_published_comparisons(real: Path) -> None:
+def test_published_comparisons(real: Path, compared: Callable[[str], Results]) -> None:
     kinds: Counter[str] = Counter()
     found = []
     for folder in sorted(path for path in (real / "comparisons").iterdir() if path.is_dir()):
-        params = real_params(real, folder.name, "v1.2.3", "v1.3.0-rc1", name=folder.name)
-        results = results_of(params)
+        results = compared(folder.name)
         kinds.update(finding.kind for finding in results.findings)
         found += unfounded(results)
     assert found == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,15 @@ from scipy import special
 from scipy.signal import lfilter
 
 from buildcompare.calibration.learn import check_metrics, run_levels, self_check
-from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import check_params
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
+from buildcompare.results import Results
 from buildcompare.stats.effects import judge_labels, measure_effect
 from buildcompare.stats.levels import mean_with_error
 from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
-from support import real_params
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
@@ -316,15 +315,13 @@ def test_twenty_percent_on_a_resource_is_found(ceiling: list[RepeatedRuns]) -> N
     assert rows[20.0].mean() >= 0.9
 
 
-def judged(real: Path, release: str, base: str, new: str) -> dict[str, dict[str, Any]]:
+def judged(results: Results) -> dict[str, dict[str, Any]]:
     """Metrics by slug of each test of a published comparison, judged by the borrowed priors."""
-    params = check_params({"name": release, **real_params(real, release, base, new)})
-    results = analyse(params, read_recordings(params)).results
     return {test.name: {row.slug: row for row in test.metrics} for test in results.tests}
 
 
-def test_the_stack_of_v9_2_is_called_by_borrowed_priors(real: Path) -> None:
-    tests = judged(real, "v9.2", "v9.1", "v9.2")
+def test_the_stack_of_v9_2_is_called_by_borrowed_priors(compared: Callable[[str], Results]) -> None:
+    tests = judged(compared("v9.2"))
     for name, percent in (("mysql_bounded", 22), ("postgresql_bounded", 20)):
         row = tests[name]["stack-in-use"]
         assert row.status == "regression"
@@ -332,17 +329,17 @@ def test_the_stack_of_v9_2_is_called_by_borrowed_priors(real: Path) -> None:
         assert row.delta_percent == pytest.approx(percent, abs=2)
 
 
-def test_nothing_of_v9_6_is_called_by_borrowed_priors(real: Path) -> None:
-    tests = judged(real, "v9.6", "v9.5", "v9.6")
+def test_nothing_of_v9_6_is_called_by_borrowed_priors(compared: Callable[[str], Results]) -> None:
+    tests = judged(compared("v9.6"))
     for name in ("mysql_bounded", "postgresql_bounded"):
         for slug in ("cpu-utilization", "stack-in-use", "goroutines-in-use", "rps", "p99-api-times", "p99-store-times"):
             assert tests[name][slug].status in ("equivalent", "inconclusive")
             assert tests[name][slug].p_value is not None
 
 
-def test_what_a_plot_hides_is_never_called(real: Path) -> None:
+def test_what_a_plot_hides_is_never_called(real: Path, compared: Callable[[str], Results]) -> None:
     for release in sorted(path.name for path in (real / "comparisons").iterdir() if path.is_dir()):
-        for tests in judged(real, release, "base", "new").values():
+        for tests in judged(compared(release)).values():
             for slug in ("heap-in-use", "avg-api-times", "avg-store-times"):
                 assert tests[slug].status in ("inconclusive", "not_comparable")
                 assert tests[slug].reason.code in ("digitised", "no_number")

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -113,6 +113,7 @@ def _design(rows: pd.DataFrame, knots: FloatArray, log_calls: float) -> FloatArr
     return np.column_stack([np.ones_like(level), level, slopes[:, :-1] - slopes[:, -1:], *rest])
 
 
+@lru_cache(256)  # many models are learned from the same groups, all but one
 def _variances(group: RepeatedRuns) -> pd.DataFrame:
     """Log variance, level and calls of each label with repeated values."""
     rows = pd.concat([NO_LABELS, *(run.labels[run.labels["value"] > 0] for run in group.runs)])
@@ -126,6 +127,7 @@ def _variances(group: RepeatedRuns) -> pd.DataFrame:
     return found.assign(log_variance=np.log(found["variance"] + RESOLUTION**2) - bias, bounded=group.type == "bounded")
 
 
+@lru_cache(256)
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
     """Every label in every pair of runs of one group: its values `first` and `second`, and what predicts its noise."""
     found = []

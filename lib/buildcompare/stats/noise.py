@@ -66,7 +66,7 @@ class NoiseAtEqualLoad:
     df: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # told apart by what they are, not by what they hold
 class RepeatedRuns:
     """Runs of one build on one setup: between them nothing changed."""
 
