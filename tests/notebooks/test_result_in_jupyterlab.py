@@ -72,7 +72,7 @@ def test_a_result_shows_verdict_and_table(laboratory: str, browser: BrowserThrea
                     page.get_by_role("menuitem", name="Settings", exact=True).click()
                     page.get_by_text("Theme", exact=True).hover()
                     page.get_by_text(name, exact=True).click()
-                page.locator(f"body[data-jp-theme-name='{name}']").wait_for()
+                page.locator(f"body[data-jp-theme-name='{name}']").wait_for(state="attached")
                 page.screenshot(path=shots / f"result-{theme}.png")
                 seen[theme] = {
                     "verdict": verdict.inner_text(),
