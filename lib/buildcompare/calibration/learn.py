@@ -195,8 +195,7 @@ def _unwritable(file: Path, error: OSError) -> InputError:
 
 def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibration:
     """Measure every run of `spec_file` as a comparison would, check the pipeline on them, and write `output`."""
-    document = read_yaml(spec_file)
-    spec = checked(CalibrationSpec, document.data, file=spec_file, document=document)
+    spec = checked(CalibrationSpec, read_yaml(spec_file))
     check_writable(output)
     try:
         catalogue = read_catalogue(spec.metrics)

@@ -218,5 +218,4 @@ def slugify(name: str) -> str:
 def read_catalogue(name: str) -> Catalogue:
     """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`."""
     file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
-    document = read_yaml(file)
-    return checked(Catalogue, document.data, file=file, document=document)
+    return checked(Catalogue, read_yaml(file))

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.yaml import Document, Traced, checked, read_yaml, unlike
+from buildcompare.config.yaml import Traced, checked, read_yaml, unlike
 from buildcompare.results.codes import SIDES, Side, TestType
 
 SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana"]
@@ -331,13 +331,12 @@ def read_params(file: str | Path) -> Comparison:
     ['postgresql_bounded', 'postgresql_unbounded']
     """
     path = Path(file)
-    document = read_yaml(path)
-    comparison = check_params(document.data, file=path, document=document)
+    comparison = check_params(read_yaml(path))
     if comparison.name is None and not re.fullmatch(SLUG, path.stem):
         raise InputError(file=path, key="file name", expected=_SLUG, found=repr(path.stem))
     return comparison.model_copy(update={"name": comparison.name or path.stem})
 
 
-def check_params(data: Any, *, file: str | Path | None = None, document: Document | None = None) -> Comparison:
+def check_params(data: Any) -> Comparison:
     """Check plain data, such as what papermill injected, against the model."""
-    return checked(Comparison, data, file=file, document=document)
+    return checked(Comparison, data)

@@ -6,6 +6,7 @@ the bound on aliases, texts as written and the lines of values would have to be 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,11 +41,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data, and for each place in it the line and the text as written."""
+    """Plain data, the file that it stands in, if any, and for each place in it the node as written there."""
 
-    data: Any
-    lines: dict[Location, int] = field(default_factory=dict)
-    texts: dict[Location, str] = field(default_factory=dict)
+    data: Any = field(default=None, compare=False)  # two models that say the same are equal, wherever they stood
+    file: str | Path | None = field(default=None, compare=False)
+    nodes: dict[Location, yaml.Node] = field(default_factory=dict, compare=False)
+
+    def key(self, location: Location) -> str:
+        """A place in the data, and its line, as errors name it."""
+        dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+        named, node = dotted.removeprefix(".") or "top level", self.nodes.get(location)
+        return named if node is None else f"{named} (line {node.start_mark.line + 1})"
 
 
 class _Reader(yaml.SafeLoader):
@@ -53,16 +60,14 @@ class _Reader(yaml.SafeLoader):
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(text)
         self.file, self.count = file, 0
-        self.lines: dict[Location, int] = {}
-        self.texts: dict[Location, str] = {}
+        self.nodes: dict[Location, yaml.Node] = {}
 
     def plain(self, node: yaml.Node, place: Location) -> Any:
         self.count += 1
         if self.count > MAX_VALUES:
             raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
-        self.lines[place] = node.start_mark.line + 1
+        self.nodes[place] = node
         if isinstance(node, yaml.ScalarNode):
-            self.texts[place] = node.value
             return self.construct_object(node)
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self._mapping(node, place)
@@ -103,7 +108,7 @@ def read_yaml(file: Path) -> Document:
     try:
         node = reader.get_single_node()
         if node is not None:
-            return Document(reader.plain(node, ()), reader.lines, reader.texts)
+            return Document(reader.plain(node, ()), file, reader.nodes)
         expected, found = "a YAML mapping", "an empty file"
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         expected, found = "values that their tags can hold", str(error)[:80]
@@ -136,29 +141,19 @@ def _text(file: Path) -> str:
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """The file that a model was read from; two models that say the same are equal, wherever they stood."""
-
-    file: str | Path | None = field(default=None, compare=False)
-    document: Document | None = field(default=None, compare=False)
-
-
 class Traced(BaseModel):
     """A model that knows which file and which of its lines it was read from."""
 
-    _origin: _Origin = PrivateAttr(default_factory=_Origin)
+    _document: Document = PrivateAttr(default_factory=Document)
 
     def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
         """A fault of what the value at `location` names, such as a file that is not there: it stands in both places."""
-        document = self._origin.document
-        written = _existing(location, document.data)[0] if document else ()
-        location = written or location  # a default stands in no line
-        line = document.lines.get(written) if document and written else None
-        key = f"{_dotted(location)} (line {line})" if line else _dotted(location)
+        document = self._document
+        written = _existing(location, document.data)[0] if document.nodes else ()
+        key = document.key(written or location)  # a default stands in no line
         own = None if error.key == location[-1] else error.key
         inner = ": ".join(part for part in (key, error.file, own) if part)
-        return InputError(file=self._origin.file, key=inner, expected=error.expected, found=error.found)
+        return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
 
 
 def unlike(expected: str, found: str) -> PydanticCustomError:
@@ -166,46 +161,40 @@ def unlike(expected: str, found: str) -> PydanticCustomError:
     return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
 
 
-def checked(
-    model: type[Model], data: Any, *, file: str | Path | None = None, document: Document | None = None
-) -> Model:
-    """Check plain data against `model`: :class:`InputError` with the first fault, whose line `document` gives."""
-    if not isinstance(data, dict):
-        raise InputError(file=file, key=None, expected="a mapping of keys to values", found=_kind(data))
+def checked(model: type[Model], data: Any, *, file: str | Path | None = None) -> Model:
+    """Check a document, or plain data, against `model`: :class:`InputError` with the first fault."""
+    document = data if isinstance(data, Document) else Document(data, file)
+    if not isinstance(document.data, dict):
+        found = _kind(document.data)
+        raise InputError(file=document.file, key=None, expected="a mapping of keys to values", found=found)
     try:
-        made = model.model_validate(data)
+        made = model.model_validate(document.data)
     except ValidationError as error:
-        raise _first_error(model, error.errors(), data, file, document or Document(data)) from None
+        raise _first_error(model, error.errors(), document) from None
     if isinstance(made, Traced):
-        made._origin = _Origin(file, document)
+        made._document = document
     return made
 
 
-def _first_error(
-    model: type[BaseModel], errors: list[ErrorDetails], data: Any, file: str | Path | None, document: Document
-) -> InputError:
+def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: Document) -> InputError:
     # An unknown key explains a missing one beside it, so it is said first.
     error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     parts = tuple(part for part in error["loc"] if not (isinstance(part, str) and part.startswith("function-")))
     missing = error["type"] == "missing"
-    location, value = _existing(parts[:-1] if missing else parts, data)
+    location, value = _existing(parts[:-1] if missing else parts, document.data)
     if missing:
         expected, found = f"the key `{parts[-1]}`", "no such key"
     elif error["type"] == "extra_forbidden":
         expected, found = _known_keys(model, location), f"the unknown key `{location[-1]}`"
     else:
-        expected = error["msg"]
-        for start in ("Value error, ", "Input should be ", "Input should have "):
-            expected = expected.removeprefix(start)
+        expected = re.sub("^(Value error, |Input should (be|have) )", "", error["msg"])
         expected = _EXPECTED.get(error["type"], expected)
         if error["type"] == "literal_error":
-            expected = f"one of {error.get('ctx', {}).get('expected', error['msg'])}"
+            expected = f"one of {expected}"
         secret = any(part in _SECRET_KEYS for part in location)
-        found = error.get("ctx", {}).get("found") or (
-            _kind(value) if secret else _found(value, document.texts.get(location))
-        )
-    key, line = _dotted(location) or "top level", document.lines.get(location)
-    return InputError(file=file, key=f"{key} (line {line})" if line else key, expected=expected, found=found)
+        seen = _kind(value) if secret else _found(value, document.nodes.get(location))
+        found = error.get("ctx", {}).get("found") or seen
+    return InputError(file=document.file, key=document.key(location), expected=expected, found=found)
 
 
 def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], Any]:
@@ -217,11 +206,6 @@ def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], An
             data = data[part]
             path.append(part)
     return tuple(path), data
-
-
-def _dotted(location: tuple[Any, ...]) -> str:
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return text.removeprefix(".")
 
 
 def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> str:
@@ -237,7 +221,8 @@ def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     return "one of " + ", ".join(model.model_fields)
 
 
-def _found(value: Any, written: str | None) -> str:
+def _found(value: Any, node: yaml.Node | None) -> str:
+    written = node.value if isinstance(node, yaml.ScalarNode) else None
     if isinstance(value, bool) or value is None:
         return f"{written!r}, which YAML reads as {value}" if written else f"{value}"
     if isinstance(value, (int, float)):

@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,8 +55,8 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         first = end if question.role in ("summary", "resets") else start  # those have one answer, of the whole run
         grids.append(grid(first, end, source.label_step_s if question.role in _OF_LABELS else source.step_s))
     with closing(Client(source, url)) as client:
-        server, pieces = _ask(client, source.threads, questions, grids)
-    named = [(question, _joined(parts, url)) for question, parts in zip(questions, pieces, strict=True)]
+        server, answers = _ask(client, source.threads, questions, grids)
+    named = list(zip(questions, answers, strict=True))
     if not any(answer.series for question, answer in named if question.role in ("graph", "label")):
         found = f"none for any of {len(questions)} queries between {start.isoformat()} and {end.isoformat()}"
         raise InputError(file=None, key="start, end", expected=f"samples at {url}", found=found)
@@ -79,7 +78,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
             "server": server,
             "step_s": source.step_s,
             "label_step_s": source.label_step_s,
-            "queries": [_asked(*each, grid) for each, grid in zip(named, grids, strict=True)],
+            "queries": [_asked(*each, len(times)) for each, times in zip(named, grids, strict=True)],
             "counter_resets": {q.metric: int(a.series[0][2][-1]) for q, a in named if q.role == "resets" and a.series},
             "thresholds": {alert.slug: alert.threshold for alert in catalogue.alerts},
             "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
@@ -87,72 +86,51 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     )
 
 
-@dataclass(frozen=True)
-class Grid:
+def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
     """The times ``start + k * step`` up to the end, in whole milliseconds, which is what servers count in."""
-
-    start_ms: int
-    end_ms: int
-    step_ms: int
-
-    @property
-    def points(self) -> int:
-        """How many times there are."""
-        return (self.end_ms - self.start_ms) // self.step_ms + 1
-
-    def pieces(self) -> tuple[Grid, ...]:
-        """The same times in pieces that share none, or :class:`InputError` where there are too many."""
-        if self.points > MAX_POINTS * MAX_PIECES:
-            expected = f"a window of at most {MAX_POINTS * MAX_PIECES:,} points at this step"
-            raise InputError(file=None, key="start, end", expected=expected, found=f"{self.points:,}")
-        firsts = range(self.start_ms, self.end_ms + 1, MAX_POINTS * self.step_ms)
-        length = (MAX_POINTS - 1) * self.step_ms
-        return tuple(Grid(first, min(first + length, self.end_ms), self.step_ms) for first in firsts)
-
-    def parameters(self) -> dict[str, str]:
-        """As a server wants them: seconds with exactly three decimals."""
-        named = {"start": self.start_ms, "end": self.end_ms, "step": self.step_ms}
-        return {name: f"{ms // 1000}.{ms % 1000:03}" for name, ms in named.items()}
-
-
-def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> Grid:
-    """The grid that begins at `start`, a fraction of a second included; both times have a zone."""
-    for instant in (start, end):
-        if instant.tzinfo is None:
-            raise InputError(file=None, key="start, end", expected="times with their zone", found=instant.isoformat())
     epoch, millisecond = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(milliseconds=1)
-    half = millisecond / 2
-    return Grid((start - epoch + half) // millisecond, (end - epoch + half) // millisecond, round(step_s * 1000))
+    first, last = ((instant - epoch + millisecond / 2) // millisecond for instant in (start, end))
+    times = range(first, last + 1, round(step_s * 1000))
+    if len(times) > MAX_POINTS * MAX_PIECES:
+        expected = f"a window of at most {MAX_POINTS * MAX_PIECES:,} points at this step"
+        raise InputError(file=None, key="start, end", expected=expected, found=f"{len(times):,}")
+    return times
+
+
+def pieces(times: range) -> list[range]:
+    """The same times in pieces that share none, each short enough for one query."""
+    return [times[i : i + MAX_POINTS] for i in range(0, len(times), MAX_POINTS)]
 
 
 def _ask(
-    client: Client, threads: int, questions: Sequence[Question], grids: Sequence[Grid]
-) -> tuple[dict[str, str], list[list[Answer]]]:
-    """Who answers, and every piece of every question, several at a time; the first lasting fault ends it."""
+    client: Client, threads: int, questions: Sequence[Question], grids: Sequence[range]
+) -> tuple[dict[str, str], list[Answer]]:
+    """Who answers, and the answer to every question, several at a time; the first lasting fault ends it."""
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
         server = pool.submit(client.server)
         asked = [
-            [pool.submit(_answer, client, question, piece) for piece in grid.pieces()]
-            for question, grid in zip(questions, grids, strict=True)
+            [pool.submit(_answer, client, question, piece) for piece in pieces(times)]
+            for question, times in zip(questions, grids, strict=True)
         ]
-        futures: list[Future[Any]] = [server, *(future for pieces in asked for future in pieces)]
+        futures: list[Future[Any]] = [server, *(future for parts in asked for future in parts)]
         try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            wait(futures, return_when=FIRST_EXCEPTION)
             for future in futures:
-                if future in done and not future.cancelled():
+                if future.done():
                     future.result()
         except BaseException:
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return server.result(), [[future.result() for future in pieces] for pieces in asked]
+        return server.result(), [_joined([future.result() for future in parts], client.url) for parts in asked]
 
 
-def _answer(client: Client, question: Question, piece: Grid) -> Answer:
+def _answer(client: Client, question: Question, piece: range) -> Answer:
     """One answer; where the query is at fault, or fails, say which of the catalogue's it is."""
     name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
+    seconds = {"start": piece[0], "end": piece[-1], "step": piece.step}
     try:
-        return client.query_range(question.query, piece.parameters())
+        return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
     except InputError as error:
         if error.key != "query":
             raise
@@ -161,21 +139,21 @@ def _answer(client: Client, question: Question, piece: Grid) -> Answer:
         raise error.within(name) from None
 
 
-def _joined(pieces: Sequence[Answer], url: str) -> Answer:
+def _joined(parts: Sequence[Answer], url: str) -> Answer:
     """The pieces of one window as one answer, its series in the order of their labels."""
-    parts: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
-    for piece in pieces:
-        for labels, times, values in piece.series:
-            parts.setdefault(tuple(sorted(labels.items())), []).append((times, values))
+    found: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
+    for part in parts:
+        for labels, times, values in part.series:
+            found.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
     checked: FloatArray | None = None
-    for key, arrays in sorted(parts.items()):
+    for key, arrays in sorted(found.items()):
         times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
         if times is not checked and times.size > 1 and not np.all(np.diff(times) > 0):
             raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
         checked = times
         series.append((dict(key), times, values))
-    return Answer(tuple(series), tuple(dict.fromkeys(w for piece in pieces for w in piece.warnings)))
+    return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:
@@ -198,13 +176,13 @@ def _common(answer: Answer) -> Mapping[str, str]:
     return dict(sorted(set.intersection(*sets))) if sets else {}
 
 
-def _asked(question: Question, answer: Answer, grid: Grid) -> dict[str, object]:
+def _asked(question: Question, answer: Answer, points: int) -> dict[str, object]:
     """What the provenance says of a query."""
     return {
         **{name: getattr(question, name) for name in ("role", "metric", "stat", "query")},
         "series": len(answer.series),
         "points": sum(times.size for _, times, _ in answer.series),
-        "missing_points": sum(grid.points - times.size for _, times, _ in answer.series),
+        "missing_points": sum(points - times.size for _, times, _ in answer.series),
         "not_finite": int(sum((~np.isfinite(values)).sum() for _, _, values in answer.series)),
         "common_labels": _common(answer),
         "warnings": list(answer.warnings),

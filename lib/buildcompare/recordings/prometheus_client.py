@@ -9,7 +9,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -85,10 +85,7 @@ class Client:
                 if response.status != 200 or _kind(response) != "application/json":
                     raise self._complaint(response, b"".join(self._chunks(response)))
                 try:
-                    with closing(answers.AnswerReader()) as reader:
-                        for chunk in self._chunks(response):
-                            reader.feed(chunk)
-                        return reader.finish()
+                    return answers.read_answer(self._chunks(response))
                 except answers.BrokenAnswerError as error:
                     raise _PassingError(str(error)) from None
                 except answers.RefusedAnswerError as error:
