@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from buildcompare.recordings.parquet import write_recording
+from buildcompare.recordings.table import write_recording
 from loadsim.run import SimulatedRun, simulate_run
 from loadsim.settings import Coordinator, LabelSet, MetricLevels, NoiseModel, RunSettings, ServerModel
 

@@ -22,8 +22,8 @@ from buildcompare.calibration.learn import calibrate
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import read_params
-from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
+from buildcompare.recordings.table import write_recording
 from buildcompare.report import publish as run_report
 from support import kernel_in_process, small_params, write_params
 

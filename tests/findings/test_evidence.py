@@ -14,7 +14,7 @@ import yaml
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params, read_params
 from buildcompare.history.table import import_table
-from buildcompare.recordings.parquet import write_recording
+from buildcompare.recordings.table import write_recording
 from buildcompare.results import Finding, Results
 from evidence import without_evidence
 from golden import BUNDLED

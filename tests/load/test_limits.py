@@ -11,8 +11,8 @@ import pytest
 from buildcompare.config.catalogue import Alert, read_catalogue
 from buildcompare.load.users import alerts_of_build
 from buildcompare.load.view import view_run
-from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import Recording, Series
+from buildcompare.recordings.table import write_recording
 from buildcompare.results import LimitedBy
 from buildcompare.text.reasons import limited_words
 from loadsim import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run

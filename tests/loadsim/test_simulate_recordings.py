@@ -11,8 +11,8 @@ import pytest
 
 from buildcompare.config.params import read_params
 from buildcompare.load.users import supported_users
-from buildcompare.recordings.parquet import read_recording
 from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.table import read_recording
 from loadsim import (
     Gap,
     LabelEffect,

@@ -33,8 +33,8 @@ from buildcompare.metrics.equal_load import (
     pooled_ratio,
     residual_errors,
 )
-from buildcompare.recordings.parquet import write_recording
 from buildcompare.recordings.recording import FloatArray
+from buildcompare.recordings.table import write_recording
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, metric_noise

@@ -12,7 +12,7 @@ import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.recordings.prometheus import MAX_PIECES, MAX_POINTS, grid, pieces
-from buildcompare.recordings.prometheus_answer import Answer, BrokenAnswerError, read_answer
+from buildcompare.recordings.prometheus_client import Answer, PassingError, read_answer
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import pull, record
 from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus
@@ -199,10 +199,10 @@ def test_the_fast_path_reads_any_number_as_python_does() -> None:
 def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
     body = ODD
     for end in range(len(body)):
-        with pytest.raises(BrokenAnswerError):
+        with pytest.raises(PassingError):
             whole_answer(body[:end])
     for damaged in (b"[]", b"{}", b'{"data":{"resultType":"vector","result":[]}}', body.replace(b'"NaN"', b'"x"'),
                     body.replace(b'"NaN"', b'"1,2"'), body.replace(b'"NaN"', b'"--1"'),
                     body.replace(b"isPartial", b"\xff")):  # fmt: skip
-        with pytest.raises(BrokenAnswerError):
+        with pytest.raises(PassingError):
             whole_answer(damaged)

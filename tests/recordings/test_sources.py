@@ -16,9 +16,9 @@ import pytest
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.parquet import read_recording, write_recording
 from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
 from buildcompare.recordings.sources import record
+from buildcompare.recordings.table import read_recording, write_recording
 from support import test_folders
 
 LTCTL, RECORDED = Source(kind="ltctl"), Source(kind="recorded")

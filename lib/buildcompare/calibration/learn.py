@@ -23,8 +23,8 @@ from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
 from buildcompare.metrics.equal_load import loaded_run, measure_noise_at_load
 from buildcompare.metrics.events import no_change, search_window
-from buildcompare.recordings.cache import Slot, read_run
 from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import Slot, read_run
 from buildcompare.results.codes import NoiseSource, Status, TestType
 from buildcompare.stats import noise
 from buildcompare.stats.effects import Effect, TestedEffect, judge_labels, judge_metrics, measure_effect

@@ -32,8 +32,8 @@ from buildcompare.load.view import RunView, compare_ramps, ramp_ups, view_run
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
 from buildcompare.metrics.equal_load import LoadAdjusted, at_equal_load
 from buildcompare.metrics.events import compare_events
-from buildcompare.recordings.cache import Slot, is_kept, pull_progress, read_run
 from buildcompare.recordings.recording import Recording, utc
+from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
 from buildcompare.results.users import RampUp
 from buildcompare.stats.noise import RepeatedRuns
@@ -109,10 +109,9 @@ def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
         for slot, run in _runs(params)
         if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
     ]
-    with pull_progress(len(missing)) as step:
-        for slot, run in missing:
-            with step(f"{slot.test}, {slot.build}, run {slot.run}"), _placed_faults(params, slot, run):
-                read_run(run, params.source, catalogue, slot, refresh=refresh)
+    for slot, run in shown(missing, lambda each: f"{each[0].test}, {each[0].build}, run {each[0].run}"):
+        with _placed_faults(params, slot, run):
+            read_run(run, params.source, catalogue, slot, refresh=refresh)
 
 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:

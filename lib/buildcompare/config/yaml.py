@@ -104,12 +104,24 @@ _Reader.yaml_implicit_resolvers = {
 
 def read_yaml(file: Path) -> Document:
     """Read `file`, or raise :class:`InputError` naming the file and the line."""
-    reader, key = _Reader(_text(file), file), None
+    key, expected = None, "a YAML file"
     try:
+        if file.exists() and not file.is_file():
+            raise InputError(file=file, key=None, expected=expected, found="no regular file")
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(file=file, key=None, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
+        reader = _Reader(file.read_bytes().decode("utf-8-sig"), file)
         node = reader.get_single_node()
         if node is not None:
             return Document(reader.plain(node, ()), file, reader.nodes)
         expected, found = "a YAML mapping", "an empty file"
+    except FileNotFoundError:
+        found = "no such file"
+    except OSError as error:
+        expected, found = "a readable YAML file", error.strerror or str(error)
+    except UnicodeDecodeError as error:
+        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are not"
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         expected, found = "values that their tags can hold", str(error)[:80]
     except yaml.YAMLError as error:
@@ -118,26 +130,6 @@ def read_yaml(file: Path) -> Document:
         expected, found = "valid YAML", str(getattr(error, "problem", None) or error).splitlines()[0]
     except RecursionError:
         expected, found = "values nested a few levels deep", "too many nested levels"
-    finally:
-        reader.dispose()
-    raise InputError(file=file, key=key, expected=expected, found=found)
-
-
-def _text(file: Path) -> str:
-    key, expected = None, "a YAML file"
-    try:
-        if file.exists() and not file.is_file():
-            raise InputError(file=file, key=None, expected=expected, found="no regular file")
-        size = file.stat().st_size
-        if size <= MAX_BYTES:
-            return file.read_bytes().decode("utf-8-sig")
-        expected, found = f"at most {MAX_BYTES:,} bytes", f"{size:,} bytes"
-    except FileNotFoundError:
-        found = "no such file"
-    except OSError as error:
-        expected, found = "a readable YAML file", error.strerror or str(error)
-    except UnicodeDecodeError as error:
-        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are not"
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.prometheus_answer import Answer
-from buildcompare.recordings.prometheus_client import Client, open_session, timeouts
+from buildcompare.recordings.prometheus_client import Answer, Client, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""Ask a server that speaks Prometheus's query API; nothing that is secret leaves this file but in a request."""
+"""Ask a server that speaks Prometheus's query API, and read its answers from bytes to arrays, to the last bit.
+
+Nothing that is secret leaves this file but in a request. The numbers of an answer are lines of a CSV to pyarrow, which
+rounds as float() does and is many times faster than a JSON parser (benchmarks/pull.py).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,17 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+import numpy as np
+import pyarrow as pa
 import requests
+from pyarrow import csv
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, Timeout
 from urllib3 import exceptions as faults
@@ -23,8 +31,7 @@ from urllib3.util.retry import Retry
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Source
 from buildcompare.config.project import resolve
-from buildcompare.recordings import prometheus_answer as answers
-from buildcompare.recordings.prometheus_answer import Answer, error_of, one_line
+from buildcompare.recordings.recording import FloatArray
 
 REPEATS = 4
 BACKOFF_S = 0.5
@@ -38,12 +45,32 @@ MAX_BYTES = 1_000_000_000
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
 _CHUNK = 1 << 18
+_VALUES = b'"values":[['
+"""Before the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
+_TYPES = pa.schema([("time", pa.float64()), ("value", pa.float64())])
+_LINES = csv.ParseOptions(ignore_empty_lines=False)
+_CONVERTED = csv.ConvertOptions(column_types=_TYPES, null_values=[])
 
+
+Pairs = tuple[FloatArray, FloatArray]
 T = TypeVar("T")
 
 
-class _PassingError(Exception):
-    """A fault that is worth another try; the message says what was found."""
+class PassingError(Exception):
+    """A fault that is worth another try, such as an answer that is not whole; the message says what was found."""
+
+
+class RefusedAnswerError(Exception):
+    """A whole answer that reports an error; its arguments are that error's type and words."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The series of one query, each with its labels, and what the server had to say about it."""
+
+    series: tuple[tuple[Mapping[str, str], FloatArray, FloatArray], ...]
+    """Labels, times in seconds, values; the arrays may be shared and are read only."""
+    warnings: tuple[str, ...] = ()
 
 
 class Client:
@@ -80,48 +107,49 @@ class Client:
         parameters = {"query": query, **times, "timeout": limit, "nocache": "1"}
         method = "POST" if len(query) >= LONG_QUERY else "GET"
 
-        def ask() -> Answer:
-            with self._answered(method, "/api/v1/query_range", parameters) as response:
-                if response.status != 200 or _kind(response) != "application/json":
-                    raise self._complaint(response, b"".join(self._chunks(response)))
-                try:
-                    return answers.read_answer(self._chunks(response))
-                except answers.BrokenAnswerError as error:
-                    raise _PassingError(str(error)) from None
-                except answers.RefusedAnswerError as error:
-                    raise self._complaint(response, b"", error.args) from None
+        def read(response: BaseHTTPResponse) -> Answer:
+            if response.status != 200 or _kind(response) != "application/json":
+                raise self._complaint(response, b"".join(self._chunks(response)))
+            try:
+                return read_answer(self._chunks(response))
+            except RefusedAnswerError as error:
+                raise self._complaint(response, b"", error.args) from None
 
-        return self._repeated(ask)
+        return self._asked(method, "/api/v1/query_range", parameters, read)
 
     def _page(self, path: str) -> bytes:
         """A body of any type; none from a server without the path."""
 
-        def ask() -> bytes:
-            with self._answered("GET", path, {}) as response:
-                body = b"".join(self._chunks(response))
-                if response.status not in (200, 400, 404, 405):
-                    raise self._complaint(response, body)
-                return body if response.status == 200 else b""
+        def read(response: BaseHTTPResponse) -> bytes:
+            body = b"".join(self._chunks(response))
+            if response.status not in (200, 400, 404, 405):
+                raise self._complaint(response, body)
+            return body if response.status == 200 else b""
 
-        return self._repeated(ask)
+        return self._asked("GET", path, {}, read)
 
-    def _repeated(self, ask: Callable[[], T]) -> T:
+    def _asked(self, method: str, path: str, parameters: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
         """Ask again where an answer came in pieces; the session itself repeats refused connections and statuses."""
         for attempt in range(REPEATS + 1):
             try:
-                return ask()
-            except _PassingError as error:
+                with self._answered(method, path, urlencode(parameters)) as response:
+                    return read(response)
+            except PassingError as error:
                 last = str(error)
             if attempt < REPEATS and self.stopped.wait(BACKOFF_S * 2**attempt):
                 break
         raise self._failed("a whole answer", f"{last}, {REPEATS + 1} times")
 
     @contextmanager
-    def _answered(self, method: str, path: str, parameters: dict[str, str]) -> Iterator[BaseHTTPResponse]:
+    def _answered(self, method: str, path: str, parameters: str) -> Iterator[BaseHTTPResponse]:
         """An answer whose headers are there; its connection is given back, or closed where the body was not read."""
         try:
-            connect_s, read_s = timeouts(self._source)
-            response = self._session.ask(method, self.url + path, parameters, Timeout(connect=connect_s, read=read_s))
+            send, target, headers = self._way
+            if method == "POST":
+                headers = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+                response = send(method, target + path, parameters, headers)
+            else:
+                response = send(method, f"{target}{path}?{parameters}" if parameters else target + path, None, headers)
             try:
                 yield response
             finally:
@@ -129,6 +157,26 @@ class Client:
                 response.release_conn()
         except (faults.HTTPError, OSError, requests.RequestException) as error:
             raise self._named(error) from None
+
+    @cached_property
+    def _way(self) -> tuple[Callable[..., BaseHTTPResponse], str, dict[str, str]]:
+        """What requests knows of connections, the address, proxies, certificates and headers, the same for each query.
+
+        Made anew each time it costs more than a small answer.
+        """
+        session = self._session
+        prepared = session.prepare_request(requests.Request("GET", self.url))
+        settings = session.merge_environment_settings(self.url, {}, True, session.verify, session.cert)
+        proxies, verify, cert = settings["proxies"], settings["verify"], settings["cert"]
+        adapter: Any = session.get_adapter(self.url)
+        pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
+        adapter.cert_verify(pool, str(prepared.url), verify, cert)
+        connect_s, read_s = timeouts(self._source)
+        late = {"redirect": False, "preload_content": False, "decode_content": False, "assert_same_host": False}
+        timeout = Timeout(connect=connect_s, read=read_s)
+        send = partial(pool.urlopen, retries=adapter.max_retries, timeout=timeout, **late)
+        headers = {name: str(value) for name, value in prepared.headers.items()}
+        return send, adapter.request_url(prepared, proxies).rstrip("/"), headers
 
     def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         total = 0
@@ -149,13 +197,10 @@ class Client:
         def caused(*kinds: type[BaseException]) -> bool:
             return any(isinstance(cause, kinds) for cause in causes)
 
-        words = type(error).__name__
-        for cause in causes:  # the innermost that has something to say, without addresses
-            said = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
-            words = str(said) if said else type(cause).__name__ if isinstance(cause, faults.HTTPError) else words
-            if said:
-                break
-        words = self._hidden(one_line(words))
+        # The first that has something to say, without addresses.
+        said = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
+        kinds = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
+        words = self._hidden(one_line(str(next(filter(None, said), kinds[-1]))))
         connect_s, read_s = timeouts(self._source)
         if isinstance(error, requests.RequestException):
             return self._failed("an address that can be asked", words)
@@ -168,9 +213,9 @@ class Client:
         if caused(ConnectionRefusedError, faults.NameResolutionError):
             return self._failed("a server that answers", words)
         if caused(faults.DecodeError):
-            return _PassingError("a damaged gzip stream")
+            return PassingError("a damaged gzip stream")
         if caused(faults.ProtocolError, faults.NewConnectionError, faults.ProxyError, OSError):
-            return _PassingError(words)
+            return PassingError(words)
         return self._failed("an answer", words)
 
     def _complaint(self, response: BaseHTTPResponse, body: bytes, failure: tuple[str, str] | None = None) -> Exception:
@@ -194,7 +239,7 @@ class Client:
             return self._refused("query", "a query that the server can answer", words)
         if status in (400, 413, 414, 422):
             return self._refused("query", "a query that the server accepts", words)
-        return _PassingError(words) if status == 503 and failure is None else self._failed("an answer", words)
+        return PassingError(words) if status == 503 and failure is None else self._failed("an answer", words)
 
     def _refused(self, key: str, expected: str, found: str) -> InputError:
         return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=found)
@@ -230,42 +275,12 @@ class _PoliteRetry(Retry):
 class Session(requests.Session):
     """Sends a POST's parameters in its body, where a long query fits, and our headers to no redirect's target."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._ways: dict[tuple[str, str], tuple[Callable[..., BaseHTTPResponse], str]] = {}
-
     def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send one request, as the client library does in its own calls."""
         if method.upper() == "POST" and options.get("data") is None:
             options["data"] = options.pop("params", None)
         options.setdefault("allow_redirects", False)
         return super().request(method, url, **options)
-
-    def ask(self, method: str, url: str, parameters: Mapping[str, str], timeout: Timeout) -> BaseHTTPResponse:
-        """Send one request, and return its answer once the headers are there, for the caller to close and release.
-
-        What requests knows of connections, headers, proxies and certificates is the same for every request to `url`
-        and made once: each time anew it costs more than a small answer.
-        """
-        send, target = self._ways.get((method, url)) or self._ways.setdefault((method, url), self._way(method, url))
-        encoded = urlencode(parameters)
-        if method == "POST":
-            return send(method, target, body=encoded, timeout=timeout)
-        return send(method, f"{target}?{encoded}" if encoded else target, timeout=timeout)
-
-    def _way(self, method: str, url: str) -> tuple[Callable[..., BaseHTTPResponse], str]:
-        prepared = self.prepare_request(requests.Request(method, url))
-        headers = {name: str(value) for name, value in prepared.headers.items() if name != "Content-Length"}
-        if method == "POST":
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        settings = self.merge_environment_settings(url, {}, True, self.verify, self.cert)
-        proxies, verify, cert = settings["proxies"], settings["verify"], settings["cert"]
-        adapter: Any = self.get_adapter(url)
-        pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
-        adapter.cert_verify(pool, str(prepared.url), verify, cert)
-        late = {"redirect": False, "preload_content": False, "decode_content": False}
-        send = partial(pool.urlopen, headers=headers, retries=adapter.max_retries, assert_same_host=False, **late)
-        return send, adapter.request_url(prepared, proxies)
 
 
 def open_session(source: Source) -> tuple[Session, list[str]]:
@@ -283,13 +298,9 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     session.headers.update(own)
     authorization, secret = _authorization(source)
     secrets = [*own.values(), authorization, authorization.partition(" ")[2], secret]
-
-    def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if authorization:
-            request.headers["Authorization"] = authorization
-        return request
-
-    session.auth = authorize  # even for nobody: else requests would look for a password in ~/.netrc
+    if authorization:
+        session.headers["Authorization"] = authorization
+    session.auth = lambda request: request  # without any requests would look for a password in ~/.netrc
     tls = source.tls
     if tls is not None:
         session.verify = tls.verify
@@ -348,3 +359,106 @@ def _pem(name: str, key: str, expected: str, load: Callable[[ssl.SSLContext, str
         found = str(getattr(error, "reason", None) or getattr(error, "strerror", None) or "something else")
         expected = f"{expected} in {name}"
     raise InputError(file=None, key=f"source.tls.{key}", expected=expected, found=found)
+
+
+# ---- Answers ---------------------------------------------------------------------------------------------------------
+
+
+def read_answer(chunks: Iterable[bytes]) -> Answer:
+    """Read a range answer as it arrives; :class:`RefusedAnswerError` where it reports an error."""
+    waiting, around = bytearray(), bytearray()
+    numbers: list[Pairs] = []
+    for chunk in chunks:
+        waiting += chunk
+        done = 0
+        texts: list[bytes] = []
+        while (start := waiting.find(_VALUES, done)) >= 0:
+            first = start + len(_VALUES)
+            end = waiting.find(b"]]", first)
+            if end < 0:
+                break
+            around += waiting[done:start] + b'"values":%d' % (len(numbers) + len(texts))
+            texts.append(bytes(waiting[first:end]))
+            done = end + 2
+        del waiting[:done]
+        for times, values in _parsed(texts) or [_of_json(_json(b'{"values":[[' + text + b"]]}")) for text in texts]:
+            alike = numbers and np.array_equal(times, numbers[-1][0])
+            numbers.append((numbers[-1][0] if alike else times.copy(), values))  # kept once
+    if _VALUES in waiting:
+        raise PassingError("JSON that ends early")
+    return _answer(_json(bytes(around + waiting)), numbers)
+
+
+def _parsed(texts: list[bytes]) -> list[Pairs] | None:
+    """Times and values of each series; None unless all of them have the form ``1,"2"],[3,"4"``: lines of a CSV."""
+    text = pa.py_buffer(b"\n".join(texts).replace(b"],[", b"\n"))
+    try:
+        table = csv.read_csv(text, csv.ReadOptions(column_names=_TYPES.names), _LINES, _CONVERTED)
+    except pa.ArrowInvalid:
+        return None
+    ends = np.cumsum([each.count(b"[") + 1 for each in texts])[:-1]
+    times, values = (np.split(column.to_numpy(), ends) for column in table.columns)
+    return list(zip(times, values, strict=True))
+
+
+def _json(text: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(text.decode())
+    except UnicodeDecodeError as error:
+        raise PassingError(f"bytes that are not UTF-8 (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        where = "that ends early" if error.pos >= len(text) - 1 or "Unterminated" in error.msg else "that is damaged"
+        raise PassingError(f"JSON {where} ({error.msg})") from None
+    except RecursionError:
+        raise PassingError("JSON with too many nested levels") from None
+    if not isinstance(data, dict):
+        raise PassingError("JSON that is no object")
+    return data
+
+
+def _answer(data: dict[str, Any], numbers: list[Pairs]) -> Answer:
+    if data.get("status") == "error":
+        raise RefusedAnswerError(*_said(data))
+    notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
+    found = []
+    try:
+        if data["data"]["resultType"] != "matrix":
+            raise PassingError(f"a result of the type {str(data['data']['resultType'])[:40]!r}")
+        for row in data["data"]["result"]:
+            labels = {str(key): str(value) for key, value in row["metric"].items()}
+            if "values" in row:
+                found.append((labels, *(_of_json(row) if isinstance(row["values"], list) else numbers[row["values"]])))
+            else:
+                notes.append("native histograms were left out: ask for histogram_quantile() or an average of them")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise PassingError(f"JSON of another form ({type(error).__name__})") from None
+    return Answer(tuple(found), tuple(dict.fromkeys(one_line(str(note)) for note in notes)))
+
+
+def _of_json(row: Mapping[str, Any]) -> Pairs:
+    """Numbers that the JSON parser has read."""
+    try:
+        pairs = np.array([(float(time), float(value)) for time, value in row["values"]], dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise PassingError(f"JSON that is damaged ({type(error).__name__})") from None
+    times, values = pairs.reshape(-1, 2).T.copy()
+    return times, values
+
+
+def error_of(body: bytes) -> tuple[str, str] | None:
+    """Type and words of an error that the query API itself reports."""
+    try:
+        data = _json(body)
+    except PassingError:
+        return None
+    return _said(data) if data.get("status") == "error" else None
+
+
+def _said(data: Mapping[str, Any]) -> tuple[str, str]:
+    return one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", "")))
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """`text` as one printable line of at most `limit` characters."""
+    line = re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in text)).strip()
+    return line if len(line) <= limit else line[: limit - 3] + "..."

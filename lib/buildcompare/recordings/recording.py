@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -146,8 +146,8 @@ class Recording:
         from buildcompare.config.catalogue import read_catalogue
         from buildcompare.recordings.table import recording_of_frame
 
-        known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
-        return recording_of_frame(frame, known, window=window, stop_known=stop_known)
+        made = recording_of_frame(frame, read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue)
+        return replace(made, window=window or made.window, stop_known=stop_known)
 
     def __repr__(self) -> str:
         metrics = list(dict.fromkeys(series.metric for series in self.graphs()))

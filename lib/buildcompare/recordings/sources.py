@@ -1,27 +1,41 @@
 """Reads recordings from files of every kind and pulls them from servers.
 
 A new kind of file is a module with a `FileSource`, a line in `SOURCES`, and its key in `config/params.py`.
+
+What is pulled for a comparison is kept in ``data/recordings/<comparison>/<test>/<build>.parquet``. Each file remembers
+what it was asked for: a changed window, address, step or query pulls anew.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
+from buildcompare.config.project import resolve, root
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, table
 from buildcompare.recordings.files import FileSource, read_input
 from buildcompare.recordings.recording import Recording, utc
+from buildcompare.results.codes import Side
 
 SOURCES: dict[str, FileSource] = {"ltctl": ltctl.SOURCE, "grafana": grafana.SOURCE, "recorded": table.SOURCE}
 """By kind, in the order in which they are asked whether contents look like theirs."""
 MAX_GRAPHS = 200
 """Bound on the series of one run that a report draws: each is a figure."""
+REQUEST = "request"
+"""Key of the provenance under which a pulled recording keeps the hash of what was asked for."""
+T = TypeVar("T")
 
 
 def read(
@@ -160,3 +174,102 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
     else:
         return recording
     raise InputError(file=file, key=key, expected=expected, found=found)
+
+
+# ---- What was pulled is kept -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of one pulled run; runs count from 1."""
+
+    comparison: str
+    test: str
+    build: Side
+    run: int
+
+    @property
+    def path(self) -> str:
+        """Relative to the project's root."""
+        name = self.build if self.run == 1 else f"{self.build}-{self.run}"
+        return str(Path("data/recordings", self.comparison, self.test, f"{name}.parquet"))
+
+
+def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
+    """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`."""
+    if not run.is_pulled:
+        return record(run, source, catalogue)
+    request = _request(run, source, catalogue)
+    kept = _kept(slot, request)
+    if kept is None or refresh:
+        recording = record(run, source, catalogue)
+        recording = replace(recording, provenance={**recording.provenance, REQUEST: request})
+        table.write_recording(recording, root() / slot.path)
+        kept = _kept(slot, request)
+    if kept is None:
+        raise InputError(file=slot.path, key="pulled recording", expected="what was just written", found="another file")
+    return kept
+
+
+def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
+    """Whether `run` was pulled before, by the metadata of its file alone."""
+    import pyarrow.parquet as pq
+
+    try:
+        provenance = table.read_head(pq.read_schema(resolve(slot.path)))["provenance"]
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return False
+    return bool(provenance.get(REQUEST) == _request(run, source, catalogue))
+
+
+def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
+    """A hash of everything that decides what a server answers; how it is reached does not."""
+    asked = {
+        "window": [instant.isoformat() for instant in run.window or ()],
+        "url": run.url or source.url,
+        "kind": source.kind,
+        "steps": {name: value for name, value in source.model_dump(mode="json").items() if name.endswith("step_s")},
+        "catalogue": catalogue.model_dump(mode="json"),
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _kept(slot: Slot, request: str) -> Recording | None:
+    """The recording in `slot`, if it answers `request`; a file that was not pulled is not ours to replace."""
+    import pyarrow.parquet as pq
+
+    file = resolve(slot.path)
+    if not file.exists():
+        return None
+    try:
+        contents = file.read_bytes()
+        kept = pq.ParquetFile(io.BytesIO(contents))
+        recording = table.read_recording(kept, slot.path) if table.is_recording(kept) else None
+    except (pa.ArrowException, OSError):
+        recording = None
+    if recording is None or REQUEST not in recording.provenance:
+        expected = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
+        raise InputError(file=slot.path, key="pulled recording", expected=expected, found="another file")
+    if recording.provenance[REQUEST] != request:
+        return None
+    files = [{"path": slot.path, "sha256": hashlib.sha256(contents).hexdigest(), "bytes": len(contents)}]
+    return replace(recording, provenance={**recording.provenance, "files": files})
+
+
+def shown(pulls: Sequence[T], words: Callable[[T], str]) -> Iterator[T]:
+    """Yield what is to be pulled, one after the other, and show in `words` what it is and how far it has come."""
+    if not pulls:
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as progress:
+        task = progress.add_task("recordings", total=len(pulls))
+        for each in pulls:
+            progress.update(task, description=words(each))
+            yield each
+            progress.advance(task)
+        progress.update(task, description="recordings")
+        progress.refresh()  # in a notebook rich leaves the last but one state standing

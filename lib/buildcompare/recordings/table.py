@@ -1,12 +1,19 @@
-"""Recordings from tables: our own Parquet; samples as Parquet, CSV or gzipped CSV; and frames of pandas."""
+"""Recordings from tables: our own Parquet; samples as Parquet, CSV or gzipped CSV; and frames of pandas.
+
+Our own Parquet has one row per series or label summary, and everything else in the file's metadata. Regular times are a
+start and a step, irregular ones are written out: what is read equals what was written.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +23,6 @@ import pyarrow.compute as pc
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.recordings.files import FileSource, InputFile, check_times, read_input
-from buildcompare.recordings.parquet import is_recording, read_recording
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 if TYPE_CHECKING:
@@ -36,6 +42,16 @@ DIGITISED = Note(
     "digitised",
     "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
     "hides the other",
+)
+FORMAT = "buildcompare-recording-1"
+MAX_SERIES = 100_000
+"""Bound on the rows of a recording, each of which becomes objects."""
+_KEY = b"buildcompare"
+_TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
+_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in _TEXTS]
+    + [("start", pa.float64()), ("step", pa.float64())]
+    + [("times", pa.list_(pa.float64())), ("values", pa.list_(pa.float64()))]
 )
 
 
@@ -78,18 +94,15 @@ def with_labels(recording: Recording, path: str) -> Recording:
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
 
 
-def recording_of_frame(
-    frame: pd.DataFrame, catalogue: Catalogue, *, window: tuple[float, float] | None, stop_known: bool
-) -> Recording:
-    """What :meth:`Recording.from_frame` returns."""
+def recording_of_frame(frame: pd.DataFrame, catalogue: Catalogue) -> Recording:
+    """What :meth:`Recording.from_frame` returns, with the window of its samples."""
     frame = frame.rename(columns={"time": "timestamp"})
     if not {"metric", "value"} <= {*frame.columns} and "timestamp" not in frame.columns:  # wide
         frame = frame.set_axis([str(column) for column in frame.columns], axis=1).rename_axis(None, axis=1)
         frame = frame.rename_axis("timestamp").reset_index()
         frame = frame.melt("timestamp", var_name="metric", value_name="value")
     frame = _checked(frame.reset_index(drop=True), COLUMNS, None)
-    recording = _recording(frame.astype({"metric": object}), catalogue, None, {"kind": "frame"})
-    return replace(recording, window=window or recording.window, stop_known=stop_known)
+    return _recording(frame.astype({"metric": object}), catalogue, None, {"kind": "frame"})
 
 
 def _recording(frame: pd.DataFrame, catalogue: Catalogue, path: str | None, provenance: dict[str, object]) -> Recording:
@@ -209,22 +222,20 @@ def _times(column: pd.Series, path: str | None) -> FloatArray:
 
 
 def _numbers(column: pd.Series, path: str | None) -> FloatArray:
-    filled = column if pd.api.types.is_numeric_dtype(column) else column.where(column != "", "nan")
-    try:
-        return _floats(filled)
-    except (TypeError, ValueError):
-        for i, text in enumerate(filled):
-            try:
-                float(text)
-            except (TypeError, ValueError):
-                raise _fault(path, f"value, {_row(i, path)}", "a number or NaN", repr(text)) from None
-        raise
+    """Values; a text without any is NaN."""
+    if pd.api.types.is_numeric_dtype(column):
+        return _floats(column)
+    values: list[float] = []
+    for text in column:
+        try:
+            values.append(float("nan" if text == "" else text))
+        except (TypeError, ValueError):
+            raise _fault(path, f"value, {_row(len(values), path)}", "a number or NaN", repr(text)) from None
+    return np.array(values)
 
 
 def _floats(column: pd.Series) -> FloatArray:
     """Numbers as they are; texts by Python's own parser: exact to the last bit, unlike the CSV reader's fast one."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        raise TypeError("dates")
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([float(text) for text in column], dtype=np.float64)
@@ -237,3 +248,94 @@ def _row(index: int, path: str | None) -> str:
 
 def _fault(path: str | None, key: str, expected: str, found: str) -> InputError:
     return InputError(file=path, key=key, expected=expected, found=found)
+
+
+# ---- Our own Parquet ------------------------------------------------------------------------------------------------
+
+
+def write_recording(recording: Recording, file: Path) -> None:
+    """Write `recording` to `file`, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    rows = [_series_row(series) for series in recording.series]
+    for each in recording.label_summaries:
+        row = {"metric": each.group, "name": each.label, "unit": "", "role": "summary", "stat": each.stat}
+        rows.append({**row, "labels": "{}", "values": np.array([each.value])})
+    head = {
+        "format": FORMAT,
+        "window": list(recording.window),
+        "stop_known": recording.stop_known,
+        "notes": [[note.kind, note.text] for note in recording.notes],
+        "provenance": dict(recording.provenance),
+    }
+    schema = _SCHEMA.with_metadata({_KEY: json.dumps(head, sort_keys=True).encode()})
+    table = pa.Table.from_pylist(rows, schema=schema)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
+        kept = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
+        pq.write_table(table, beside, compression="zstd", compression_level=9, **kept)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def is_recording(file: pq.ParquetFile) -> bool:
+    """Whether an open Parquet file was written by :func:`write_recording`."""
+    return _KEY in (file.schema_arrow.metadata or {})
+
+
+def read_head(schema: pa.Schema) -> dict[str, Any]:
+    """What a file that :func:`write_recording` wrote says of its recording beside the series."""
+    return dict(json.loads((schema.metadata or {})[_KEY]))
+
+
+def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
+    """Read what :func:`write_recording` wrote (`file` is named in errors)."""
+    try:
+        head = read_head(source.schema_arrow)
+        if head["format"] != FORMAT:
+            raise InputError(file=file, key="format", expected=FORMAT, found=repr(head["format"]))
+        if source.metadata.num_rows > MAX_SERIES:
+            found = f"{source.metadata.num_rows:,}"
+            raise InputError(file=file, key="series", expected=f"at most {MAX_SERIES:,}", found=found)
+        series, summaries = [], []
+        for row in source.read().to_pandas().to_dict("records"):
+            values = np.asarray(row["values"], dtype=np.float64)
+            if row["role"] == "summary":
+                summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(values[0])))
+            else:
+                times = _grid(row["start"], row["step"], values.size) if row["times"] is None else row["times"]
+                own = {**{name: row[name] for name in _TEXTS}, "labels": json.loads(row["labels"])}
+                series.append(Series(times=np.asarray(times, dtype=np.float64), values=values, **own))
+        return Recording(
+            series=tuple(series),
+            window=(float(head["window"][0]), float(head["window"][1])),
+            stop_known=bool(head["stop_known"]),
+            label_summaries=tuple(summaries),
+            notes=tuple(Note(kind, text) for kind, text in head["notes"]),
+            provenance=head["provenance"],
+        )
+    except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
+        found = f"{type(error).__name__}: {error}"
+        raise InputError(file=file, key="contents", expected="a whole recording", found=found) from None
+
+
+def _grid(start: float | None, step: float | None, size: int) -> FloatArray:
+    return np.float64(start) + np.arange(size) * np.float64(step) if size else np.empty(0)
+
+
+def _series_row(series: Series) -> dict[str, Any]:
+    times = series.times
+    start = float(times[0]) if times.size else None
+    step = float(times[1] - times[0]) if times.size > 1 else None if start is None else 0.0
+    regular = np.array_equal(_grid(start, step, times.size), times)
+    return {
+        **{name: getattr(series, name) for name in _TEXTS},
+        "labels": json.dumps(dict(series.labels), sort_keys=True),
+        "start": start if regular else None,
+        "step": step if regular else None,
+        "times": None if regular else times,
+        "values": series.values,
+    }
