@@ -109,7 +109,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
         for slot, run in _runs(params)
         if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
     ]
-    for slot, run in shown(missing, lambda each: f"{each[0].test}, {each[0].build}, run {each[0].run}"):
+    for slot, run in shown(missing):
         with _placed_faults(params, slot, run):
             read_run(run, params.source, catalogue, slot, refresh=refresh)
 

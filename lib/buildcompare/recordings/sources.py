@@ -12,10 +12,10 @@ import datetime as dt
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,7 +35,6 @@ MAX_GRAPHS = 200
 """Bound on the series of one run that a report draws: each is a figure."""
 REQUEST = "request"
 """Key of the provenance under which a pulled recording keeps the hash of what was asked for."""
-T = TypeVar("T")
 
 
 def read(
@@ -256,8 +255,8 @@ def _kept(slot: Slot, request: str) -> Recording | None:
     return replace(recording, provenance={**recording.provenance, "files": files})
 
 
-def shown(pulls: Sequence[T], words: Callable[[T], str]) -> Iterator[T]:
-    """Yield what is to be pulled, one after the other, and show in `words` what it is and how far it has come."""
+def shown(pulls: Sequence[tuple[Slot, Run]]) -> Iterator[tuple[Slot, Run]]:
+    """Yield what is to be pulled, one after the other, and show what it is and how far it has come."""
     if not pulls:
         return
     from rich.console import Console
@@ -267,9 +266,9 @@ def shown(pulls: Sequence[T], words: Callable[[T], str]) -> Iterator[T]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as progress:
         task = progress.add_task("recordings", total=len(pulls))
-        for each in pulls:
-            progress.update(task, description=words(each))
-            yield each
+        for slot, run in pulls:
+            progress.update(task, description=f"{slot.test}, {slot.build}, run {slot.run}")
+            yield slot, run
             progress.advance(task)
         progress.update(task, description="recordings")
         progress.refresh()  # in a notebook rich leaves the last but one state standing
