@@ -100,6 +100,7 @@ def ltctl(**change: Any) -> bytes:
 params_text("an empty file", "")
 params_text("not YAML", "a: [b")
 params_text("not UTF-8", b"\xff\xfe\xfa")
+params_text("a control character", "name: a\x01")
 params_text("larger than 4 MB", "# " + "x" * 4_000_000)
 ALIASES = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
 params_text("more than 200,000 values once aliases are followed", "\n".join(["a0: &a0 [x, x]", *ALIASES]))
