@@ -51,7 +51,6 @@ _TYPES = pa.schema([("time", pa.float64()), ("value", pa.float64())])
 _LINES = csv.ParseOptions(ignore_empty_lines=False)
 _CONVERTED = csv.ConvertOptions(column_types=_TYPES, null_values=[])
 
-
 Pairs = tuple[FloatArray, FloatArray]
 T = TypeVar("T")
 
