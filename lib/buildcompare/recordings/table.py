@@ -327,15 +327,11 @@ def _grid(start: float | None, step: float | None, size: int) -> FloatArray:
 
 
 def _series_row(series: Series) -> dict[str, Any]:
+    row = {name: getattr(series, name) for name in _TEXTS}
+    row |= {"labels": json.dumps(dict(series.labels), sort_keys=True), "values": series.values}
     times = series.times
-    start = float(times[0]) if times.size else None
-    step = float(times[1] - times[0]) if times.size > 1 else None if start is None else 0.0
+    if times.size == 0:
+        return row
+    start, step = float(times[0]), float(times[1] - times[0]) if times.size > 1 else 0.0
     regular = np.array_equal(_grid(start, step, times.size), times)
-    return {
-        **{name: getattr(series, name) for name in _TEXTS},
-        "labels": json.dumps(dict(series.labels), sort_keys=True),
-        "start": start if regular else None,
-        "step": step if regular else None,
-        "times": None if regular else times,
-        "values": series.values,
-    }
+    return row | ({"start": start, "step": step} if regular else {"times": times})
