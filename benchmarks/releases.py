@@ -17,11 +17,12 @@ from pathlib import Path
 
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import Build, Comparison, Source, Test
+from buildcompare.findings.verdict import opening
 from buildcompare.results import Results
 from buildcompare.results.codes import SIDES
 from validity import published
 
-ORDER = ("regression", "improvement", "equivalent", "inconclusive", "not_comparable")
+ORDER = ("regression", "improvement", "equivalent", "not_worse", "inconclusive", "not_comparable")
 
 
 def main(folder: str | None = None) -> None:
@@ -39,7 +40,8 @@ def main(folder: str | None = None) -> None:
         )
         results = analyse(params, read_recordings(params)).results
         verdicts[results.verdict] += 1
-        print(f"{name:20} {results.verdict:13} {'; '.join(deciding(results))}")
+        rests_on = deciding(results) or [opening(results).sentence]
+        print(f"{name:20} {results.verdict:13} {'; '.join(rests_on)}")
         for test in results.tests:
             for row in test.metrics:
                 statuses[test.type, "own load", row.slug][row.status] += 1
@@ -69,10 +71,9 @@ def deciding(results: Results) -> list[str]:
         if test.supported_users is not None and test.supported_users.status == "regression":
             found.append(f"{test.name} supported users {test.supported_users.delta_percent:+.1f} %")
         for row in test.metrics:
-            if row.gate and row.effective_status == "regression":
-                at_load = row.load_adjusted
-                equal = f", at equal load {at_load.delta_percent:+.0f} % {at_load.status}" if at_load else ""
-                found.append(f"{test.name} {row.slug} {row.delta_percent:+.0f} %{equal}")
+            deciding = row.deciding
+            if row.gate and deciding and deciding.status == "regression":
+                found.append(f"{test.name} {row.slug} {deciding.delta_percent:+.0f} % ({row.decided_by})")
     return found
 
 

@@ -101,8 +101,51 @@ def test_a_title_counts_as_the_verdict_does() -> None:
         group="api", kind="both", counts=True, base=0.01, new=0.02, delta_percent=100.0, mix_percent=60.0,
         speed_percent=40.0, at_unchanged_mix_percent=25.0, status="regression",
     )  # fmt: skip
-    found = results(with_metric(quiet(), "avg-api-times", status="regression", delta_percent=100.0, traffic_mix=mix))
+    found = results(with_metric(quiet(), "avg-api-times", status="regression", delta_percent=100.0, traffic_mix=mix,
+                                decided_by="traffic_mix"))  # fmt: skip
     assert opening(found).title == "Regression: Avg API times +25.0 % at unchanged traffic mix"
+
+
+def at_load(status: str, delta: float, **changes: Any) -> LoadAdjustedResult:
+    row = {
+        "users": 7000.0,
+        "base": 0.1,
+        "new": 0.1 * (1 + delta / 100),
+        "delta_percent": delta,
+        "ci_low": delta - 9,
+        "ci_high": delta + 9,
+        "p_value": 0.2,
+        "p_adjusted": 0.2,
+        "status": status,
+        "at_users_range": (2000.0, 7000.0),
+    }
+    return LoadAdjustedResult.model_validate({**row, **changes})  # fmt: skip
+
+
+def unbounded(row: LoadAdjustedResult | None, status: str = "regression", delta: float = 60.0) -> Results:
+    """An unbounded test whose P99 moved by `delta` at own load, and is `row` at equal load."""
+    decided = "none" if row is None else "equal_load"
+    test = with_metric(quiet(), "p99-api-times", status=status, delta_percent=delta, load_adjusted=row,
+                       decided_by=decided, p_worse_one_sided=0.001)  # fmt: skip
+    return results(test.model_copy(update={"type": "unbounded", "supported_users": users(1.0)}))
+
+
+def test_latency_at_own_load_decides_no_unbounded_test() -> None:
+    """The coordinator takes users away by latency: each build is as slow as that lets it become."""
+    for row in (None, at_load("inconclusive", 4.0), at_load("not_worse", -2.0, no_worse_than_percent=10.0)):
+        assert unbounded(row).verdict == "pass"
+    leans = unbounded(at_load("inconclusive", 14.0, p_worse_one_sided=0.04))
+    assert leans.verdict == "inconclusive"
+    assert "P99 API times" in opening(leans).sentence
+
+
+def test_a_regression_at_equal_load_decides_whatever_the_own_load_shows() -> None:
+    for status, delta in (("inconclusive", 3.0), ("improvement", -20.0), ("regression", 50.0)):
+        found = unbounded(at_load("regression", 31.0, p_value=0.001, p_adjusted=0.002), status, delta)
+        assert found.verdict == "regression"
+        assert opening(found).title == "Regression: P99 API times +31.0 % at equal load"
+        (grave,) = [f for f in findings.find(found.tests, ("v1", "v2")) if f.metric == "p99-api-times"]
+        assert grave.severity == "critical"
 
 
 def test_what_users_do_not_feel_makes_no_title() -> None:

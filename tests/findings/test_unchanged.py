@@ -31,12 +31,12 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
     test = quiet()
     (found,) = of_kind("unchanged", test)
     statuses = [row.status for row in judged(test)]
-    assert set(statuses) <= {"equivalent", "inconclusive"}
+    assert set(statuses) <= {"equivalent", "not_worse", "inconclusive"}
     assert (found.severity, found.evidence["judged"], found.evidence["differ"]) == ("info", len(statuses), [])
     undecided = [row for row in judged(test) if row.status == "inconclusive"]
     widest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0))
     assert found.evidence["largest_undecided"]["name"] == widest.name
-    assert len(found.evidence["same"]) == statuses.count(Status.EQUIVALENT)
+    assert len(found.evidence["same"]) == statuses.count(Status.EQUIVALENT) + statuses.count(Status.NOT_WORSE)
     assert len(found.evidence["undecided"]) == len(undecided)
 
 

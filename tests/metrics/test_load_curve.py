@@ -174,11 +174,11 @@ def test_a_family_is_judged_against_margin_and_noise() -> None:
     curves = {"cpu-utilization": curve, "stack-in-use": same, "unheard-of": curve}
     judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: NOISE if metric.known else None)
     assert [row.status for row in judged.values()] == ["regression", "equivalent", "inconclusive"]
-    row = judged["cpu-utilization"].row()
+    row = judged["cpu-utilization"].row(CATALOGUE.find("cpu-utilization"))
     assert row.users == 4000
     assert row.at_users_range == (pytest.approx(curve.users[0]), 4000.0)
     assert (row.ci_low or 0.0) < (row.delta_percent or 0.0) < (row.ci_high or 0.0)
-    assert judged["unheard-of"].row().p_value is None
+    assert judged["unheard-of"].row(CATALOGUE.find("unheard-of")).p_value is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from buildcompare.__main__ import app
 from buildcompare.calibration.learn import read_calibration
 from buildcompare.comparison.analysis import analyse, read_recordings
-from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.catalogue import RunSd, read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import (
@@ -29,6 +29,7 @@ from buildcompare.metrics.equal_load import (
     judge_at_load,
     loaded_run,
     measure_noise_at_load,
+    min_detectable_percent,
     noise_at_load,
     pooled_ratio,
     residual_errors,
@@ -96,10 +97,14 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
 
 
 def test_without_a_calibration_the_prior_counts() -> None:
-    assert noise_at_load(CPU) == metric_noise(CPU, "unbounded")
+    cpu = noise_at_load(CPU)
+    assert cpu is not None
+    assert (cpu.sd, cpu.df) == (pytest.approx(math.log1p(0.012)), 15.0)
+    levels = CPU.model_copy(update={"run_sd_percent": RunSd(unbounded=2.0)})
+    assert noise_at_load(levels) == metric_noise(levels, "unbounded")
     heap = noise_at_load(CATALOGUE.find("heap-in-use"))
     assert heap is not None
-    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.015)))
+    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.013)))
     assert noise_at_load(CATALOGUE.find("unheard-of")) is None
 
 
@@ -107,12 +112,12 @@ def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> Non
     noise = noise_at_load(CPU, known(5e-5, 2.0, 1e-5, times=100))
     assert noise is not None
     assert noise.sd == pytest.approx(math.sqrt(4e-5), rel=0.1)
-    assert noise.df == 204.0
+    assert noise.df == 215.0
     assert (noise.noise_source, noise.at_load) == ("calibration", True)
     few = noise_at_load(CPU, known(5e-5, 2.0))
     assert few is not None
-    assert noise.sd < few.sd < math.log1p(0.019)
-    assert few.df == 6.0
+    assert noise.sd < few.sd < math.log1p(0.012)
+    assert few.df == 17.0
 
 
 def test_errors_within_runs_never_explain_all() -> None:
@@ -125,7 +130,7 @@ def test_setups_that_really_differ_are_worth_less() -> None:
     one, other = known(1e-6, 2.0, times=9), known(1e-2, 2.0)
     noise = noise_at_load(CPU, [*one, *other])
     assert noise is not None
-    assert noise.df < 10.0
+    assert noise.df < 15.0 + 6.0  # the catalogue's beside a third of the 20 that ten like setups would be worth
 
 
 def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
@@ -171,6 +176,26 @@ def test_no_call_at_all_is_likely_where_nothing_changed() -> None:
     assert wrong <= 66  # 50 and 2.3 standard deviations
 
 
+def test_the_detectable_rise_is_found_with_the_promised_power() -> None:
+    rng = np.random.default_rng(9)
+    sds, margins = [0.06, 0.08, 0.1, 0.02, 0.004], [10.0, 10, 10, 5, 5]
+    for i, least in enumerate(min_detectable_percent([effect(0.0, sd) for sd in sds], margins)):
+        rise, found = math.log1p(least / 100.0), 0
+        for _ in range(400):
+            drawn = [effect(rng.normal() + (rise / sd if j == i else 0.0), sd) for j, sd in enumerate(sds)]
+            p_adjusted = adjusted(drawn, margins)[i]
+            found += p_adjusted < 0.05 and drawn[i].log_ratio > math.log1p(margins[i] / 100.0)
+        assert 0.74 < found / 400 < 0.86, (i, least)  # three standard errors of 80 %
+
+
+def test_a_metric_that_is_known_well_is_called_beside_noisy_ones() -> None:
+    """By degrees of freedom of a t distribution, however many standard errors a change lies off."""
+    for df in (8.0, math.inf):
+        sure = Effect(0.2, 0.001, df, 0.001, "catalogue")
+        noisy = [Effect(0.05, sd, df, sd, "catalogue") for sd in (0.08, 0.1)]
+        assert adjusted([*noisy, sure], [10.0, 10.0, 5.0])[2] < 0.001
+
+
 def test_intervals_hold_for_the_family() -> None:
     groups = known(4e-4, 30.0)
     curve = equal_load([straight(1.0, 1)], [straight(1.1, 2)])["cpu-utilization"]
@@ -182,7 +207,7 @@ def test_intervals_hold_for_the_family() -> None:
     assert narrow is not None
     assert wide is not None
     assert (beside.family, wide[0] < narrow[0], wide[1] > narrow[1]) == (2, True, True)
-    row = beside.row()
+    row = beside.row(CPU)
     assert (row.noise_source, row.noise_of, row.constant) == ("calibration", "equal_load", True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,10 @@ def test_without_runs_the_prior_is_borrowed_and_without_a_prior_there_is_none() 
     with_prior = Metric(name="m", slug="metric", run_sd_percent=RunSd(bounded=2.0))
     borrowed = metric_noise(with_prior, "bounded")
     assert borrowed is not None
-    assert (borrowed.noise_source, borrowed.df) == ("catalogue", math.inf)
+    assert (borrowed.noise_source, borrowed.df) == ("catalogue", 8.0)
     assert borrowed.sd == pytest.approx(math.log(1.02))
+    known = with_prior.model_copy(update={"run_sd_percent": RunSd(bounded=2.0, df={"bounded": 15.0})})
+    assert metric_noise(known, "bounded") == replace(borrowed, df=15.0)
     assert metric_noise(with_prior, "unbounded") is None
     assert metric_noise(LOWER, "bounded") is None
 
@@ -149,8 +152,8 @@ def test_few_runs_lean_on_the_catalogue() -> None:
     with_prior = LOWER.model_copy(update={"run_sd_percent": RunSd(bounded=8.0)})
     found = metric_noise(with_prior, "bounded", groups_of(np.array([[100.0, 100.1, 100.2]])))
     assert found is not None
-    assert found.df == pytest.approx(2 + 4)
-    assert found.sd == pytest.approx(math.sqrt((2 * 0.001**2 + 4 * math.log(1.08) ** 2) / 6), rel=0.01)
+    assert found.df == pytest.approx(2 + 8)
+    assert found.sd == pytest.approx(math.sqrt((2 * 0.001**2 + 8 * math.log(1.08) ** 2) / 10), rel=0.01)
 
 
 def test_runs_that_scatter_widen_a_borrowed_prior() -> None:

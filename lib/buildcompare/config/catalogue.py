@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -30,7 +30,9 @@ class RunSd(_Strict):
     bounded: float | None = Field(default=None, gt=0)
     unbounded: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
-    """Of unbounded runs compared at the same number of users."""
+    """Of unbounded runs compared at the same number of users, without the errors within the runs."""
+    df: dict[Literal["bounded", "unbounded", "equal_load"], Annotated[float, Field(gt=0)]] = {}
+    """Degrees of freedom that each is known with: runs less setups. One that is left out counts as known with 8."""
 
 
 class Metric(_Strict):

@@ -123,11 +123,11 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
         for metric in test.metrics:
-            p_worse = metric.effective_p_worse
-            if metric.required_runs and metrics.leans(p_worse) and metric.effective_status != Status.REGRESSION:
-                evidence = metric.model_dump(include={"slug", "name", "required_runs", "margin_percent"})
-                evidence["delta_percent"] = metric.effective_delta_percent
-                rows.append((not metric.gate, p_worse or 0.0, test.name, evidence))
+            row = metric.deciding
+            if row and row.required_runs and metrics.leans(row.p_worse_one_sided) and row.status != Status.REGRESSION:
+                evidence = metric.model_dump(include={"slug", "name", "margin_percent"})
+                evidence |= {"required_runs": row.required_runs, "delta_percent": row.delta_percent}
+                rows.append((not metric.gate, row.p_worse_one_sided or 0.0, test.name, evidence))
         users = test.supported_users
         if users is None or not users.required_runs or users.status == Status.REGRESSION:
             continue

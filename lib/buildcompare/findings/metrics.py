@@ -39,7 +39,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
                 key = (metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0)
                 changed.setdefault(key, []).append((test, metric))
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
-            "status", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
+            "status", "no_worse_than_percent", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
     for (slug, _, rises), rows in changed.items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
         test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
@@ -87,12 +87,15 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
     worse = [row for _, row in rows if row.effective_status == Status.REGRESSION and row.better != "neutral"]
-    at_loads = [None if metric.gate else metric.load_adjusted for metric in worse]
-    if worse and all(each and each.p_value is not None and each.status != Status.REGRESSION for each in at_loads):
-        return Severity.INFO  # users do not feel it, and it changed at different loads only
-    if any(metric.gate for metric in worse):
+    decided = [metric.deciding for _, metric in rows if metric.gate]
+    if any(each and each.status == Status.REGRESSION for each in decided):
         return Severity.CRITICAL
-    if any(metric.gate and leans(metric.effective_p_worse) for _, metric in rows):
+    if any(each and leans(each.p_worse_one_sided) for each in decided):
+        return Severity.WARNING
+    at_loads = [metric.load_adjusted for metric in worse]
+    if worse and all(each and each.p_value is not None and each.status != Status.REGRESSION for each in at_loads):
+        return Severity.INFO  # it changed at different loads only
+    if any(metric.gate for metric in worse):
         return Severity.WARNING
     return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
 
@@ -114,7 +117,8 @@ def at_equal_load(test: TestResult) -> Iterator[Found]:
         if at_load is None or at_load.status != Status.REGRESSION or metric.better == "neutral" or _significant(metric):
             continue
         evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
-        yield Found(FindingKind.EQUAL_LOAD, Severity.WARNING, evidence, metric=metric.slug)
+        severity = Severity.CRITICAL if metric.gate and metric.decided_by == "equal_load" else Severity.WARNING
+        yield Found(FindingKind.EQUAL_LOAD, severity, evidence, metric=metric.slug)
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
@@ -142,7 +146,8 @@ def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
 def _detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
     seen = []
     for test in tests:
-        sizes = [(metric.name, metric.min_detectable_percent) for metric in test.metrics if metric.gate]
+        decided = [(metric.name, metric.deciding) for metric in test.metrics if metric.gate]
+        sizes = [(name, each.min_detectable_percent) for name, each in decided if each]
         if test.supported_users:
             sizes.append(("supported users", test.supported_users.min_detectable_percent))
         seen += [(test.name, name, size) for name, size in sizes if size]
@@ -159,7 +164,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             continue
         largest = sorted(judged, key=lambda row: -abs(row[1].effective_delta_percent or 0.0))
         differ = [row for row in largest if row[1].effective_status.changed]
-        same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
+        same = [row for row in judged if row[1].effective_status in (Status.EQUIVALENT, Status.NOT_WORSE)]
         undecided = [row for row in largest if row not in differ and row not in same]
         others = [(test, metric) for test, metric in rows if metric.p_value is None]
         aside = [(t, m) for t, m in others if m.reason is None or m.reason.code != ReasonCode.SET_BY_TEST]

@@ -39,19 +39,21 @@ def causes(
     rows: list[MetricResult | SupportedUsersResult] = [metric for metric in metrics if metric.gate]
     rows = [*([supported_users] if supported_users else []), *rows]
     found = [words.Cause.of(kind, test, row) for row in rows for kind in _kinds(row)]
-    if all(row.p_value is None for row in rows):
+    if not any(_judged(row) for row in rows):
         found.append(words.Cause(CauseKind.NOTHING_JUDGED, test))
     return sorted(found, key=lambda cause: list(CauseKind).index(cause.kind))
 
 
+def _judged(row: MetricResult | SupportedUsersResult) -> bool:
+    deciding = row.deciding if isinstance(row, MetricResult) else row
+    return deciding is not None and deciding.p_value is not None
+
+
 def _kinds(row: MetricResult | SupportedUsersResult) -> Iterator[CauseKind]:
-    if isinstance(row, MetricResult):
-        status, p_worse = row.effective_status, row.effective_p_worse
-    else:
-        status, p_worse = row.status, row.p_worse_one_sided
-    if status == Status.REGRESSION:
+    deciding = row.deciding if isinstance(row, MetricResult) else row
+    if deciding and deciding.status == Status.REGRESSION:
         yield CauseKind.REGRESSION
-    elif leans(p_worse):
+    elif deciding and leans(deciding.p_worse_one_sided):
         yield CauseKind.LEANING
     if isinstance(row, MetricResult):
         if lost(row):
@@ -88,6 +90,6 @@ def opening(results: Results) -> Opening:
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
-    judged = {metric.name for metric in gates if metric.p_value is not None}
+    judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
     return Opening(verdict + look, words.passed_words(detectable(tests), not_judged))

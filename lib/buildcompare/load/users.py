@@ -16,7 +16,7 @@ from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
 from buildcompare.results.codes import SIDES, Better, NoEstimate, NoiseSource, Pair, Side, Status
-from buildcompare.stats.effects import measure_effect, p_worse_one_sided, status_of
+from buildcompare.stats.effects import bound_of, measure_effect, p_worse_one_sided, status_of
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
 from buildcompare.text.reasons import limited_words
@@ -158,6 +158,7 @@ def compare_supported_users(
         noise_source=effect.noise_source if effect else NoiseSource.NONE,
         run_sd_percent=100.0 * effect.run_sd if effect else None,
         band_percent=band,
+        no_worse_than_percent=bound_of(effect, judged, band, Better.HIGHER) if judged and band else None,
         status=judged or (Status.INCONCLUSIVE if delta is not None else Status.NOT_COMPARABLE),
         reported=reported,
         estimated=estimated,

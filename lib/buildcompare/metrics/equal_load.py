@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy import linalg, special
+from scipy import linalg, optimize, special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
@@ -27,8 +27,8 @@ from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import ALPHA, Effect, status_of
-from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, metric_noise
+from buildcompare.stats.effects import ALPHA, Effect, bound_of, p_worse_one_sided, status_of
+from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, catalogue_noise, metric_noise
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
 CLIMB_S = 120.0
@@ -343,6 +343,7 @@ class LoadAdjusted:
     p_adjusted: float | None = None
     status: Status = Status.INCONCLUSIVE
     family: int = 1  # how many metrics were judged together
+    min_detectable_percent: float | None = None
     noise: Noise | None = None  # what it was judged by
 
     def interval(self) -> tuple[float, float] | None:
@@ -352,10 +353,10 @@ class LoadAdjusted:
         """
         return self.effect.interval(1.0 - ALPHA / self.family) if self.effect else None
 
-    def row(self) -> LoadAdjustedResult:
+    def row(self, metric: Metric) -> LoadAdjustedResult:
         """As a row of results.json."""
         low, high = self.interval() or (None, None)
-        seen = self.at_load
+        seen, effect, margin = self.at_load, self.effect, metric.margin_percent
         return LoadAdjustedResult(
             users=seen.at_users,
             base=seen.base,
@@ -363,9 +364,13 @@ class LoadAdjusted:
             delta_percent=(seen.new / seen.base - 1.0) * 100.0,
             ci_low=low,
             ci_high=high,
-            p_value=self.effect.p_value if self.effect else None,
+            p_value=effect.p_value if effect else None,
             p_adjusted=self.p_adjusted,
             status=self.status,
+            p_worse_one_sided=p_worse_one_sided(effect, margin, metric.better, self.p_adjusted) if effect else None,
+            no_worse_than_percent=bound_of(effect, self.status, margin, metric.better),
+            min_detectable_percent=self.min_detectable_percent,
+            required_runs=effect.required_runs(margin) if effect else None,
             at_users_range=(float(seen.users[0]), float(seen.users[-1])),
             constant=seen.constant,
             noise_source=self.noise.noise_source if self.noise else NoiseSource.NONE,
@@ -402,11 +407,29 @@ def judge_at_load(
     for neutral in (False, True):
         family = [slug for slug in effects if (metrics[slug].better == Better.NEUTRAL) == neutral]
         margins = [metrics[slug].margin_percent for slug in family]
-        for slug, p_adjusted in zip(family, adjusted([effects[slug] for slug in family], margins), strict=True):
+        together = [effects[slug] for slug in family]
+        least = min_detectable_percent(together, margins)
+        for slug, p_adjusted, size in zip(family, adjusted(together, margins), least, strict=True):
             metric, effect = metrics[slug], effects[slug]
             status = status_of(effect, p_adjusted, metric.margin_percent, metric.better)
-            judged[slug] = LoadAdjusted(curves[slug], effect, p_adjusted, status, len(family), noises[slug])
+            judged[slug] = LoadAdjusted(curves[slug], effect, p_adjusted, status, len(family), size, noises[slug])
     return judged
+
+
+def min_detectable_percent(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+    """The smallest rise of each metric that :func:`adjusted` finds with a probability of 80 %, alone in its family."""
+    none = [replace(effect, log_ratio=0.0) for effect in effects]
+    found = []
+    for i, (effect, margin) in enumerate(zip(none, margins_percent, strict=True)):
+
+        def excess(size: float, i: int = i, effect: Effect = effect) -> float:
+            one = [*none[:i], replace(effect, log_ratio=size), *none[i + 1 :]]
+            return adjusted(one, margins_percent)[i] - ALPHA
+
+        most = 40.0 * effect.sd + math.log1p(FOUND_PERCENT / 100.0)
+        reach = optimize.brentq(excess, 0.0, most, xtol=1e-3 * effect.sd) if excess(most) < 0 else math.inf
+        found.append(effect.with_power_percent(max(reach, math.log1p(margin / 100.0))))
+    return found
 
 
 def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
@@ -423,12 +446,12 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
     for i, (effect, margin) in enumerate(zip(effects, margins_percent, strict=True)):
         bounds = math.log1p(margin / 100.0), -math.log1p(-min(margin, 99.9) / 100.0)
         possible[i] = sum(0.5 * replace(effect, log_ratio=bound).p_value for bound in bounds)
-    score = np.minimum(-special.ndtri(p_values / 2.0), 37.0)  # beyond that a tail is zero in floating point
-    ratio = signal * score - signal**2 / 2.0
+    dfs = np.minimum([effect.df for effect in effects], 1e9)
+    ratio = signal * np.array([abs(effect.log_ratio) / max(effect.sd, 1e-12) for effect in effects]) - signal**2 / 2.0
     left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
     for i in np.argsort(-ratio, kind="stable"):
         bound = np.maximum(signal[left] / 2.0 + ratio[i] / signal[left], 0.0)
-        chance = float(np.minimum(2.0 * special.ndtr(-bound), possible[left]).sum())
+        chance = float(np.minimum(2.0 * special.stdtr(dfs[left], -bound), possible[left]).sum())
         found[i] = worst = max(worst, min(max(chance, float(p_values[i])), 1.0))
         left = left[left != i]
     return [float(p) for p in found]
@@ -437,7 +460,9 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
 def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
     """The difference at the highest load with what runs of one build differ by, for `runs` runs of each build."""
     between = noise.sd * math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    return Effect(seen.log_ratio, math.hypot(seen.se_log, between), noise.df, noise.sd, noise.noise_source)
+    sd = math.hypot(seen.se_log, between)
+    run_sd = sd / math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
+    return Effect(seen.log_ratio, sd, noise.df, run_sd, noise.noise_source)
 
 
 def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
@@ -465,10 +490,7 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise 
     unbounded runs. Without a group measured at equal load, the noise of levels is used if runs taught it, else that
     value alone; None where nothing is known.
     """
-    percent = metric.run_sd_percent.equal_load
-    catalogue = metric_noise(metric, "unbounded")
-    if percent is not None:
-        catalogue = Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, at_load=True)
+    catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     measured = [group.at_load[metric.slug] for group in groups if metric.slug in group.at_load]
     if not measured:
         levels = metric_noise(metric, "unbounded", groups)
@@ -479,4 +501,4 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise 
     if df >= BY_CHANCE * dfs.sum():
         df = float(dfs.sum())
     learned = Noise(max(math.sqrt(variance), run_to_run.LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)
-    return run_to_run.mixed_noise(learned, catalogue, run_to_run.CATALOGUE_DF) if catalogue else learned
+    return run_to_run.mixed_noise(learned, catalogue, catalogue.df) if catalogue else learned

@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from buildcompare.report.sections import results_of
 from buildcompare.results import ErrorRateResult, MetricResult, Results, SupportedUsersResult, TestResult
 from buildcompare.results.codes import Reason, Status, Verdict
-from buildcompare.text.numbers import STATUS_WORDS, change, quantity
+from buildcompare.text.numbers import DECIDED_WORDS, STATUS_WORDS, change, quantity
 from buildcompare.text.reasons import reason_words, validity_words
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -54,8 +54,14 @@ def _cases(test: TestResult) -> Iterator[ET.Element]:
         yield _case(test, "supported users", users.status, _moved(users, "users"), gate=True)
     for row in test.metrics:
         name = row.slug + "".join(f" {key}={value}" for key, value in row.labels.items())
-        mix = " (at unchanged traffic mix)" if row.effective_status != row.status else ""
-        yield _case(test, name, row.effective_status, _moved(row, row.unit, row.reason) + mix, gate=row.gate)
+        decided = row.deciding or row
+        how = (
+            f" ({DECIDED_WORDS[row.decided_by]} {change(decided.delta_percent)})"
+            if row.decided_by in DECIDED_WORDS
+            else ""
+        )
+        status = Status.INCONCLUSIVE if row.deciding is None and row.status == Status.REGRESSION else decided.status
+        yield _case(test, name, status, _moved(row, row.unit, row.reason) + how, gate=row.gate)
     for rate in test.errors:
         yield _case(test, rate.slug, rate.status, _moved(rate, rate.unit, rate.reason), gate=rate.gate)
 

@@ -153,7 +153,7 @@ def _templates() -> Environment:
     made.filters |= {"reason_words": reason_words, "test_title": test_title}
     made.filters |= {"commonmark": to_html, "commonmark_line": to_inline_html}
     words = ("interval", "p_words", "status_words", "STATUS_WORDS", "VERDICT_WORDS")
-    names = (*words, "STATUS_SYMBOLS", "VERDICT_SYMBOLS")
+    names = (*words, "DECIDED_WORDS", "STATUS_SYMBOLS", "VERDICT_SYMBOLS")
     made.globals |= {name: getattr(numbers, name) for name in names}
     made.globals |= {"DRIFT_WORDS": DRIFT_WORDS, "NO_ESTIMATE_WORDS": NO_ESTIMATE_WORDS, "no_history": no_history}
     return made

@@ -8,7 +8,7 @@ seconds from the start of their run; percentages are in percent.
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -196,6 +196,10 @@ class LoadAdjustedResult(Model):
     constant: bool = False
     """Whether the difference is the mean over these loads: at the highest it is no different."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
+    p_worse_one_sided: Number = None
+    no_worse_than_percent: Number = None
+    min_detectable_percent: Number = None
+    required_runs: int | None = None
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 
@@ -243,6 +247,19 @@ class TrafficMixResult(Model):
     movers: list[MixMover] = Field(default_factory=list)
 
 
+class Deciding(NamedTuple):
+    """What a verdict counts of one metric; percentages and fields as in :class:`MetricResult`."""
+
+    status: Status
+    delta_percent: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p_value: float | None
+    p_worse_one_sided: float | None
+    min_detectable_percent: float | None
+    required_runs: int | None
+
+
 class MetricResult(Model):
     """One metric of one test."""
 
@@ -270,6 +287,8 @@ class MetricResult(Model):
     """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     status: Status
     """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
+    no_worse_than_percent: Number = None
+    """Of `not_worse`: the margin, or the bad end of the 95 % interval of this row alone where that is larger."""
     reason: Reason | None
     n_effective: Number = None
     """Effective sample size of the steady window, in the run where it is smallest."""
@@ -282,6 +301,25 @@ class MetricResult(Model):
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
     traffic_mix: TrafficMixResult | None = None
+    decided_by: Literal["level", "traffic_mix", "equal_load", "none"] = "level"
+    """What a verdict counts: `equal_load` in an unbounded test, whose coordinator steers the load by latency, so that
+    latency at a build's own load is no result (`none`: it is unknown at equal load). `traffic_mix`: other calls moved
+    the average; at unchanged mix it does not regress."""
+
+    @property
+    def deciding(self) -> Deciding | None:
+        """The row that a verdict rests on, by `decided_by`; None where there is none."""
+        row: MetricResult | LoadAdjustedResult = self
+        if self.decided_by == "equal_load" and self.load_adjusted:
+            row = self.load_adjusted
+        elif self.decided_by == "none":
+            return None
+        seen = (row.p_value, row.p_worse_one_sided, row.min_detectable_percent, row.required_runs)
+        mix = self.mix if self.decided_by == "traffic_mix" else None
+        if mix:
+            delta = mix.at_unchanged_mix_percent
+            return Deciding(mix.status, delta, mix.ci_low, mix.ci_high, seen[0], mix.p_worse_one_sided, *seen[2:])
+        return Deciding(row.status, row.delta_percent, row.ci_low, row.ci_high, *seen)
 
     @property
     def full_name(self) -> str:
@@ -290,22 +328,22 @@ class MetricResult(Model):
 
     @property
     def mix(self) -> TrafficMixResult | None:
-        """The traffic mix where it moved the average: a verdict counts the metric as at unchanged mix."""
+        """The traffic mix where it moved the average: then the metric counts as at unchanged mix."""
         return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
 
     @property
     def effective_status(self) -> Status:
-        """`status` as a verdict counts it."""
+        """`status`, at unchanged traffic mix where that moved the average."""
         return (self.mix or self).status
 
     @property
     def effective_delta_percent(self) -> float | None:
-        """`delta_percent` as a verdict counts it."""
+        """`delta_percent`, likewise."""
         return self.mix.at_unchanged_mix_percent if self.mix else self.delta_percent
 
     @property
     def effective_p_worse(self) -> float | None:
-        """`p_worse_one_sided` as a verdict counts it."""
+        """`p_worse_one_sided`, likewise."""
         return (self.mix or self).p_worse_one_sided
 
 
@@ -343,6 +381,7 @@ class LabelResult(Model):
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
     window: Literal["steady", "whole_run"]
+    no_worse_than_percent: Number = None
     status: Status
     """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
     `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
@@ -389,6 +428,7 @@ class SupportedUsersResult(Model):
     run_sd_percent: Number = None
     """Standard deviation of a single run."""
     band_percent: Number
+    no_worse_than_percent: Number = None
     status: Status
     reported: Pair[Number]
     estimated: Pair[Number]

@@ -53,6 +53,7 @@ class Status(StrEnum):
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
     EQUIVALENT = "equivalent"
+    NOT_WORSE = "not_worse"
     INCONCLUSIVE = "inconclusive"
     NOT_COMPARABLE = "not_comparable"
 

@@ -1,7 +1,8 @@
 """Judge differences of two builds against the noise of their runs: interval, p-value, status, and families of rows.
 
 No difference is a claim that needs an interval inside the margin, a change is one that excludes zero and lies beyond
-it, and everything else is inconclusive (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Families are declared before
+it (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). No worse is a claim about the bad end alone: it lies within the
+margin, or within twice of it, and then says how far. Everything else is inconclusive. Families are declared before
 any data is seen: the gate metrics of one test, its other metrics, and each label table with one statistic.
 """
 
@@ -16,7 +17,7 @@ from scipy import special
 
 from buildcompare.config.catalogue import Metric
 from buildcompare.results.codes import Better, NoiseSource, Status
-from buildcompare.stats.noise import CATALOGUE_DF_BESIDE_OWN, Noise, RunLevel
+from buildcompare.stats.noise import CATALOGUE_DF, Noise, RunLevel
 
 ALPHA = 0.05
 LABEL_ALPHA = 0.02
@@ -31,7 +32,7 @@ class Effect:
 
     log_ratio: float  # logarithm of new over base
     sd: float  # its standard deviation where nothing changed
-    df: float  # degrees of freedom of `sd`; infinite where it is the catalogue's
+    df: float  # degrees of freedom of `sd`
     run_sd: float  # standard deviation of a single run, which says how many runs would settle it
     noise_source: NoiseSource
 
@@ -53,9 +54,12 @@ class Effect:
 
     def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
         """The smallest rise found with probability `POWER`, alone among `family` and beyond the margin."""
-        found = _quantile(POWER, self.df)
-        reach = (_quantile(1.0 - ALPHA / family / 2.0, self.df) + found) * self.sd
-        return _percent(max(reach, math.log1p(margin_percent / 100.0) + found * self.sd))
+        reach = _quantile(1.0 - ALPHA / family / 2.0, self.df) * self.sd
+        return self.with_power_percent(max(reach, math.log1p(margin_percent / 100.0)))
+
+    def with_power_percent(self, reach: float) -> float:
+        """The rise of which an estimate lies beyond `reach` (log scale) with probability `POWER`."""
+        return _percent(reach + _quantile(POWER, self.df) * self.sd)
 
     def required_runs(self, margin_percent: float, family: int = 1) -> int | None:
         """Runs per build that tell a change of the size of the margin from chance; None beyond `MOST_RUNS`."""
@@ -146,7 +150,7 @@ def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noi
     logs = [np.log([run.level for run in runs if run.level > 0]) for runs in (base, new)]
     own_df = float(sum(max(log.size - 1, 0) for log in logs))
     if own_df:
-        known_df = df if math.isfinite(df) else CATALOGUE_DF_BESIDE_OWN
+        known_df = df if math.isfinite(df) else CATALOGUE_DF
         squares = math.fsum(float(((log - log.mean()) ** 2).sum()) for log in logs if log.size > 1)
         variance, df = (known_df * variance + squares) / (known_df + own_df), known_df + own_df
     per_side = [variance * _excess(runs, noise) / len(runs) for runs in (base, new)]
@@ -179,15 +183,35 @@ def status_of(
     if p_adjusted < alpha and abs(delta) > margin_percent:
         return Status.REGRESSION if (delta > 0) == (better == Better.LOWER) else Status.IMPROVEMENT
     low, high = effect.interval(1.0 - 2.0 * alpha)
-    return Status.EQUIVALENT if -margin_percent < low and high < margin_percent else Status.INCONCLUSIVE
+    if -margin_percent < low and high < margin_percent:
+        return Status.EQUIVALENT
+    return Status.INCONCLUSIVE if no_worse_than(effect, margin_percent, better) is None else Status.NOT_WORSE
 
 
-def p_worse_one_sided(effect: Effect, margin_percent: float, better: Better | str) -> float | None:
+def no_worse_than(effect: Effect, margin_percent: float, better: Better | str) -> float | None:
+    """The change for the worse, in percent, that the 95 % interval excludes; the margin where that is larger.
+
+    None beyond twice the margin, and where neither direction is better.
+    """
+    low, high = effect.interval()
+    least = max(margin_percent, high if better == Better.LOWER else -low)
+    return None if better == Better.NEUTRAL or least > 2.0 * margin_percent else least
+
+
+def bound_of(effect: Effect | None, status: Status, margin_percent: float, better: Better | str) -> float | None:
+    """What a row of status not worse is no worse than, in percent; None of any other."""
+    return no_worse_than(effect, margin_percent, better) if effect and status == Status.NOT_WORSE else None
+
+
+def p_worse_one_sided(
+    effect: Effect, margin_percent: float, better: Better | str, p_adjusted: float | None = None
+) -> float | None:
     """One-sided p-value of an effect that lies beyond its margin on the bad side; None where it does not."""
     if better == Better.NEUTRAL:
         return None
     worse = effect.log_ratio if better == Better.LOWER else -effect.log_ratio
-    return effect.p_value / 2.0 if worse > 0 and abs(effect.delta_percent) > margin_percent else None
+    p_value = effect.p_value if p_adjusted is None else p_adjusted
+    return p_value / 2.0 if worse > 0 and abs(effect.delta_percent) > margin_percent else None
 
 
 def judge_metrics(effects: Sequence[tuple[Metric, Effect | None]]) -> list[TestedEffect | None]:
@@ -196,9 +220,7 @@ def judge_metrics(effects: Sequence[tuple[Metric, Effect | None]]) -> list[Teste
     rows = [("gate" if metric.gate else "other", effect) for metric, effect in effects]
     for i, effect, p_adjusted, size in _adjusted(rows, holm):
         metric = effects[i][0]
-        worse = p_worse_one_sided(effect, metric.margin_percent, metric.better)
-        if worse is not None and effect.p_value > 0:
-            worse = min(worse * p_adjusted / effect.p_value, 1.0)
+        worse = p_worse_one_sided(effect, metric.margin_percent, metric.better, p_adjusted)
         status = status_of(effect, p_adjusted, metric.margin_percent, metric.better)
         judged[i] = TestedEffect(effect, rows[i][0], size, effect.p_value, p_adjusted, status, worse)
     return judged

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -19,9 +20,7 @@ from buildcompare.results.codes import NoiseSource, TestType
 
 ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
 OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
-CATALOGUE_DF = 4.0  # what the catalogue's noise counts for beside too few repeated runs of a calibration
-CATALOGUE_DF_BESIDE_OWN = 8.0
-"""What it counts for beside the repeated runs of a comparison, which know their own noise. Alone it counts as exact."""
+CATALOGUE_DF = 8.0  # what a catalogue's noise is known with where it does not say
 LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
 CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
@@ -81,7 +80,7 @@ class Noise:
     """Run-to-run noise of one metric or label."""
 
     sd: float  # standard deviation of one run's log level around the level of its build and setup
-    df: float  # degrees of freedom that `sd` is known with; infinite where it is the catalogue's
+    df: float  # degrees of freedom that `sd` is known with
     noise_source: NoiseSource
     within: float | None = None  # standard error that repeated runs had of their own mean (log scale)
     seconds: float = math.nan  # length of the windows that it was learned from; NaN where unknown
@@ -152,11 +151,20 @@ def metric_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedR
     learned = own or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
     if own and other and own.df < ENOUGH_DF:
         learned = mixed_noise(own, other, min(other.df, OTHER_TYPE_DF))
-    percent = getattr(metric.run_sd_percent, test_type)
-    if not percent or (learned and learned.df >= ENOUGH_DF):
-        return learned
-    catalogue = Noise(math.log1p(percent / 100.0), math.inf, NoiseSource.CATALOGUE, seconds=CATALOGUE_S)
-    return mixed_noise(learned, catalogue, CATALOGUE_DF) if learned else catalogue
+    catalogue = catalogue_noise(metric, test_type)
+    if learned is None or catalogue is None or learned.df >= ENOUGH_DF:
+        return learned or catalogue
+    return mixed_noise(learned, catalogue, catalogue.df)
+
+
+def catalogue_noise(metric: Metric, of: Literal["bounded", "unbounded", "equal_load"]) -> Noise | None:
+    """What the catalogue states; it counts by its degrees of freedom, alone and beside repeated runs."""
+    percent = getattr(metric.run_sd_percent, of)
+    if not percent:
+        return None
+    at_load = of == "equal_load"
+    df = metric.run_sd_percent.df.get(of, CATALOGUE_DF)
+    return Noise(math.log1p(percent / 100.0), df, NoiseSource.CATALOGUE, seconds=CATALOGUE_S, at_load=at_load)
 
 
 def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:

@@ -401,7 +401,7 @@ class Cause:
     name: str | None = None
     """Of the metric, or `USERS`; None where the cause is about no single row."""
     delta_percent: float | None = None
-    at_unchanged_mix: bool = False
+    decided_by: str = "level"
     loss_percent: float | None = None
     """The largest loss of users that the interval does not exclude."""
 
@@ -411,7 +411,9 @@ class Cause:
         if isinstance(row, SupportedUsersResult):
             loss = None if row.ci_low is None else -row.ci_low
             return cls(kind, test, USERS, row.delta_percent, loss_percent=loss)
-        return cls(kind, test, row.full_name, row.effective_delta_percent, at_unchanged_mix=row.mix is not None)
+        deciding = row.deciding
+        delta = deciding.delta_percent if deciding else row.delta_percent
+        return cls(kind, test, row.full_name, delta, row.decided_by)
 
     @property
     def size(self) -> float:
@@ -435,8 +437,8 @@ def named(causes: Sequence[Cause], *, alone: bool = False) -> str:
     for name, (largest, *others) in by_name.items():
         tests = {each.test for each in (largest, *others)}
         where = "" if alone else f" in {largest.test}" if len(tests) == 1 else f" in {len(tests)} tests"
-        mix = " at unchanged traffic mix" if largest.at_unchanged_mix else ""
-        size = f" {'up to ' if len(tests) > 1 else ''}{change(largest.delta_percent)}{mix}"
+        how = f" {numbers.DECIDED_WORDS[largest.decided_by]}" if largest.decided_by in numbers.DECIDED_WORDS else ""
+        size = f" {'up to ' if len(tests) > 1 else ''}{change(largest.delta_percent)}{how}"
         moved.append(f"{name}{'' if largest.delta_percent is None else size}{where}")
     return listed(moved, most=MOST_NAMED)
 

@@ -20,11 +20,14 @@ STATUS_WORDS = {
     Status.REGRESSION: Status.REGRESSION,
     Status.IMPROVEMENT: Status.IMPROVEMENT,
     Status.EQUIVALENT: "no difference",
+    Status.NOT_WORSE: "no worse",
     Status.INCONCLUSIVE: "cannot tell",
     Status.NOT_COMPARABLE: "not comparable",
 }
-STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.INCONCLUSIVE: "?",
-                  Status.NOT_COMPARABLE: "∅"}  # fmt: skip
+STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
+                  Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
+DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
+"""How a metric was measured that a verdict counts; of its level nothing is said."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
@@ -113,8 +116,9 @@ def status_words(
     margin: float | None = None,
     low: float | None = None,
     high: float | None = None,
+    no_worse_than: float | None = None,
 ) -> str:
-    """A status as people say it: ``no difference beyond 5 %``.
+    """A status as people say it: ``no difference beyond 5 %``, ``no worse than 10 %``.
 
     Equivalence goes by the 90 % interval (two one-sided tests at 5 %). Where the 95 % interval from `low` to `high`,
     which is shown beside it, leaves the margin, the words name the 90 % interval.
@@ -122,6 +126,8 @@ def status_words(
     if better == "neutral" and status in (Status.REGRESSION, Status.IMPROVEMENT):
         return "lower" if status == Status.REGRESSION else Better.HIGHER
     words = STATUS_WORDS[status]
+    if status == Status.NOT_WORSE and no_worse_than is not None:
+        return f"{words} than {percent(no_worse_than)}"
     if status != Status.EQUIVALENT or margin is None:
         return words
     leaves = low is not None and high is not None and not -margin < low <= high < margin

@@ -59,7 +59,9 @@ NO_ESTIMATE_WORDS = {
 }
 """Why a curve gives no figure for the supported users."""
 VERDICT_RULE = (
-    "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test; "
+    "invalid if any test is invalid; regression if the supported users or any gate metric regresses in a valid test "
+    "(a bounded test's metrics count over the steady window, an unbounded one's at equal load: at its own load each "
+    "build is as slow as the load-test coordinator lets it become); "
     "inconclusive if one of them leans worse (beyond its margin, adjusted one-sided p below 0.1), if the supported "
     "users cannot exclude a loss of twice their margin, if a gate metric has no number in one build or rises from "
     "zero, or if nothing that users feel could be judged; else pass; "
@@ -129,8 +131,8 @@ def conclusion(row: Mapping[str, Any], better: str) -> str:
         return f"{change(delta)}: run-to-run noise is not known here, so this may be chance"
     if status in _FOUND:
         words = f"{status_words(status, better)}, more than chance and more than the margin of {percent(margin)}"
-    elif status == Status.EQUIVALENT:
-        words = status_words(status, better, margin, low, high)
+    elif status in (Status.EQUIVALENT, Status.NOT_WORSE):
+        words = status_words(status, better, margin, low, high, row.get("no_worse_than_percent"))
     elif low <= 0.0 <= (high or 0.0):
         words = f"cannot be told from chance, which moves this by up to {percent(row['by_chance_percent'])}"
     else:
@@ -156,6 +158,9 @@ def explain(row: Row) -> str:
     if row.status == Status.EQUIVALENT:
         rare = f"{moved} or nearer to zero would be seen in fewer than one of 20 comparisons"
         return f"{same}. If the true change were {percent(margin)}, the margin, {rare}."
+    if row.status == Status.NOT_WORSE:
+        bound = percent(row.no_worse_than_percent)
+        return f"{same}; {moved} may be no change or a better one. It excludes that this is worse by more than {bound}."
     seen = f"A rise below {percent(row.min_detectable_percent)} would rarely be significant here"
     runs = "one run" if row.required_runs == 1 else f"{row.required_runs} runs"
     settled = f"{runs} of each build would show a change of {percent(margin)}"
@@ -174,7 +179,7 @@ def _undecided(delta: float, margin: float | None) -> str:
 def at_load_words(row: Mapping[str, Any], better: Better | str, margin: float) -> str:
     """The status at equal load; where the interval beside it seems to contradict it, with what decided."""
     status, low, high = row["status"], row["ci_low"], row["ci_high"]
-    words = status_words(status, better, margin, low, high)
+    words = status_words(status, better, margin, low, high, row["no_worse_than_percent"])
     apart = low is not None and high is not None and not low <= 0.0 <= high
     if status == Status.INCONCLUSIVE and apart and abs(row["delta_percent"] or 0.0) <= margin:
         return f"{words}: differs, but not surely by more than {percent(margin)}"
