@@ -39,10 +39,12 @@ def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_grav
     assert folded == list("67")
     html = str(sections.verdict(made).html)
     for row in (row for each in made.results.tests for row in each.metrics if row.gate):
-        assert (
-            f'<b>{change(row.effective_delta_percent)}</b> <span class="ci">({interval(row.ci_low, row.ci_high)})'
-            in html
-        )
+        seen = row.deciding
+        if seen is None:
+            assert "not known at equal load" in html
+        else:
+            shown = f"({interval(seen.ci_low, seen.ci_high)})"
+            assert f'<b>{change(seen.delta_percent)}</b> <span class="ci">{shown}' in html
     users = next(each.supported_users for each in made.results.tests if each.supported_users)
     assert f"{users.base:,.0f} \u2192 {users.new:,.0f} <b>{change(users.delta_percent)}</b>" in html
 
