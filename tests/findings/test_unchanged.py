@@ -36,7 +36,8 @@ def test_what_did_not_change_is_said_with_its_counts() -> None:
     undecided = [row for row in judged(test) if row.status == "inconclusive"]
     widest = max(undecided, key=lambda row: abs(row.delta_percent or 0.0))
     assert found.evidence["largest_undecided"]["name"] == widest.name
-    assert len(found.evidence["same"]) == statuses.count(Status.EQUIVALENT) + statuses.count(Status.NOT_WORSE)
+    assert len(found.evidence["same"]) == statuses.count(Status.EQUIVALENT)
+    assert len(found.evidence["not_worse"]) == statuses.count(Status.NOT_WORSE)
     assert len(found.evidence["undecided"]) == len(undecided)
 
 

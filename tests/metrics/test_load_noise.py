@@ -99,12 +99,12 @@ def test_a_run_without_users_is_compared_over_what_stands_in_for_them() -> None:
 def test_without_a_calibration_the_prior_counts() -> None:
     cpu = noise_at_load(CPU)
     assert cpu is not None
-    assert (cpu.sd, cpu.df) == (pytest.approx(math.log1p(0.012)), 15.0)
+    assert (cpu.sd, cpu.df) == (pytest.approx(math.log1p(0.01)), 15.0)
     levels = CPU.model_copy(update={"run_sd_percent": RunSd(unbounded=2.0)})
     assert noise_at_load(levels) == metric_noise(levels, "unbounded")
     heap = noise_at_load(CATALOGUE.find("heap-in-use"))
     assert heap is not None
-    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.013)))
+    assert (heap.noise_source, heap.at_load, heap.sd) == ("catalogue", True, pytest.approx(math.log1p(0.012)))
     assert noise_at_load(CATALOGUE.find("unheard-of")) is None
 
 
@@ -116,7 +116,7 @@ def test_groups_outweigh_the_prior_and_errors_within_runs_are_taken_off() -> Non
     assert (noise.noise_source, noise.at_load) == ("calibration", True)
     few = noise_at_load(CPU, known(5e-5, 2.0))
     assert few is not None
-    assert noise.sd < few.sd < math.log1p(0.012)
+    assert noise.sd < few.sd < math.log1p(0.0101)
     assert few.df == 17.0
 
 

@@ -26,7 +26,8 @@ def supported_users(test: TestResult) -> Iterator[Found]:
     users = test.supported_users
     if users is None:
         return
-    keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "at_least", "reason"}
+    keys = {"base", "new", "delta_percent", "ci_low", "ci_high", "status", "band_percent", "no_worse_than_percent",
+            "at_least", "reason"}  # fmt: skip
     evidence = {
         **users.model_dump(mode="json", include=keys),
         "by_chance_percent": by_chance_percent(users),

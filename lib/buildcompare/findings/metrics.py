@@ -164,12 +164,13 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             continue
         largest = sorted(judged, key=lambda row: -abs(row[1].effective_delta_percent or 0.0))
         differ = [row for row in largest if row[1].effective_status.changed]
-        same = [row for row in judged if row[1].effective_status in (Status.EQUIVALENT, Status.NOT_WORSE)]
-        undecided = [row for row in largest if row not in differ and row not in same]
+        same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
+        not_worse = [row for row in judged if row[1].effective_status == Status.NOT_WORSE]
+        undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
         others = [(test, metric) for test, metric in rows if metric.p_value is None]
         aside = [(t, m) for t, m in others if m.reason is None or m.reason.code != ReasonCode.SET_BY_TEST]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
-        listed = {"same": same, "undecided": undecided, "not_judged": aside}
+        listed = {"same": same, "not_worse": not_worse, "undecided": undecided, "not_judged": aside}
         evidence = {
             "tests": [test.name for test in alike],
             "judged": len(judged),

@@ -147,8 +147,10 @@ def _unchanged(e: Evidence, names: Names) -> str:
     if e["same"]:
         verb = "are the same within their margins" if len(e["same"]) > 1 else "is the same within its margin"
         text += f"; {len(e['same'])} of them {verb}"
+    if e["not_worse"]:
+        text += f"; {len(e['not_worse'])} {'are' if len(e['not_worse']) > 1 else 'is'} no worse than a bound"
     if largest is not None:
-        who = "the others" if e["same"] or differ else "they"
+        who = "the others" if e["same"] or e["not_worse"] or differ else "they"
         text += f"; {who} cannot be told from chance, at most {change(largest['delta_percent'])}"
         text += f" ({largest['name']}{where(largest)})"
     return text + (f". Not judged: {listed(e['not_judged_names'], MOST_METRICS)}" if e["not_judged_names"] else "")
