@@ -43,8 +43,8 @@ def test_the_table_below_the_verdict_names_every_test_and_folds_all_but_the_grav
         if seen is None:
             assert "not known at equal load" in html
         else:
-            shown = f"({interval(seen.ci_low, seen.ci_high)})"
-            assert f'<b>{change(seen.delta_percent)}</b> <span class="ci">{shown}' in html
+            span = f"({interval(seen.ci_low, seen.ci_high)})"
+            assert f'<b>{change(seen.delta_percent)}</b> <span class="ci">{span}' in html
     users = next(each.supported_users for each in made.results.tests if each.supported_users)
     assert f"{users.base:,.0f} \u2192 {users.new:,.0f} <b>{change(users.delta_percent)}</b>" in html
 
