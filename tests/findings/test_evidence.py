@@ -108,7 +108,7 @@ def test_a_number_without_evidence_is_found(misreported: Results) -> None:
         return without_evidence(Finding.model_validate({**users.model_dump(), **more}), misreported)
 
     assert changed() == []
-    assert changed(text=users.text + " It is 12.5 % of 77 ms, and 9 more.") == ["12.5 %", "77 ms", "9"]
+    assert changed(text=users.text + " It is 12.5 % of 77 ms, and 977 more.") == ["12.5 %", "77 ms", "977"]
     assert len(changed(evidence={**users.evidence, "ci_low": None, "ruled_out_percent": None})) == 1
     assert len(changed(evidence={**users.evidence, "base": 1.02 * users.evidence["base"]})) == 1
     assert len(changed(evidence={})) >= 4

@@ -327,7 +327,7 @@ def test_a_group_that_is_judged_teaches_nothing_at_equal_load(
     only = tmp_path / "one.json"
     only.write_text(json.dumps(document | {"groups": document["groups"][:1]}))
     own = at_load(runs["g0"][0], runs["g0"][1], only)
-    assert (own.noise_source, own.noise_of) == ("catalogue", "levels")
+    assert (own.noise_source, own.noise_of) == ("catalogue", "equal_load")
     other = at_load(*runs["g2"], only)  # type: ignore[call-arg]  # a pair
     assert (other.noise_source, other.noise_of) == ("calibration", "equal_load")
 

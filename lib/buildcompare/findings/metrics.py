@@ -92,11 +92,11 @@ def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
         return Severity.CRITICAL
     if any(each and leans(each.p_worse_one_sided) for each in decided):
         return Severity.WARNING
+    if any(metric.gate for metric in worse):
+        return Severity.WARNING  # at its own load: it informs, and decides nothing
     at_loads = [metric.load_adjusted for metric in worse]
     if worse and all(each and each.p_value is not None and each.status != Status.REGRESSION for each in at_loads):
-        return Severity.INFO  # it changed at different loads only
-    if any(metric.gate for metric in worse):
-        return Severity.WARNING
+        return Severity.INFO  # users do not feel it, and it changed at different loads only
     return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
 
 
