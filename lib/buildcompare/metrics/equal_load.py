@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -416,22 +416,6 @@ def judge_at_load(
     return judged
 
 
-def min_detectable_percent(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
-    """The smallest rise of each metric that :func:`adjusted` finds with a probability of 80 %, alone in its family."""
-    none = [replace(effect, log_ratio=0.0) for effect in effects]
-    found = []
-    for i, (effect, margin) in enumerate(zip(none, margins_percent, strict=True)):
-
-        def excess(size: float, i: int = i, effect: Effect = effect) -> float:
-            one = [*none[:i], replace(effect, log_ratio=size), *none[i + 1 :]]
-            return adjusted(one, margins_percent)[i] - ALPHA
-
-        most = 40.0 * effect.sd + math.log1p(FOUND_PERCENT / 100.0)
-        reach = optimize.brentq(excess, 0.0, most, xtol=1e-3 * effect.sd) if excess(most) < 0 else math.inf
-        found.append(effect.with_power_percent(max(reach, math.log1p(margin / 100.0))))
-    return found
-
-
 def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
     """Adjusted p-values of one family: step-down over the likelihood ratio of the change to be found against none.
 
@@ -440,21 +424,42 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
     significant (Bonferroni), that one of them exceeds the ratio by chance and lies beyond its own margin (Tarone 1990,
     Biometrics 46: what cannot be significant costs nothing).
     """
-    signal = np.array([math.log1p(FOUND_PERCENT / 100.0) / max(effect.sd, 1e-12) for effect in effects])
+    signal, chances = _shares(effects, margins_percent)
     p_values = np.array([effect.p_value for effect in effects])
-    possible = np.zeros(len(effects))  # the probability that a metric that did not change lies beyond its margin
-    for i, (effect, margin) in enumerate(zip(effects, margins_percent, strict=True)):
-        bounds = math.log1p(margin / 100.0), -math.log1p(-min(margin, 99.9) / 100.0)
-        possible[i] = sum(0.5 * replace(effect, log_ratio=bound).p_value for bound in bounds)
-    dfs = np.minimum([effect.df for effect in effects], 1e9)
     ratio = signal * np.array([abs(effect.log_ratio) / max(effect.sd, 1e-12) for effect in effects]) - signal**2 / 2.0
     left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
     for i in np.argsort(-ratio, kind="stable"):
-        bound = np.maximum(signal[left] / 2.0 + ratio[i] / signal[left], 0.0)
-        chance = float(np.minimum(2.0 * special.stdtr(dfs[left], -bound), possible[left]).sum())
+        chance = float(chances(ratio[i])[left].sum())
         found[i] = worst = max(worst, min(max(chance, float(p_values[i])), 1.0))
         left = left[left != i]
     return [float(p) for p in found]
+
+
+def min_detectable_percent(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+    """The smallest rise of each metric that :func:`adjusted` finds with a probability of 80 %, alone in its family."""
+    if not effects:
+        return []
+    signal, chances = _shares(effects, margins_percent)
+    least, most = -(float(signal.max()) ** 2), 1e4 * float(signal.max()) ** 2
+    if chances(least).sum() > ALPHA:
+        least = optimize.brentq(lambda ratio: float(chances(ratio).sum()) - ALPHA, least, most)
+    reach = signal / 2.0 + least / signal  # in standard errors
+    found = zip(effects, reach, margins_percent, strict=True)
+    return [effect.min_detectable_percent(margin, reach=float(each) * effect.sd) for effect, each, margin in found]
+
+
+def _shares(
+    effects: Sequence[Effect], margins_percent: Sequence[float]
+) -> tuple[FloatArray, Callable[[float], FloatArray]]:
+    """The change to be found of each metric, in standard errors, and how likely each exceeds a ratio by chance."""
+    sd, df = np.array([(max(effect.sd, 1e-12), min(effect.df, 1e9)) for effect in effects]).reshape(-1, 2).T
+    signal = math.log1p(FOUND_PERCENT / 100.0) / sd
+    margins = np.array(margins_percent) / 100.0
+    bounds = np.log1p(margins), -np.log1p(-np.minimum(margins, 0.999))  # on the way up and down
+    beyond = sum(special.stdtr(df, -bound / sd) for bound in bounds)  # the margin, where nothing changed
+    return signal, lambda ratio: np.minimum(
+        2.0 * special.stdtr(df, -np.maximum(signal / 2.0 + ratio / signal, 0.0)), beyond
+    )
 
 
 def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:

@@ -52,13 +52,10 @@ class Effect:
         half = _quantile(0.5 + level / 2.0, self.df) * self.sd
         return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
 
-    def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1) -> float:
-        """The smallest rise found with probability `POWER`, alone among `family` and beyond the margin."""
-        reach = _quantile(1.0 - ALPHA / family / 2.0, self.df) * self.sd
-        return self.with_power_percent(max(reach, math.log1p(margin_percent / 100.0)))
-
-    def with_power_percent(self, reach: float) -> float:
-        """The rise of which an estimate lies beyond `reach` (log scale) with probability `POWER`."""
+    def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1, reach: float = 0.0) -> float:
+        """The smallest rise found with probability `POWER`, alone among `family`, beyond the margin and `reach`."""
+        found = _quantile(1.0 - ALPHA / family / 2.0, self.df) * self.sd
+        reach = max(reach, found, math.log1p(margin_percent / 100.0))
         return _percent(reach + _quantile(POWER, self.df) * self.sd)
 
     def required_runs(self, margin_percent: float, family: int = 1) -> int | None:
