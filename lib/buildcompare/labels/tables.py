@@ -16,8 +16,8 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
-from buildcompare.results.codes import Better, Number, Pair, Reason, ReasonCode, Status, TestType
-from buildcompare.stats.effects import LABEL_MARGIN_PERCENT, TestedEffect, bound_of, judge_labels, measure_effect
+from buildcompare.results.codes import Number, Pair, Reason, ReasonCode, Status, TestType
+from buildcompare.stats.effects import TestedEffect, judge_labels, measure_effect
 from buildcompare.stats.noise import LABEL_KEY, Noise, RunLevel, label_frame
 
 CALLS = "calls"  # The statistic of how often a label was called in the window
@@ -210,7 +210,6 @@ def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, tables: La
         p_adjusted=judged.p_adjusted if judged else None,
         calls=calls if calls != Pair(None, None) else None,
         window="steady" if tables.steady else "whole_run",
-        no_worse_than_percent=judged and bound_of(judged.effect, judged.status, LABEL_MARGIN_PERCENT, Better.LOWER),
         status=judged.status if judged else unjudged,
         at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
         reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
