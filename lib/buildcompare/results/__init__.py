@@ -382,8 +382,9 @@ class LabelResult(Model):
     calls: Pair[Number] | None = None
     window: Literal["steady", "whole_run"]
     status: Status
-    """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm. *Not worse* is by 10 % or `ci_high`.
-    `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for readers of the whole table."""
+    """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
+    `not_worse` is by 10 % or by `ci_high`. `p_adjusted` (Benjamini and Hochberg's over the table and statistic) is for
+    readers of the whole table."""
     only_in: Side | None
     at_least: Pair[bool]
     reason: Reason | None
