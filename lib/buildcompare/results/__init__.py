@@ -258,6 +258,7 @@ class Deciding(NamedTuple):
     p_worse_one_sided: float | None
     min_detectable_percent: float | None
     required_runs: int | None
+    no_worse_than_percent: float | None = None
 
 
 class MetricResult(Model):
@@ -319,7 +320,7 @@ class MetricResult(Model):
         if mix:
             delta = mix.at_unchanged_mix_percent
             return Deciding(mix.status, delta, mix.ci_low, mix.ci_high, seen[0], mix.p_worse_one_sided, *seen[2:])
-        return Deciding(row.status, row.delta_percent, row.ci_low, row.ci_high, *seen)
+        return Deciding(row.status, row.delta_percent, row.ci_low, row.ci_high, *seen, row.no_worse_than_percent)
 
     @property
     def full_name(self) -> str:
