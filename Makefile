@@ -7,8 +7,7 @@
 PARAMS ?= params/v10.4.0-rc1.yaml#  what `report` and `lab` compare
 ARGS ?=#                            further options of the command that a target runs
 TESTS ?=#                           the tests to run, such as tests/load; all of them when empty
-# how many tests run at a time; 0: in one process, for a debugger. One more than processors: some wait for a browser
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
+WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
 DATA ?=#                            the data folder that `prometheus` serves
 PORT ?= 9090#                       and its port
 PYTHON ?=#                          the Python that makes .venv; found when empty
