@@ -115,13 +115,22 @@ def _lines(value: Any, indent: str = "", key: str = "") -> Iterator[str]:
         yield f"{indent}{key}{short}"
         return
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    packed = ""  # short entries share a line
     entries = list(value.items()) if isinstance(value, dict) else [(None, each) for each in value]
     yield f"{indent}{key}{opening}"
     for i, (name, each) in enumerate(entries):
         lines = list(_lines(each, indent + " ", "" if name is None else f"{json.dumps(name, ensure_ascii=False)}: "))
         comma = "," if i + 1 < len(entries) else ""
-        yield from lines[:-1]
-        yield lines[-1] + comma
+        lines[-1] += comma
+        if packed and len(lines) == 1 and len(packed) + len(lines[0].strip()) < WIDTH:
+            packed += " " + lines[0].strip()
+            continue
+        if packed:
+            yield packed
+        packed = lines[0] if len(lines) == 1 else ""
+        yield from lines if len(lines) > 1 else ()
+    if packed:
+        yield packed
     yield f"{indent}{closing}"
 
 
