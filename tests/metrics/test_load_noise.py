@@ -128,9 +128,12 @@ def test_errors_within_runs_never_explain_all() -> None:
 
 def test_setups_that_really_differ_are_worth_less() -> None:
     one, other = known(1e-6, 2.0, times=9), known(1e-2, 2.0)
-    noise = noise_at_load(CPU, [*one, *other])
+    noise = noise_at_load(CPU.model_copy(update={"run_sd_percent": RunSd()}), [*one, *other])
     assert noise is not None
-    assert noise.df < 15.0 + 6.0  # the catalogue's beside a third of the 20 that ten like setups would be worth
+    assert noise.df < 10.0
+    beside = noise_at_load(CPU, [*one, *other])
+    assert beside is not None
+    assert beside.df == noise.df + 15.0  # the catalogue's
 
 
 def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
