@@ -8,8 +8,6 @@ Examples
 <Verdict.PASS: 'pass'>
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -4,8 +4,6 @@ Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on reg
 --fail-on inconclusive also 2 for inconclusive or invalid.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

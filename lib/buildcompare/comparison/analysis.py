@@ -1,7 +1,5 @@
 """A whole comparison: parameters in, recordings read, every test compared, findings drawn."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import hashlib

@@ -1,7 +1,5 @@
 """Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

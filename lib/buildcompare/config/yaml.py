@@ -4,8 +4,6 @@ papermill reads the same files with dates left as text, so dates stay text here 
 the bound on aliases, texts as written and the lines of values would have to be kept beside it too.)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field

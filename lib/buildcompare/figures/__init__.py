@@ -1,7 +1,5 @@
 """Figures of results. What draws them takes seconds to import; a figure that was drawn, this module, does not."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from typing import Any

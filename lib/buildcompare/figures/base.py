@@ -1,7 +1,5 @@
 """Draw both builds on the same axes, over elapsed time, over connected users, and over releases; no statistics here."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import io

@@ -5,8 +5,6 @@ A finding is a kind, a severity and the evidence of its numbers; its sentence is
 its sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue

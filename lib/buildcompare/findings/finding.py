@@ -1,7 +1,5 @@
 """What a rule found, and the finding or suggestion that it becomes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Findings about the past of a comparison: setup, drift and databases, with what may explain a drift above it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

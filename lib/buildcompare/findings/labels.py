@@ -1,7 +1,5 @@
 """Findings about label tables: slower labels, labels that several tests agree on, labels of one build only."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 
 from buildcompare.findings.finding import Found

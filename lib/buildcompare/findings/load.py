@@ -1,7 +1,5 @@
 """Findings about supported users, the beginning of the load, its waves, and single events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped

@@ -1,7 +1,5 @@
 """Findings about metrics: what changed, where tests agree, what could not be judged, and error rates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

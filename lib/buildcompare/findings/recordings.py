@@ -3,8 +3,6 @@
 Faults of a file itself are reported when it is read; a mistake here looks like a result: another unit, name or load.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

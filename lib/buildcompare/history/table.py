@@ -4,8 +4,6 @@ The columns are those of a published history of comparisons (docs/history.md lis
 read in two ways is refused with its line.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

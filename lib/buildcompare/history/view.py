@@ -1,7 +1,5 @@
 """Show a ledger: the tables of the notebook of all releases, and the text of ``buildcompare history``."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Predict how far one label's value moves between two runs of one build, where most labels have few repeated runs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,5 @@
 """Measure the label tables of runs (API handlers, database methods), compare two builds, and find where tests agree."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence

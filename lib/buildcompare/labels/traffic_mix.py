@@ -6,8 +6,6 @@ Edgeworth, for two factors the Shapley value (Sun 1998, Energy Economics 20; Ang
 logarithmic weights they need no care where a label is called in one build only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

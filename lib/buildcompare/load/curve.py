@@ -1,7 +1,5 @@
 """Prepare a load curve for measuring, and find its turns, its falls, its stop, and its steady window."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Measure the phases of a load curve: early bumps, the lasting ramp, and the waves in which it hunts its threshold."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Estimate the supported users of a run by the load-test tool's own definition, and find what limited them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """See a run as the analyses do, with its load, its stop, its steady window and its shape, and compare two shapes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

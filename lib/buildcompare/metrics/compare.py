@@ -3,8 +3,6 @@
 No calibration holds error rates, so none of them is judged: they are shown, and a jump is a finding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Compared is what is in one build only, what belongs together, and what is worth a warning.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads a user's file into memory, unpacked, within a limit, with its hash for the provenance."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

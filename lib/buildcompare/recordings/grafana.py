@@ -7,8 +7,6 @@
 Times are milliseconds, NaN became null. A panel's title names the metric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

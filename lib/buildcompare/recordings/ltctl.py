@@ -1,7 +1,5 @@
 """Recordings from the files of mattermost-load-test-ng's ``ltctl report generate`` (JSON, often gzipped)."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any
 

@@ -4,8 +4,6 @@ Nothing that is secret leaves this file but in a request. The numbers of an answ
 rounds as float() does and is many times faster than a JSON parser (benchmarks/pull.py).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -6,8 +6,6 @@ What is pulled for a comparison is kept in ``data/recordings/<comparison>/<test>
 what it was asked for: a changed window, address, step or query pulls anew.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Render CommonMark of people as safe HTML or Markdown; raw HTML and other links than http(s) become text."""
 
-from __future__ import annotations
-
 import functools
 import re
 

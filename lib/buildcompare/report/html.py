@@ -1,7 +1,5 @@
 """Write the HTML report: one page that loads nothing and reads without JavaScript."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Iterator

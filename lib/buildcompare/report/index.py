@@ -1,7 +1,5 @@
 """Write the page of every release: reports and ledgers in one HTML file that loads nothing, searches and sorts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Write the comparison as JUnit XML for build servers: a test case for everything that has a status."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """README.md in the shape of published performance comparisons, with its graphs and what people wrote into it."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping, Sequence

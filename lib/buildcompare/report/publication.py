@@ -1,7 +1,5 @@
 """Put the files of a report in place, whole or not at all: made beside, then moved."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

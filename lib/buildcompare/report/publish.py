@@ -1,7 +1,5 @@
 """Make the report of a params file by running the comparison notebook, and publish it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import tempfile

@@ -5,8 +5,6 @@ runs of the same inputs stands under `provenance.run` and nowhere else. Times wi
 seconds from the start of their run; percentages are in percent.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Schema of a comparison's past: setup differences, drift, and what the ledger taught."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from buildcompare.results.codes import DriftKind, Model, NoHistory, NoiseSource, Number, SetupChange, Side, TestType

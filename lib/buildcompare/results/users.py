@@ -1,7 +1,5 @@
 """Schema of what is kept of the users' curves: phases, bumps, ramps."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

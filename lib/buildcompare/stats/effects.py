@@ -6,8 +6,6 @@ margin, or within twice of it, and then says how far. Everything else is inconcl
 any data is seen: the gate metrics of one test, its other metrics, and each label table with one statistic.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measure the level of a metric over a window with its standard error: samples are correlated over minutes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

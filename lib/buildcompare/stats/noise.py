@@ -4,8 +4,6 @@ What happens inside a run says nothing about the next run of the same build (Kal
 benchmarking in reasonable time"). All noise here is a standard deviation of log levels, close to a relative one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

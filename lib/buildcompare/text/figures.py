@@ -1,7 +1,5 @@
 """Titles of figures, and what a figure shows in words for those who cannot see it."""
 
-from __future__ import annotations
-
 from buildcompare.results import Event, MetricResult, TestResult
 from buildcompare.results.codes import SIDES, Pair, Status
 from buildcompare.results.users import RampUp

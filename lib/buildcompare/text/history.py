@@ -1,7 +1,5 @@
 """Sentences about the past of a comparison: setup, drift, databases, and what a whole ledger states."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Format numbers, units, changes, intervals, statuses and lists."""
 
-from __future__ import annotations
-
 import math
 import string
 from collections.abc import Callable, Mapping, Sequence

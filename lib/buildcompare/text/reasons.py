@@ -1,7 +1,5 @@
 """Reasons and conclusions in words: why a row was not judged, what limited a build, how certain a change is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

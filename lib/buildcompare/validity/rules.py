@@ -3,8 +3,6 @@
 A fault of the measurement is no regression of the build.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
