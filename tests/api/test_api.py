@@ -42,8 +42,8 @@ def test_only_public_names_are_listed() -> None:
     assert dir(bc) == sorted(bc.__all__)
     for name in bc.__all__:
         assert getattr(bc, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = bc.nothing
+    with pytest.raises(AttributeError, match="No buildcompare attribute nothing"):
+        _ = bc.nothing  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", sorted(bc.__all__))
