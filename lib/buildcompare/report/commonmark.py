@@ -77,3 +77,17 @@ def code(text: str) -> str:
 def cell(markdown: str) -> str:
     """Markdown that stands in one cell of a table: on one line, with its bars escaped."""
     return re.sub(r"(?<!\\)((?:\\\\)*)\|", r"\1\\|", " ".join(markdown.split()))
+
+
+def aligned(table: str) -> str:
+    """A table's rows, of which the first is its header, with columns that line up in plain text too."""
+    grid = [row.removeprefix("| ").removesuffix(" |").split(" | ") for row in table.splitlines()]
+    widths = [max(3, *map(len, column)) for column in zip(*grid, strict=True)]
+    grid.insert(1, ["-" * width for width in widths])
+    lines = (" | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in grid)
+    return "".join(f"| {line} |\n" for line in lines)
+
+
+def destination(url: str) -> str:
+    """A link's destination, which brackets and spaces would end."""
+    return re.sub(r"[()<>|]", lambda match: f"%{ord(match[0]):02X}", url)

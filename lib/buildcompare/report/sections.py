@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 from buildcompare.comparison.analysis import Analysis
@@ -21,13 +21,11 @@ from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
-from buildcompare.report.commonmark import to_html, to_inline_html
+from buildcompare.report import commonmark
 from buildcompare.results import LabelResult, Results, dumps
 from buildcompare.results.codes import Verdict
-from buildcompare.text import numbers, reasons
-from buildcompare.text.findings import title as test_title
-from buildcompare.text.history import DRIFT_WORDS, no_history
-from buildcompare.text.reasons import NO_ESTIMATE_WORDS, reason_words
+from buildcompare.text import history, numbers, reasons
+from buildcompare.text.findings import title as title_of
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode  # a kernel need not import it
@@ -38,6 +36,14 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
 HEADLINE_TESTS = 6  # tests in the table below the verdict; the others are folded, the gravest shown
+KNOWN = (
+    (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
+    (history, "DRIFT_WORDS no_history setup_words"),
+    (reasons, "NO_ESTIMATE_WORDS at_load_words explain reason_words validity_words"),
+    (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
+    (numbers, "change db_name interval minutes p_words percent quantity status_words test_words"),
+)
+"""What templates may call, as functions and as filters."""
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
@@ -68,8 +74,8 @@ class EmbeddedResults:
         return {RESULTS_MIME: json.loads(dumps(found)), "text/plain": text}
 
 
-def _plain(template: str) -> Callable[[Analysis], Fragment]:
-    return lambda analysis: _fragment(template, results=analysis.results)
+def _plain(name: str) -> Callable[[Analysis], Fragment]:
+    return lambda analysis: _fragment(name, results=analysis.results)
 
 
 title, comments, action_items, setup = _plain("title"), _plain("comments"), _plain("action_items"), _plain("setup")
@@ -145,18 +151,18 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 @functools.cache
 def _templates() -> Environment:
-    loader = FileSystemLoader([TEMPLATES / folder for folder in ("sections", "buildcompare", "index")])
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters = ("change", "db_name", "minutes", "percent", "quantity")
-    made.filters |= {name: getattr(numbers, name) for name in filters}
-    made.filters |= {"at_load_words": reasons.at_load_words, "explain": reasons.explain}
-    made.filters |= {"reason_words": reason_words, "test_title": test_title}
-    made.filters |= {"commonmark": to_html, "commonmark_line": to_inline_html}
-    words = ("interval", "p_words", "status_words", "STATUS_WORDS", "VERDICT_WORDS")
-    names = (*words, "DECIDED_WORDS", "STATUS_SYMBOLS", "VERDICT_SYMBOLS")
-    made.globals |= {name: getattr(numbers, name) for name in names}
-    made.globals |= {"DRIFT_WORDS": DRIFT_WORDS, "NO_ESTIMATE_WORDS": NO_ESTIMATE_WORDS, "no_history": no_history}
+    loader = FileSystemLoader([TEMPLATES, *(TEMPLATES / folder for folder in ("sections", "buildcompare", "index"))])
+    look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
+    known = {name: getattr(module, name) for module, names in KNOWN for name in names.split()}
+    made.filters |= known | {"test_title": title_of}
+    made.globals |= known
     return made
+
+
+def template(name: str) -> Template:
+    """One of the templates by its name without ``.j2``; those of HTML and XML escape what they are given."""
+    return _templates().get_template(f"{name}.j2")
 
 
 def without_style(shown: str) -> str:
@@ -175,9 +181,9 @@ def _style() -> str:
     return "\n".join([theme, chosen, (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
 
 
-def _fragment(template: str, **values: object) -> Fragment:
-    html = _templates().get_template(f"{template}.html.j2").render(**values)
-    return Fragment(Markup(html), f"[{template.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
+def _fragment(name: str, **values: object) -> Fragment:
+    html = template(f"{name}.html").render(**values)
+    return Fragment(Markup(html), f"[{name.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
 
 
 def page(name: str, *styles: str, **values: object) -> str:
@@ -186,7 +192,7 @@ def page(name: str, *styles: str, **values: object) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)
     ours = {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
-    return _templates().get_template(f"{Path(name).name}.html.j2").render(**ours, **values)
+    return template(f"{Path(name).name}.html").render(**ours, **values)
 
 
 def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
