@@ -75,15 +75,15 @@ class Tally:
         """One pair."""
         self.pairs += 1
         self.rows += judged.values()
-        lower = [row for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower" and row.effect]
-        self.regressions += any(row.status == "regression" for row in lower)
-        self.called += any(row.status in CALLED for row in judged.values())
+        lower = [row for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower"]
+        self.regressions += any(row.tested.status == "regression" for row in lower if row.tested)
+        self.called += any(row.tested.status in CALLED for row in judged.values() if row.tested)
         self.worse += any((row.interval() or (0.0,))[0] > 0 for row in lower)
-        self.worse_alone += any(row.effect is not None and row.effect.interval()[0] > 0 for row in lower)
+        self.worse_alone += any(row.tested.effect.interval()[0] > 0 for row in lower if row.tested)
 
     def line(self, name: str) -> str:
         """The rates in percent, of pairs and of rows."""
-        known = [row.effect.interval() for row in self.rows if row.effect]
+        known = [row.tested.effect.interval() for row in self.rows if row.tested]
         covering = sum(low <= 0 <= high for low, high in known) / max(len(known), 1)
         wide = [row.interval() or (0.0, 0.0) for row in self.rows]
         together = sum(low <= 0 <= high for low, high in wide) / max(len(wide), 1)

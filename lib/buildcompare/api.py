@@ -227,7 +227,7 @@ class Result(Analysis):
         lines += [f"  {each.severity}: {_cut(each.text)}" for each in told]
         for test in self.results.tests[:_MOST_TESTS]:
             moved = (Status.REGRESSION, Status.IMPROVEMENT)
-            changed = ", ".join(row.name for row in test.metrics if row.effective_status in moved)
+            changed = ", ".join(row.name for row in test.metrics if row.effective.status in moved)
             what = f", changed: {changed}" if changed else ""
             lines.append(_cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
         left_out = len(self.results.tests) - _MOST_TESTS

@@ -205,12 +205,12 @@ def test_intervals_hold_for_the_family() -> None:
     alone = judged({"cpu-utilization": curve}, groups)["cpu-utilization"]
     beside = judged({"cpu-utilization": curve, "p99-api-times": curve, "rps": curve}, groups)["cpu-utilization"]
     narrow, wide = alone.interval(), beside.interval()
-    assert alone.effect is not None
-    assert narrow == pytest.approx(alone.effect.interval())
+    assert alone.tested is not None
+    assert narrow == pytest.approx(alone.tested.effect.interval())
     assert narrow is not None
     assert wide is not None
     assert (beside.family, wide[0] < narrow[0], wide[1] > narrow[1]) == (2, True, True)
-    row = beside.row(CPU)
+    row = beside.row()
     assert (row.noise_source, row.noise_of, row.constant) == ("calibration", "equal_load", True)
 
 
@@ -358,7 +358,9 @@ def simulated(settings: RunSettings, seed: int) -> LoadedRun:
 
 
 def called(judged: Mapping[str, LoadAdjusted]) -> bool:
-    return any(row.status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower")
+    return any(
+        row.row().status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower"
+    )
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _significant(metric: MetricResult) -> bool:
     """At unchanged traffic mix where that changed; the mix has a finding of its own."""
-    return metric.effective_status.changed or leans(metric.effective_p_worse)
+    return metric.effective.status.changed or leans(metric.effective.p_worse_one_sided)
 
 
 def leans(p_worse: float | None) -> bool:
@@ -78,13 +78,13 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
     for metric in (each for test in tests for each in test.metrics if each.slug == slug):
         at_load = metric.load_adjusted
         known = at_load is not None and at_load.p_value is not None
-        delta = at_load.delta_percent if at_load and known else metric.effective_delta_percent
+        delta = at_load.delta_percent if at_load and known else metric.effective.delta_percent
         agreeing += delta is not None and (delta if rises else -delta) >= metric.margin_percent / 2
     return agreeing
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
-    worse = [row for _, row in rows if row.effective_status == Status.REGRESSION and row.better != "neutral"]
+    worse = [row for _, row in rows if row.effective.status == Status.REGRESSION and row.better != "neutral"]
     decided = [metric.deciding for _, metric in rows if metric.gate]
     if any(each and each.status == Status.REGRESSION for each in decided):
         return Severity.CRITICAL
@@ -160,10 +160,10 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
         judged = [(test, metric) for test, metric in rows if metric.p_value is not None]
         if not judged:
             continue
-        largest = sorted(judged, key=lambda row: -abs(row[1].effective_delta_percent or 0.0))
-        differ = [row for row in largest if row[1].effective_status.changed]
-        same = [row for row in judged if row[1].effective_status == Status.EQUIVALENT]
-        not_worse = [row for row in judged if row[1].effective_status == Status.NOT_WORSE]
+        largest = sorted(judged, key=lambda row: -abs(row[1].effective.delta_percent or 0.0))
+        differ = [row for row in largest if row[1].effective.status.changed]
+        same = [row for row in judged if row[1].effective.status == Status.EQUIVALENT]
+        not_worse = [row for row in judged if row[1].effective.status == Status.NOT_WORSE]
         undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
         others = [(test, metric) for test, metric in rows if metric.p_value is None]
         aside = [(t, m) for t, m in others if m.reason is None or m.reason.code != ReasonCode.SET_BY_TEST]
@@ -185,7 +185,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
 def _row_evidence(row: Row) -> dict[str, object]:
     test, metric = row
     keys = {"slug", "name", "ci_low", "ci_high", "margin_percent"}
-    return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.effective_delta_percent}
+    return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.effective.delta_percent}
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:

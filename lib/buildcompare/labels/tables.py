@@ -198,17 +198,13 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
 def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, tables: LabelTables) -> LabelResult:
     reason = Reason(code=row["reason"], build=row["reason_build"]) if row["reason"] else None
     calls: Pair[Number] = Pair(row["base_calls"], row["new_calls"])
-    low, high = judged.effect.interval() if judged else (None, None)
     unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
     return LabelResult(
         **{field: row[field] for field in (*LABEL_KEY, "base", "new", "delta_percent", "only_in")},
-        ci_low=low,
-        ci_high=high,
-        p_value=judged.p_value if judged else None,
+        **(judged.row() if judged else {"status": unjudged}),
         p_adjusted=judged.p_adjusted if judged else None,
         calls=calls if calls != Pair(None, None) else None,
         window="steady" if tables.steady else "whole_run",
-        status=judged.status if judged else unjudged,
         at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
         reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
     )

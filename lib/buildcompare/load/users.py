@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,8 @@ from buildcompare.load.curve import STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, 
 from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
-from buildcompare.results.codes import SIDES, Better, NoEstimate, NoiseSource, Pair, Side, Status
-from buildcompare.stats.effects import bound_of, measure_effect, p_worse_one_sided, status_of
+from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, Status
+from buildcompare.stats.effects import judge, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
 from buildcompare.text.reasons import limited_words
@@ -138,30 +138,22 @@ def compare_supported_users(
     noise = metric_noise(load, "unbounded", groups) if load else None
     band = load.margin_percent if load else None
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
-    judged = status_of(effect, effect.p_value, band, Better.HIGHER) if effect and band else None
-    low, high = effect.interval() if effect else (None, None)
-    if delta is None and noise and best.base and at_least.new:  # it may be more, so only the low end is known
+    judged: dict[str, Any] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
+    if effect and band:
+        judged = judge(effect, band, Better.HIGHER).deciding_row() | {"run_sd_percent": 100.0 * effect.run_sd}
+    elif delta is None and noise and best.base and at_least.new:  # it may be more, so only the low end is known
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
-        low = bound.interval()[0] if bound else None
+        judged |= {"ci_low": bound.interval()[0] if bound else None}
     return SupportedUsersResult(
         base=best.base,
         new=best.new,
         delta_percent=delta,
-        ci_low=low,
-        ci_high=high,
-        p_value=effect.p_value if effect else None,
-        p_worse_one_sided=p_worse_one_sided(effect, band, Better.HIGHER) if effect and band else None,
-        min_detectable_percent=effect.min_detectable_percent(band or 0.0) if effect else None,
-        required_runs=effect.required_runs(band) if effect and band else None,
-        noise_source=effect.noise_source if effect else NoiseSource.NONE,
-        run_sd_percent=100.0 * effect.run_sd if effect else None,
         band_percent=band,
-        no_worse_than_percent=bound_of(effect, judged, band, Better.HIGHER) if judged and band else None,
-        status=judged or (Status.INCONCLUSIVE if delta is not None else Status.NOT_COMPARABLE),
         reported=reported,
         estimated=estimated,
         at_least=at_least,
         reason=without.map(lambda runs: next((run.reason for run in runs), None)),
+        **judged,
     )
 
 

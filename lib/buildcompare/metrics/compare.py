@@ -17,7 +17,7 @@ from buildcompare.metrics.equal_load import LoadAdjusted
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, Estimate, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
-from buildcompare.stats.effects import Effect, bound_of, judge_metrics, measure_effect
+from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import RepeatedRuns, metric_noise
 
@@ -43,25 +43,10 @@ def compare_metrics(
     measured = [_measured(test, series, views, catalogue, groups) for series in ordered]
     effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
     rows = []
-    for (row, effect), (metric, _), tested in zip(measured, effects, judge_metrics(effects), strict=True):
+    for (row, _), tested in zip(measured, judge_metrics(effects), strict=True):
         loaded = (at_load or {}).get(row["slug"])
-        row |= {"load_adjusted": loaded.row(metric) if loaded else None}
-        if effect is not None and tested is not None:
-            low, high = effect.interval()
-            row |= {
-                "ci_low": low,
-                "ci_high": high,
-                "p_value": tested.p_value,
-                "p_adjusted": tested.p_adjusted,
-                "family": tested.family,
-                "p_worse_one_sided": tested.p_worse_one_sided,
-                "status": tested.status,
-                "no_worse_than_percent": bound_of(effect, tested.status, metric.margin_percent, metric.better),
-                "min_detectable_percent": effect.min_detectable_percent(row["margin_percent"], tested.size),
-                "required_runs": effect.required_runs(row["margin_percent"], tested.size),
-                "noise_source": effect.noise_source,
-            }
-        rows.append(MetricResult(**row))
+        judged = tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family} if tested else {}
+        rows.append(MetricResult(**row | judged, load_adjusted=loaded.row() if loaded else None))
     rows = with_traffic_mix(rows, effects, splits or {})
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
 

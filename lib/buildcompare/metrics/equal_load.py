@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import ALPHA, Effect, bound_of, p_worse_one_sided, status_of
+from buildcompare.stats.effects import ALPHA, Effect, TestedEffect, judge
 from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, catalogue_noise, metric_noise
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
@@ -339,43 +340,37 @@ class LoadAdjusted:
     """One metric at the highest load that both builds sustained; `None`s where its noise is not known."""
 
     at_load: MetricAtLoad
-    effect: Effect | None = None
-    p_adjusted: float | None = None
-    status: Status = Status.INCONCLUSIVE
+    tested: TestedEffect | None = None
     family: int = 1  # how many metrics were judged together
     min_detectable_percent: float | None = None
-    noise: Noise | None = None  # what it was judged by
+    noise_of: Literal["equal_load", "levels", "none"] = "none"
 
     def interval(self) -> tuple[float, float] | None:
         """Of the change in percent, at 95 % for all metrics of the family together (Bonferroni).
 
         Of ten intervals at 95 % each, one lies wholly on the bad side in a fifth of the tests in which nothing changed.
         """
-        return self.effect.interval(1.0 - ALPHA / self.family) if self.effect else None
+        return self.tested.effect.interval(1.0 - ALPHA / self.family) if self.tested else None
 
-    def row(self, metric: Metric) -> LoadAdjustedResult:
+    def row(self) -> LoadAdjustedResult:
         """As a row of results.json."""
         low, high = self.interval() or (None, None)
-        seen, effect, margin = self.at_load, self.effect, metric.margin_percent
-        return LoadAdjustedResult(
-            users=seen.at_users,
-            base=seen.base,
-            new=seen.new,
-            delta_percent=(seen.new / seen.base - 1.0) * 100.0,
-            ci_low=low,
-            ci_high=high,
-            p_value=effect.p_value if effect else None,
-            p_adjusted=self.p_adjusted,
-            status=self.status,
-            p_worse_one_sided=p_worse_one_sided(effect, margin, metric.better, self.p_adjusted) if effect else None,
-            no_worse_than_percent=bound_of(effect, self.status, margin, metric.better),
-            min_detectable_percent=self.min_detectable_percent,
-            required_runs=effect.required_runs(margin) if effect else None,
-            at_users_range=(float(seen.users[0]), float(seen.users[-1])),
-            constant=seen.constant,
-            noise_source=self.noise.noise_source if self.noise else NoiseSource.NONE,
-            noise_of="none" if self.noise is None else "equal_load" if self.noise.at_load else "levels",
-        )
+        seen, tested = self.at_load, self.tested
+        judged = tested.deciding_row() if tested else {"status": Status.INCONCLUSIVE}
+        own = {
+            "users": seen.at_users,
+            "base": seen.base,
+            "new": seen.new,
+            "delta_percent": (seen.new / seen.base - 1.0) * 100.0,
+            "ci_low": low,
+            "ci_high": high,
+            "p_adjusted": tested.p_adjusted if tested else None,
+            "min_detectable_percent": self.min_detectable_percent,
+            "at_users_range": (float(seen.users[0]), float(seen.users[-1])),
+            "constant": seen.constant,
+            "noise_of": self.noise_of,
+        }
+        return LoadAdjustedResult(**judged | own)
 
 
 def at_equal_load(
@@ -410,9 +405,9 @@ def judge_at_load(
         together = [effects[slug] for slug in family]
         least = min_detectable_percent(together, margins)
         for slug, p_adjusted, size in zip(family, adjusted(together, margins), least, strict=True):
-            metric, effect = metrics[slug], effects[slug]
-            status = status_of(effect, p_adjusted, metric.margin_percent, metric.better)
-            judged[slug] = LoadAdjusted(curves[slug], effect, p_adjusted, status, len(family), size, noises[slug])
+            tested = judge(effects[slug], metrics[slug].margin_percent, metrics[slug].better, p_adjusted)
+            of: Literal["equal_load", "levels"] = "equal_load" if noises[slug].at_load else "levels"
+            judged[slug] = LoadAdjusted(curves[slug], tested, len(family), size, of)
     return judged
 
 

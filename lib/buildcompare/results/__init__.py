@@ -6,7 +6,7 @@ seconds from the start of their run; percentages are in percent.
 """
 
 import json
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -176,28 +176,48 @@ class LimitedBy(Model):
         return sorted(near, key=lambda use: -(use.nearness or 0.0))
 
 
-class LoadAdjustedResult(Model):
-    """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
+class Change(Model):
+    """One value in both builds, how far they are apart, and the conclusion."""
 
-    users: float
     base: Number
     new: Number
     delta_percent: Number
-    ci_low: Number
-    ci_high: Number
-    p_value: Number
+    status: Status
+
+
+class Tested(Change):
+    """A change beside the noise between runs of one build; null where that is not known."""
+
+    ci_low: Number = None
+    """95 % interval of `delta_percent`, from run-to-run variance; of this row alone, unless its model says more."""
+    ci_high: Number = None
+    p_value: Number = None
+
+
+class Decided(Tested):
+    """A change that a verdict may rest on."""
+
+    p_worse_one_sided: Number = None
+    """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
+    no_worse_than_percent: Number = None
+    """Of `not_worse`: the margin, or the bad end of the 95 % interval of this row alone where that is larger."""
+    min_detectable_percent: Number = None
+    """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
+    required_runs: int | None = None
+    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
+    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
+
+
+class LoadAdjustedResult(Decided):
+    """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
+
+    users: float
     p_adjusted: Number
     """Over the metrics of the test of which less is better, or over those without a better direction."""
-    status: Status
     at_users_range: Window
     """Loads at which both builds were seen."""
     constant: bool = False
     """Whether the difference is the mean over these loads: at the highest it is no different."""
-    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
-    p_worse_one_sided: Number = None
-    no_worse_than_percent: Number = None
-    min_detectable_percent: Number = None
-    required_runs: int | None = None
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 
@@ -245,57 +265,31 @@ class TrafficMixResult(Model):
     movers: list[MixMover] = Field(default_factory=list)
 
 
-class Deciding(NamedTuple):
-    """What a verdict counts of one metric; percentages and fields as in :class:`MetricResult`."""
-
-    status: Status
-    delta_percent: float | None
-    ci_low: float | None
-    ci_high: float | None
-    p_value: float | None
-    p_worse_one_sided: float | None
-    min_detectable_percent: float | None
-    required_runs: int | None
-    no_worse_than_percent: float | None = None
-
-
-class MetricResult(Model):
-    """One metric of one test."""
+class MetricRow(Model):
+    """The metric that a row is of."""
 
     name: str
     slug: str
-    labels: dict[str, str] = Field(default_factory=dict)
     unit: str
     better: codes.Better
     gate: bool
+
+
+class MetricResult(Decided, MetricRow):
+    """One metric of one test. `base` and `new` are means over the steady window, for times geometric means."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
-    base: Number
-    """Level over the steady window: the mean, for times the geometric mean."""
-    new: Number
     mean: Pair[Number]
     """The arithmetic means of the same samples."""
-    delta_percent: Number
-    ci_low: Number = None
-    """95 % interval of `delta_percent`, from run-to-run variance, not adjusted for the number of metrics."""
-    ci_high: Number = None
-    p_value: Number = None
     p_adjusted: Number = None
     """Holm's over `family`."""
     family: str | None = None
-    p_worse_one_sided: Number = None
-    """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     status: Status
     """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
-    no_worse_than_percent: Number = None
-    """Of `not_worse`: the margin, or the bad end of the 95 % interval of this row alone where that is larger."""
     reason: Reason | None
     n_effective: Number = None
     """Effective sample size of the steady window, in the run where it is smallest."""
-    min_detectable_percent: Number = None
-    """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
-    required_runs: int | None = None
-    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
-    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     window: Pair[Window | None]
     missing_samples: Pair[Number]
     load_adjusted: LoadAdjustedResult | None = None
@@ -304,21 +298,6 @@ class MetricResult(Model):
     """What a verdict counts: `equal_load` in an unbounded test, whose coordinator steers the load by latency, so that
     latency at a build's own load is no result (`none`: it is unknown at equal load). `traffic_mix`: other calls moved
     the average; at unchanged mix it does not regress."""
-
-    @property
-    def deciding(self) -> Deciding | None:
-        """The row that a verdict rests on, by `decided_by`; None where there is none."""
-        row: MetricResult | LoadAdjustedResult = self
-        if self.decided_by == "equal_load" and self.load_adjusted:
-            row = self.load_adjusted
-        elif self.decided_by == "none":
-            return None
-        seen = (row.p_value, row.p_worse_one_sided, row.min_detectable_percent, row.required_runs)
-        mix = self.mix if self.decided_by == "traffic_mix" else None
-        if mix:
-            delta = mix.at_unchanged_mix_percent
-            return Deciding(mix.status, delta, mix.ci_low, mix.ci_high, seen[0], mix.p_worse_one_sided, *seen[2:])
-        return Deciding(row.status, row.delta_percent, row.ci_low, row.ci_high, *seen, row.no_worse_than_percent)
 
     @property
     def full_name(self) -> str:
@@ -331,52 +310,45 @@ class MetricResult(Model):
         return self.traffic_mix if self.traffic_mix and self.traffic_mix.counts else None
 
     @property
-    def effective_status(self) -> Status:
-        """`status`, at unchanged traffic mix where that moved the average."""
-        return (self.mix or self).status
+    def effective(self) -> Self:
+        """The row, at unchanged traffic mix where that moved the average."""
+        if self.mix is None:
+            return self
+        at_unchanged_mix = self.mix.model_dump(include={"status", "ci_low", "ci_high", "p_worse_one_sided"})
+        change = {"delta_percent": self.mix.at_unchanged_mix_percent, "no_worse_than_percent": None}
+        return self.model_copy(update=at_unchanged_mix | change)
 
     @property
-    def effective_delta_percent(self) -> float | None:
-        """`delta_percent`, likewise."""
-        return self.mix.at_unchanged_mix_percent if self.mix else self.delta_percent
-
-    @property
-    def effective_p_worse(self) -> float | None:
-        """`p_worse_one_sided`, likewise."""
-        return (self.mix or self).p_worse_one_sided
+    def deciding(self) -> Decided | None:
+        """The row that a verdict rests on, by `decided_by`; None where there is none."""
+        rows = {"none": None, "equal_load": self.load_adjusted or self, "traffic_mix": self.effective, "level": self}
+        return rows[self.decided_by]
 
 
-class ErrorRateResult(Model):
-    """How often something failed in one test, relative to how often it was tried."""
+class ErrorRateResult(Change, MetricRow):
+    """How often something failed in one test, relative to how often it was tried: means over the steady windows.
 
-    name: str
-    slug: str
-    unit: str
+    Without `delta_percent` where the base had none.
+    """
+
     better: Literal[codes.Better.LOWER] = codes.Better.LOWER
     gate: Literal[True] = True
-    base: Number
-    """Mean over the steady window, over the runs of the build."""
-    new: Number
     delta: Number
     """In `unit`: of a rate that is often zero a ratio says little."""
-    delta_percent: Number
-    """Null where the base had none."""
-    status: Status
     reason: Reason | None
 
 
-class LabelResult(Model):
-    """One label and statistic of one test."""
+class LabelRow(Model):
+    """The label and statistic that a row is of."""
 
     group: str
     label: str
     stat: str
-    base: Number
-    new: Number
-    delta_percent: Number
-    ci_low: Number = None
-    ci_high: Number = None
-    p_value: Number = None
+
+
+class LabelResult(Tested, LabelRow):
+    """One label and statistic of one test."""
+
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
     window: Literal["steady", "whole_run"]
@@ -410,25 +382,15 @@ class Event(Model):
     """Whether it is in one build only and surely larger than the metric's margin."""
 
 
-class SupportedUsersResult(Model):
-    """How many users each build supports (unbounded tests)."""
+class SupportedUsersResult(Decided):
+    """How many users each build supports (unbounded tests).
 
-    base: Number
-    new: Number
-    delta_percent: Number
-    ci_low: Number = None
-    """Known too where the new build supports *at least* some number: then without `delta_percent` and `ci_high`."""
-    ci_high: Number = None
-    p_value: Number = None
-    p_worse_one_sided: Number = None
-    min_detectable_percent: Number = None
-    required_runs: int | None = None
-    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
+    Where the new build supports *at least* some number, `ci_low` alone is known.
+    """
+
     run_sd_percent: Number = None
     """Standard deviation of a single run."""
     band_percent: Number
-    no_worse_than_percent: Number = None
-    status: Status
     reported: Pair[Number]
     estimated: Pair[Number]
     at_least: Pair[Number]
