@@ -89,7 +89,7 @@ def test_a_table_becomes_entries(tmp_path: Path) -> None:
         ({"db": "my sql/.."}, "line 2, db", "'my sql/..'"),
         ({"base_version": "ten"}, "line 2, base_version", "'ten'"),
         ({"users_inc": "x"}, "line 2, users_inc", "'x'"),
-        ({"base_label": "x" * 300}, "line 2: base.label", "xxx"),
+        ({"base_label": "x" * 300}, "line 2, base_label", "xxx"),
     ],
 )
 def test_a_cell_at_fault_is_named(tmp_path: Path, row: dict[str, str], key: str, found: str) -> None:

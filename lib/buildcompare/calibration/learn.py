@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError
 
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Run, Source
 from buildcompare.config.project import resolve, write_files
-from buildcompare.config.yaml import Traced, checked, read_yaml
+from buildcompare.config.yaml import Strict, Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
@@ -35,10 +35,7 @@ DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is 
 MAX_BYTES = 100_000_000
 
 
-class _Strict(BaseModel, extra="forbid", strict=True, frozen=True): ...
-
-
-class GroupSpec(_Strict):
+class GroupSpec(Strict):
     """Runs of one build on one setup."""
 
     name: FileName
@@ -53,7 +50,7 @@ def _distinct(groups: list[GroupSpec]) -> list[GroupSpec]:
     return groups
 
 
-class CalibrationSpec(_Strict, Traced):
+class CalibrationSpec(Traced):
     """The file that `calibrate` reads: which runs are repetitions of each other."""
 
     metrics: str = Field(default="mattermost", min_length=1)
@@ -71,7 +68,7 @@ Known = Annotated[
 AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
-class KeptRun(_Strict):
+class KeptRun(Strict):
     """One run: what it was read from, and its levels."""
 
     inputs: list[str]  # Paths, as the user wrote them, or the window of a pulled run
@@ -105,7 +102,7 @@ class KeptRun(_Strict):
         return noise.RunLevels(metrics, noise.label_frame(labels, ["value", "calls"]), self.no_change)
 
 
-class KeptGroup(_Strict):
+class KeptGroup(Strict):
     """Runs of one build on one setup, measured."""
 
     name: str
@@ -115,7 +112,7 @@ class KeptGroup(_Strict):
     """By metric: variance of log values, its part within runs, degrees of freedom; of unbounded runs since method 4."""
 
 
-class Calibration(_Strict):
+class Calibration(Strict):
     """A calibration file."""
 
     schema_version: Literal[1] = 1

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, Field
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.yaml import Traced, checked, read_yaml, unlike
+from buildcompare.config.yaml import Strict, Traced, checked, read_yaml, unlike
 from buildcompare.results.codes import SIDES, Side, TestType
 
 SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana"]
@@ -89,16 +89,13 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT)]
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
-class _Strict(BaseModel, extra="forbid", strict=True, frozen=True): ...
-
-
-class Build(_Strict):
+class Build(Strict):
     """One build of the server, by the name that people call it."""
 
     label: str = Field(min_length=1, max_length=200)
 
 
-class Run(_Strict):
+class Run(Strict):
     """One run of one test on one build, and where its measurements are.
 
     Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
@@ -162,7 +159,7 @@ _AS_LIST = BeforeValidator(lambda value: value if isinstance(value, list) else [
 Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1)]
 
 
-class Test(_Strict):
+class Test(Strict):
     """One test of the comparison: the same load on both builds."""
 
     __test__ = False  # not a test class of pytest's
@@ -179,7 +176,7 @@ class Test(_Strict):
         return self.base if side == "base" else self.new
 
 
-class Auth(_Strict):
+class Auth(Strict):
     """How to log in to a server: names of environment variables or of a file, never a secret itself."""
 
     bearer_token_env: Variable | None = None
@@ -198,7 +195,7 @@ class Auth(_Strict):
         return self
 
 
-class Tls(_Strict):
+class Tls(Strict):
     """Files (PEM) for TLS: whose certificates to trust, and who we are."""
 
     ca: str | None = Field(default=None, min_length=1)
@@ -216,7 +213,7 @@ class Tls(_Strict):
         return self
 
 
-class Source(_Strict):
+class Source(Strict):
     """The server that runs are pulled from which are given by their times, or the kind of file of the others."""
 
     kind: SourceKind
@@ -249,7 +246,7 @@ class Source(_Strict):
         return self
 
 
-class Coordinator(_Strict):
+class Coordinator(Strict):
     """How the load-test coordinator adds and removes users (defaults: mattermost-load-test-ng's)."""
 
     users_inc: int = Field(default=8, gt=0)
@@ -263,7 +260,7 @@ class Coordinator(_Strict):
         return self.users_dec / self.rest_s
 
 
-class Comparison(_Strict, Traced):
+class Comparison(Traced):
     """One release: a base and a new build, and the tests that both went through."""
 
     name: FileName | None = None

@@ -1,9 +1,12 @@
 """Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
 
+import functools
 import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+from buildcompare.config.errors import InputError
 
 
 def root() -> Path:
@@ -15,6 +18,19 @@ def root() -> Path:
 def resolve(path: str | Path) -> Path:
     """Make `path` absolute: relative paths count from the project's root."""
     return root() / Path(path)
+
+
+def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: int) -> str:
+    """The text of a file in UTF-8; an InputError that names `file` and `key` where there is none, or more."""
+    fault = functools.partial(InputError, file=file, key=key, expected=expected)
+    try:
+        if (size := file.stat().st_size) > max_bytes:
+            raise fault(expected=f"{expected}, at most {max_bytes:,} bytes", found=f"{size:,} bytes")
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise fault(found="bytes that are no UTF-8") from None
+    except OSError as error:
+        raise fault(found=error.strerror or str(error)) from None
 
 
 def write_files(texts: Mapping[Path, str]) -> None:

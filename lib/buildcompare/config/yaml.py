@@ -131,8 +131,12 @@ def read_yaml(file: Path) -> Document:
     raise InputError(file=file, key=key, expected=expected, found=found)
 
 
-class Traced(BaseModel):
-    """A model that knows which file and which of its lines it was read from."""
+class Strict(BaseModel, extra="forbid", strict=True, frozen=True):
+    """A part of a file: no key beyond its own, each value of its type, and never changed once made."""
+
+
+class Traced(Strict):
+    """A whole file, which knows which file and which of its lines it was read from."""
 
     _document: Document = PrivateAttr(default_factory=Document)
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName
-from buildcompare.config.project import write_files
-from buildcompare.config.yaml import checked
+from buildcompare.config.project import read_text, write_files
+from buildcompare.config.yaml import Strict, checked
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
 
 if sys.platform != "win32":
@@ -28,7 +28,7 @@ if sys.platform != "win32":
 
 LOCK = ".lock"
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
-_VERSION = re.compile(r"(?i)(?<![\d.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?)(?![\d.])")
+VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
 
@@ -46,11 +46,7 @@ RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda 
 TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class LedgerBuild(_Strict):
+class LedgerBuild(Strict):
     """A build by the name that people call it, and the version in that name."""
 
     label: Name
@@ -72,7 +68,7 @@ class LedgerBuild(_Strict):
         return None if self.version is None else ".".join(self.version.partition("-")[0].split(".")[:2])
 
 
-class LedgerTest(_Strict):
+class LedgerTest(Strict):
     """One test of a comparison, its figures of each build (null: none) over so many `runs`."""
 
     name: FileName
@@ -101,7 +97,7 @@ class LedgerTest(_Strict):
         return self.supported_users or Pair(None, None)
 
 
-class Entry(_Strict):
+class Entry(Strict):
     """One comparison as the ledger keeps it. Studies answer a question of their own, and stay out of the chain."""
 
     schema_version: Literal[1] = 1
@@ -152,6 +148,13 @@ class Ledger:
     folder: Path
     entries: Sequence[Entry] = ()
 
+    def __post_init__(self) -> None:
+        placed: dict[int | None, Entry] = {}
+        for entry in self.entries:
+            other = placed.setdefault(entry.position, entry)
+            if entry.position is not None and other is not entry:
+                raise self._fault(entry, "position", f"another place than {other.name}'s", f"{entry.position} in both")
+
     @property
     def chain(self) -> list[Entry]:
         """The monthly comparisons, in their order."""
@@ -167,6 +170,37 @@ class Ledger:
         alike = [entry for entry in self.entries if entry.is_same_comparison(other)]
         return next((entry for entry in alike if entry.name == other.name), alike[0] if alike else None)
 
+    def namesake(self, entry: Entry) -> Entry | None:
+        """The entry of the same comparison, if there is one; refuses a name or a pair of builds that is another's."""
+        builds = f"{entry.base.label} with {entry.new.label}"
+        namesake = next((each for each in self.entries if each.name.casefold() == entry.name.casefold()), None)
+        if namesake is not None:
+            same = (namesake.name, namesake.kind) == (entry.name, entry.kind) and namesake.is_same_comparison(entry)
+            if not same:
+                found = f"that of {namesake.base.label} with {namesake.new.label}"
+                raise self._fault(namesake, "name", f"the comparison of {builds}, or another name", found)
+        for other in self.entries:
+            if other is not namesake and other.kind == entry.kind == "monthly" and other.is_same_comparison(entry):
+                expected = f"{entry.name!r}, or no record yet of {builds}"
+                raise self._fault(other, "name", expected, f"the same comparison as {other.name!r}")
+        return namesake
+
+    def with_entry(self, entry: Entry) -> Ledger:
+        """The ledger with `entry` first, at the place that it had already, once nothing speaks against it."""
+        namesake = self.namesake(entry)
+        others = [each for each in self.entries if each is not namesake]
+        if any(each.simulated != entry.simulated for each in others):
+            kinds = ("measured", "simulated")
+            expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
+            found = f"a {kinds[entry.simulated]} one"
+            raise InputError(file=self.folder, key=entry.name, expected=expected, found=found)
+        if namesake is not None and entry.kind == "monthly":
+            entry = entry.model_copy(update={"position": namesake.position})
+        return Ledger(self.folder, [entry, *others])
+
+    def _fault(self, entry: Entry, key: str, expected: str, found: str) -> InputError:
+        return InputError(file=self.folder / f"{entry.name}.json", key=key, expected=expected, found=found)
+
     @property
     def next_position(self) -> int:
         """The place after the last of the chain."""
@@ -177,34 +211,21 @@ def read_ledger(folder: Path) -> Ledger:
     """Read a ledger and check all of it; a folder that does not exist yet is an empty one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
-    entries = [_read(file) for file in sorted(folder.glob("*.json"))]
-    placed: dict[int, Entry] = {}
-    for entry in entries:
-        if entry.position is not None and placed.setdefault(entry.position, entry) is not entry:
-            raise _same_place(folder, entry, placed[entry.position])
-    return Ledger(folder, entries)
+    return Ledger(folder, [_read(file) for file in sorted(folder.glob("*.json"))])
 
 
 def _read(file: Path) -> Entry:
-    expected = "an entry that `report --record` or `history-import` wrote"
+    key, expected = "history", "an entry that `report --record` or `history-import` wrote"
+    text = read_text(file, expected, key=key, max_bytes=MAX_BYTES)
     try:
-        if file.stat().st_size > MAX_BYTES:
-            found = f"{file.stat().st_size:,} bytes"
-            raise InputError(file=file, key="history", expected=f"{expected}, at most {MAX_BYTES:,} bytes", found=found)
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(text)
         json.dumps(data, ensure_ascii=False).encode()  # half a character could be read, and never written again
-    except (ValueError, RecursionError, OSError) as error:
-        found = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
-        raise InputError(file=file, key="history", expected=expected, found=found) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(file=file, key=key, expected=expected, found=str(error)[:200]) from None
     entry = checked(Entry, data, file=file)
     if entry.name != file.stem:
         raise InputError(file=file, key="name", expected=f"the file's name, {file.stem!r}", found=repr(entry.name))
     return entry
-
-
-def _same_place(folder: Path, entry: Entry, other: Entry) -> InputError:
-    expected, found = f"another place than {other.name}'s", f"{entry.position} in both"
-    return InputError(file=folder / f"{entry.name}.json", key="position", expected=expected, found=found)
 
 
 @contextlib.contextmanager
@@ -237,55 +258,17 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
         Where a name, a pair of builds or a place belongs to another comparison, or measured and simulated would mix:
         then nothing is written.
     """
-    kept = {entry.name: entry for entry in read_ledger(folder).entries}
+    ledger, texts = read_ledger(folder), {}
     for entry in entries:
-        kept[entry.name] = _placed(Ledger(folder, list(kept.values())), entry)
-    texts = {}
-    for name in (entry.name for entry in entries):
-        data = kept[name].model_dump(mode="json", exclude_defaults=True)
-        texts[folder / f"{name}.json"] = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        ledger = ledger.with_entry(entry)
+        data = ledger.entries[0].model_dump(mode="json", exclude_defaults=True)
+        texts[folder / f"{entry.name}.json"] = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     with _writing(folder):
         write_files(texts)
     return list(texts)
 
 
-def check_name(ledger: Ledger, entry: Entry) -> Entry | None:
-    """The entry of the same comparison, if there is one; refuses a name or a pair of builds that is another's."""
-
-    def refuse(other: Entry, expected: str, found: str) -> InputError:
-        return InputError(file=ledger.folder / f"{other.name}.json", key="name", expected=expected, found=found)
-
-    builds = f"{entry.base.label} with {entry.new.label}"
-    namesake = next((e for e in ledger.entries if e.name.casefold() == entry.name.casefold()), None)
-    if namesake is not None:
-        same = (namesake.name, namesake.kind) == (entry.name, entry.kind) and namesake.is_same_comparison(entry)
-        if not same:
-            found = f"that of {namesake.base.label} with {namesake.new.label}"
-            raise refuse(namesake, f"the comparison of {builds}, or another name", found)
-    for other in ledger.entries:
-        if other is not namesake and other.kind == entry.kind == "monthly" and other.is_same_comparison(entry):
-            expected = f"{entry.name!r}, or no record yet of {builds}"
-            raise refuse(other, expected, f"the same comparison as {other.name!r}")
-    return namesake
-
-
-def _placed(ledger: Ledger, entry: Entry) -> Entry:
-    """`entry` with the place that it had already, once nothing speaks against it."""
-    namesake = check_name(ledger, entry)
-    others = [e for e in ledger.entries if e is not namesake]
-    if any(e.simulated != entry.simulated for e in others):
-        kinds = ("measured", "simulated")
-        expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
-        raise InputError(file=ledger.folder, key=entry.name, expected=expected, found=f"a {kinds[entry.simulated]} one")
-    if namesake is not None and entry.kind == "monthly":
-        entry = entry.model_copy(update={"position": namesake.position})
-    clash = next((e for e in others if entry.position is not None and e.position == entry.position), None)
-    if clash is not None:
-        raise _same_place(ledger.folder, clash, entry)
-    return entry
-
-
 def version_in(label: str) -> str | None:
     """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
-    found = _VERSION.search(label)
+    found = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
     return found[1].casefold() if found else None

@@ -6,17 +6,18 @@ read in two ways is refused with its line.
 
 import csv
 import io
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import SLUG
+from buildcompare.config.project import read_text
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import Entry, locked, record, version_in
+from buildcompare.history.ledger import VERSION, Entry, locked, record, version_in
 from buildcompare.results.codes import SIDES
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
@@ -37,57 +38,47 @@ DELTA_TOLERANCE = 0.01
 """A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
 DELIMITERS = (",", ";", "\t")
 MAX_BYTES = 20_000_000
+_NUMBER = r"\d{1,12}(\.\d{1,9})?"
+_CELLS = {
+    **dict.fromkeys(("release", "base_label", "new_label"), (".{1,200}", "a value of at most 200 characters")),
+    **dict.fromkeys(("run", "delta_pct", *SETUP_COLUMNS), (".*", "text")),
+    **dict.fromkeys(("base_version", "new_version"), (f"(v?(?i:{VERSION}))?", "a version such as 10.4.0-rc1")),
+    "monthly": ("(?i)yes|study", "one of yes, study"),
+    "db": ("(?i)[a-z0-9][a-z0-9._-]{0,59}", "the name of a database"),
+    "test_type": ("(?i)bounded|unbounded", "one of bounded, unbounded"),
+    **dict.fromkeys(("order", "users"), (r"((?=.*[1-9])\d{1,12}(\.0{1,9})?)?", "a positive whole number")),
+    **dict.fromkeys(("errors_base", "errors_new"), (f"({_NUMBER})?", "a plain number, not negative")),
+    **dict.fromkeys(
+        [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES],
+        (f"((?=.*[1-9]){_NUMBER})?", "a positive plain number such as 6537 or 0.5"),
+    ),
+    **dict.fromkeys((*COORDINATOR_COLUMNS, THRESHOLD), (f"(-?{_NUMBER})?", "a plain number such as 6537 or 0.5")),
+}
+"""What may stand in each column, and how errors say it; other columns are left aside."""
 _FORMULA = re.compile(r"^[=@\t\r]|^[+-](?![\d.])")
 _THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
-_NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,9})?")
+_SAME_IN_ALL = ("monthly", "order", "base_label", "new_label", "base_version", "new_version")
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the table; where `commas` separate no cells, a point may be one between thousands."""
+    """One line of the table, its cells checked and without the space around them."""
 
     file: Path
     line: int
     cells: Mapping[str, str]
-    commas: bool
 
-    def text(self, column: str, *, needed: bool = False) -> str:
-        """A cell without the space around it; empty where the table lacks the column."""
-        value = self.cells.get(column, "").strip()
-        if _FORMULA.match(value):
-            found = f"what a spreadsheet takes for a formula, {value[:60]!r}"
-            raise self.fault(column, "text or a plain number", found)
-        if any(ord(char) < 32 for char in value):
-            raise self.fault(column, "text on one line", repr(value[:60]))
-        if needed and not value:
-            raise self.fault(column, "a value", "none")
-        return value
+    def __getitem__(self, column: str) -> str:
+        return self.cells.get(column, "")
 
-    def one_of(self, column: str, *known: str) -> str:
-        value = self.text(column, needed=True).casefold()
-        if value not in known:
-            raise self.fault(column, f"one of {', '.join(known)}", repr(value[:60]))
-        return value
-
-    def number(self, column: str, expected: str = "", fits: Callable[[float], bool] = math.isfinite) -> float | None:
-        text = self.text(column)
-        if not text:
-            return None
-        if not _NUMBER.fullmatch(text):
-            raise self.fault(column, "a plain number such as 6537 or 0.5", repr(text[:60]))
-        if not fits(float(text)):
-            raise self.fault(column, expected, repr(text))
-        return float(text)
+    def number(self, column: str) -> float | None:
+        return float(self[column]) if self[column] else None
 
     def whole(self, column: str) -> int | None:
-        value = self.number(column, "a positive whole number", lambda value: value > 0 and value.is_integer())
-        return None if value is None else int(value)
+        return int(float(self[column])) if self[column] else None
 
-    def positive(self, column: str) -> float | None:
-        value = self.number(column, "a positive number", lambda value: value > 0)
-        if not self.commas and _THOUSANDS.fullmatch(self.text(column)):
-            raise self.fault(column, "a number that is not read in two ways", repr(self.text(column)))
-        return value
+    def pair(self, figure: str) -> dict[str, float | None]:
+        return {side: self.number(f"{figure}_{side}") for side in SIDES}
 
     def fault(self, column: str, expected: str, found: str) -> InputError:
         return InputError(file=self.file, key=f"line {self.line}, {column}", expected=expected, found=found)
@@ -105,8 +96,9 @@ def read_table(file: Path) -> list[Entry]:
     """Every comparison of a table: the chain in its order, then the studies. Errors name file, line and column."""
     groups: dict[str, list[_Row]] = {}
     for row in _rows(file):
+        _check_cells(row)
         # What a comparison is called: its release, and the run of a study that was run more than once.
-        name = "-".join(part for part in (row.text("release", needed=True), row.text("run")) if part)
+        name = "-".join(part for part in (row["release"], row["run"]) if part)
         if not SLUG.fullmatch(name):
             raise row.fault("release", "letters, digits, '.', '_' and '-', at most 100 of them", repr(name[:60]))
         groups.setdefault(name, []).append(row)
@@ -123,112 +115,94 @@ def read_table(file: Path) -> list[Entry]:
 
 def _rows(file: Path) -> Iterator[_Row]:
     expected = "a table of comparisons (CSV, UTF-8)"
-
-    def fault(found: str, key: str | None = None, expected: str = expected) -> InputError:
-        return InputError(file=file, key=key, expected=expected, found=found)
-
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            raise fault(f"{file.stat().st_size:,} bytes", expected=f"{expected}, at most {MAX_BYTES:,} bytes")
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise fault("bytes that are no UTF-8") from None
-    except OSError as error:
-        raise fault(error.strerror or str(error)) from None
+    fault = partial(InputError, file=file, expected=expected)
+    text = read_text(file, expected, max_bytes=MAX_BYTES)
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise fault(str(error), f"line {reader.line_num}") from None
+        raise fault(key=f"line {reader.line_num}", found=str(error)) from None
     header = [name.strip() for name in lines[0][1]] if lines else []
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise fault(f"no {', '.join(missing)}", "line 1", f"the columns {', '.join(REQUIRED)}")
-    twice = sorted({name for name in header if name and header.count(name) > 1})
-    if twice:
-        raise fault(f"{twice[0]!r} twice", "line 1", "each column once")
+    if missing := ", ".join(name for name in REQUIRED if name not in header):
+        raise fault(key="line 1", expected=f"the columns {', '.join(REQUIRED)}", found=f"no {missing}")
+    if twice := sorted({name for name in header if name and header.count(name) > 1}):
+        raise fault(key="line 1", expected="each column once", found=f"{twice[0]!r} twice")
     if not lines[1:]:
-        raise fault("none", expected="a row for each test")
+        raise fault(key=None, expected="a row for each test", found="none")
     for line, cells in lines[1:]:
         if len(cells) != len(header):
-            raise fault(f"{len(cells)}", f"line {line}", f"{len(header)} cells")
-        yield _Row(file, line, dict(zip(header, cells, strict=True)), delimiter == ",")
+            raise fault(key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
+        row = _Row(file, line, {name: cell.strip() for name, cell in zip(header, cells, strict=True)})
+        for column in (f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES):
+            if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may be one between thousands
+                raise row.fault(column, "a number that is not read in two ways", repr(row[column]))
+        yield row
+
+
+def _check_cells(row: _Row) -> None:
+    for column, cell in row.cells.items():
+        pattern, expected = _CELLS.get(THRESHOLD if column.startswith(THRESHOLD) else column, ("", ""))
+        if not expected:
+            continue
+        if _FORMULA.match(cell):
+            found = f"what a spreadsheet takes for a formula, {cell[:60]!r}"
+            raise row.fault(column, "text or a plain number", found)
+        if any(ord(char) < 32 for char in cell):
+            raise row.fault(column, "text on one line", repr(cell[:60]))
+        if not re.fullmatch(pattern, cell):
+            raise row.fault(column, expected, repr(cell[:60]) if cell else "none")
+    users, stated = row.pair("su"), row["delta_pct"].replace("\u2212", "-")
+    stated = stated.removesuffix("%").strip().removeprefix("+")
+    if users["base"] and users["new"] and stated:
+        if not re.fullmatch(f"-?{_NUMBER}", stated):
+            raise row.fault("delta_pct", "a change in percent such as -3.64", repr(row["delta_pct"][:60]))
+        computed = 100.0 * (users["new"] / users["base"] - 1.0)
+        if abs(computed - float(stated)) > max(DELTA_TOLERANCE, 10.0 ** -len(stated.partition(".")[2])):
+            raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{float(stated)}")
+    if (row["monthly"].casefold() == "yes") != bool(row["order"]):
+        raise row.fault("order", "a place for a monthly comparison, and none for a study", row["order"] or "none")
 
 
 def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     first = rows[0]
-    tests: dict[str, tuple[int, dict[str, Any]]] = {}
+    tests: dict[str, _Row] = {}
+    said: dict[str, _Row] = {}  # by column of the whole comparison, the row that says it first
+    coordinator = [*COORDINATOR_COLUMNS, *(column for column in first.cells if column.startswith(THRESHOLD))]
     for row in rows:
-        test = _test(row)
-        line, _ = tests.setdefault(test["name"], (row.line, test))
-        if line != row.line:
-            raise row.fault("db, test_type", f"each test of {name} once", f"{test['name']} as on line {line}")
-    for column in ("monthly", "order", *(f"{side}_{each}" for side in SIDES for each in ("label", "version"))):
-        _shared(rows, column, everywhere=True)
-    kind = "monthly" if first.one_of("monthly", "yes", "study") == "yes" else "study"
-    order = first.whole("order")
-    if (kind == "monthly") != (order is not None):
-        expected = "a place for a monthly comparison, and none for a study"
-        raise first.fault("order", expected, first.text("order") or "none")
-    settings = {title: _shared(rows, column) for column, title in SETUP_COLUMNS.items()}
-    columns = [*COORDINATOR_COLUMNS, *(column for column in first.cells if column.startswith(THRESHOLD))]
-    named = [(column, row) for column in columns for row in rows if _shared(rows, column) and row.text(column)]
-    data = {
+        test = f"{row['db']}_{row['test_type']}".casefold()
+        if (other := tests.setdefault(test, row)) is not row:
+            raise row.fault("db, test_type", f"each test of {name} once", f"{test} as on line {other.line}")
+        for column in (*_SAME_IN_ALL, *SETUP_COLUMNS, *coordinator):  # settings may be left out of some rows
+            if row[column] or column in _SAME_IN_ALL:
+                other = said.setdefault(column, row)
+                if row[column] != other[column]:
+                    found = f"{row[column][:60]!r}, but {other[column][:60]!r} on line {other.line}"
+                    raise row.fault(column, "the same in every row of a comparison", found)
+    setup = {title: said[column][column] for column, title in SETUP_COLUMNS.items() if column in said}
+    data: dict[str, Any] = {
         "name": name,
-        "kind": kind,
-        "position": order,
-        "base": _build(first, "base"),
-        "new": _build(first, "new"),
-        "tests": [test for _, test in tests.values()],
-        "setup": {title: re.sub(r"^(\d+)m$", r"\1 minutes", value) for title, value in settings.items() if value},
-        "coordinator": {column: row.number(column) for column, row in named},
+        "kind": "monthly" if first["order"] else "study",
+        "position": first.whole("order"),
+        "tests": [_test(name, row) for name, row in tests.items()],
+        "setup": {title: re.sub(r"^(\d+)m$", r"\1 minutes", value) for title, value in setup.items()},
+        "coordinator": {column: said[column].number(column) for column in coordinator if column in said},
         "source": first.file.name,
     }
-    try:
-        return checked(Entry, data)
-    except InputError as error:
-        key = f"line {first.line}: {error.key}"
-        raise InputError(file=first.file, key=key, expected=error.expected, found=error.found) from None
+    for side in SIDES:
+        label = first[f"{side}_label"]
+        data[side] = {"label": label, "version": version_in(first[f"{side}_version"] or label)}
+    return checked(Entry, data, file=first.file)
 
 
-def _build(row: _Row, side: str) -> dict[str, str | None]:
-    label, version = row.text(f"{side}_label", needed=True), row.text(f"{side}_version")
-    if version and version_in(version) != version.removeprefix("v").casefold():
-        raise row.fault(f"{side}_version", "a version such as 10.4.0-rc1", repr(version[:60]))
-    return {"label": label, "version": version_in(version or label)}
-
-
-def _test(row: _Row) -> dict[str, Any]:
-    db, kind = row.text("db", needed=True).casefold(), row.one_of("test_type", "bounded", "unbounded")
-    if not SLUG.fullmatch(f"{db}_{kind}"):
-        raise row.fault("db", "the name of a database", repr(db[:60]))
-    users = {side: row.positive(f"su_{side}") for side in SIDES}
-    stated = row.text("delta_pct").replace("\u2212", "-").removesuffix("%").strip().removeprefix("+")
-    if users["base"] and users["new"] and stated:
-        if not _NUMBER.fullmatch(stated):
-            raise row.fault("delta_pct", "a change in percent such as -3.64", repr(row.text("delta_pct")[:60]))
-        computed = 100.0 * (users["new"] / users["base"] - 1.0)
-        if abs(computed - float(stated)) > max(DELTA_TOLERANCE, 10.0 ** -len(stated.partition(".")[2])):
-            raise row.fault("delta_pct", f"{computed:.3f}, as su_base and su_new say", f"{float(stated)}")
-    errors = {side: row.number(f"errors_{side}", "no negative count", lambda count: count >= 0) for side in SIDES}
-    written = {side: row.positive(f"readme_su_{side}") for side in SIDES}
+def _test(name: str, row: _Row) -> dict[str, Any]:
+    kind, users, errors = row["test_type"].casefold(), row.pair("su"), row.pair("errors")
     return {
-        "name": f"{db}_{kind}",
+        "name": name,
         "type": kind,
-        "db_engine": db,
+        "db_engine": row["db"].casefold(),
         "users": row.whole("users"),
         "supported_users": users if any(users.values()) else None,
-        "errors": errors if any(count is not None for count in errors.values()) else None,
-        "written": written if "readme_su_base" in row.cells and kind == "unbounded" else None,
+        "errors": errors if {*errors.values()} != {None} else None,
+        "written": row.pair("readme_su") if "readme_su_base" in row.cells and kind == "unbounded" else None,
     }
-
-
-def _shared(rows: Sequence[_Row], column: str, *, everywhere: bool = False) -> str:
-    """What a whole comparison says in a column, which some rows may leave out, unless it stands `everywhere`."""
-    said = [(row, value) for row in rows if (value := row.text(column)) or everywhere]
-    for row, value in said:
-        if value != said[0][1]:
-            found = f"{value[:60]!r}, but {said[0][1][:60]!r} on line {said[0][0].line}"
-            raise row.fault(column, "the same in every row of a comparison", found)
-    return said[0][1] if said else ""

@@ -15,7 +15,7 @@ from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import entry_of, place_in_words
-from buildcompare.history.ledger import check_name, locked, read_ledger, record
+from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.report import publication
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
@@ -112,7 +112,7 @@ def publish(
     if params.history is not None:
         ledger = read_ledger(resolve(params.history))
         if ledger_as is not None:
-            check_name(ledger, entry_of(params, position=None if ledger_as == "study" else 1))
+            ledger.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
     analysis.catalogue_of(params)
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
