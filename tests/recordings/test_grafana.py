@@ -130,7 +130,7 @@ def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("contents", "found"),
     [
-        ("{", "Expecting"),
+        ("{", "EOF while parsing"),
         ("[]", "no panels"),
         ({"dashboard": {"panels": []}}, "none"),
         ({"dashboard": {"panels": [{"title": "RPS", "snapshotData": [{"datapoints": [1]}]}]}}, "TypeError"),

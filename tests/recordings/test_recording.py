@@ -84,7 +84,7 @@ def test_a_frame_comes_back_long() -> None:
         (TIDY.assign(time=[0, None, 1, 2, 3]), "timestamp, row 1", "nan"),
         (TIDY.assign(time=["noon"] * 5), "timestamp, row 0", "'noon'"),
         (TIDY.assign(time=0), "row 1", "a second one"),
-        (TIDY.assign(time=1.7e12 + TIDY["time"]), "RPS", "milliseconds or finer?"),
+        (TIDY.assign(time=1.7e12 + TIDY["time"]), "row 0", "of RPS (milliseconds or finer?)"),
         (TIDY.assign(metric=""), "metric, row 0", "nothing"),
         (TIDY.drop(columns="value"), "columns", "'timestamp', 'metric', 'instance'"),
         (TIDY.iloc[:0], "rows", "none"),

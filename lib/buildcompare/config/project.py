@@ -33,13 +33,14 @@ def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: i
         raise fault(found=error.strerror or str(error)) from None
 
 
-def write_files(texts: Mapping[Path, str]) -> None:
+def write_files(contents: Mapping[Path, str | bytes]) -> None:
     """Write files, all whole or none: each beside its place first, so that a full disk leaves all as they were."""
-    halves = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in texts}
+    halves = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in contents}
     try:
         for file, half in halves.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            half.write_text(texts[file], "utf-8", newline="")  # every byte as it is, on every system
+            whole = contents[file]
+            half.write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
         for file, half in halves.items():
             half.replace(file)
     finally:

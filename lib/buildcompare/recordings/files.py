@@ -1,18 +1,20 @@
-"""Reads a user's file into memory, unpacked, within a limit, with its hash for the provenance."""
+"""Reads a user's file into memory, unpacked, within a limit, and makes series of the samples that it holds."""
 
 import gzip
 import hashlib
 import io
-import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic_core import from_json
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
-from buildcompare.recordings.recording import FloatArray, Recording
+from buildcompare.recordings.recording import FloatArray, Recording, Series
 
 MAX_BYTES = 32_000_000
 """Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as CSV or JSON; a hostile file 25 times itself."""
@@ -24,20 +26,31 @@ LATEST = 7_258_118_400.0
 class InputFile:
     """A file's unpacked contents, and what identifies it."""
 
-    path: str
-    """As the user wrote it: this is what messages and provenance name."""
+    path: str | None
+    """As the user wrote it: this is what messages and provenance name. None for data that is in no file."""
     contents: bytes
-    sha256: str
-    size: int
+    stored: bytes
+    """As they are on disk, where they may be packed."""
 
     @property
     def provenance(self) -> dict[str, object]:
         """What a report says about this file."""
-        return {"path": self.path, "sha256": self.sha256, "bytes": self.size}
+        return {"path": self.path, "sha256": hashlib.sha256(self.stored).hexdigest(), "bytes": len(self.stored)}
 
     def fault(self, key: str | None, expected: str, found: str) -> InputError:
         """The error of a fault in this file."""
         return InputError(file=self.path, key=key, expected=expected, found=found)
+
+    def json(self) -> Any:
+        """The file's JSON, or :class:`InputError` naming where it goes wrong."""
+        try:
+            return from_json(self.contents.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise self.fault(f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
+        except ValueError as error:  # also numbers of thousands of digits, halves of characters
+            found, _, place = str(error).partition(" at ")
+            expected = "valid JSON, nested at most 200 levels deep"
+            raise self.fault(place.replace(" column", ", column"), expected, found) from None
 
 
 @dataclass(frozen=True)
@@ -58,11 +71,11 @@ def read_input(path: str, *, expected: str) -> InputFile:
             found = "a folder" if file.is_dir() else "no regular file"
             raise InputError(file=path, key=None, expected=expected, found=found)
         with file.open("rb") as raw:
-            packed = _bounded(raw, path)
-        zipped = packed.startswith(b"\x1f\x8b")
-        contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(packed)), path) if zipped else packed
+            stored = _bounded(raw, path)
+        zipped = stored.startswith(b"\x1f\x8b")
+        contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(stored)), path) if zipped else stored
         if contents.strip():
-            return InputFile(path, contents, hashlib.sha256(packed).hexdigest(), len(packed))
+            return InputFile(path, contents, stored)
         found = "an empty file"
     except FileNotFoundError:
         found = "no such file"
@@ -83,24 +96,35 @@ def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str) -> bytes:
     return contents
 
 
-def parse_json(file: InputFile) -> Any:
-    """The file's JSON, or :class:`InputError` naming where it goes wrong."""
-    try:
-        return json.loads(file.contents)
-    except UnicodeDecodeError as error:
-        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are not"
-    except json.JSONDecodeError as error:
-        key, expected, found = f"line {error.lineno}, column {error.colno}", "valid JSON", error.msg
-    except ValueError as error:  # a number of thousands of digits
-        key, expected, found = "numbers", "valid JSON", str(error)[:80]
-    except RecursionError:
-        key, expected, found = "levels", "values nested a few levels deep", "too many nested levels"
-    raise file.fault(key, expected, found)
+class Curve(NamedTuple):
+    """Samples of one name as a file holds them, in any order."""
+
+    name: str
+    times: FloatArray
+    values: FloatArray
+    labels: Mapping[str, str]
+    place: Callable[[int], str]
+    """Says where the sample of an index stands."""
 
 
-def check_times(path: str | None, key: str, times: FloatArray) -> None:
-    """Refuse times that are no seconds since 1970."""
-    bad = times[~((times >= 0.0) & (times < LATEST))]
-    if bad.size:
-        found = f"{bad[0]:.0f}" + (" (milliseconds or finer?)" if bad[0] >= LATEST else "")
-        raise InputError(file=path, key=key, expected="times in seconds since 1970, before 2200", found=found)
+def series_of(
+    file: InputFile, curves: Iterable[Curve], catalogue: Catalogue, *, apart: str = "series"
+) -> tuple[Series, ...]:
+    """Each curve under its metric, in the order of its times; the label `apart` tells apart what nothing else does."""
+    found: list[Series] = []
+    known: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
+    for name, times, values, labels, place in curves:
+        odd = np.flatnonzero(~((times >= 0.0) & (times < LATEST)))
+        if odd.size:
+            seen = f"{times[odd[0]]:.0f} of {name}" + (" (milliseconds or finer?)" if times[odd[0]] >= LATEST else "")
+            raise file.fault(place(odd[0]), "times in seconds since 1970, before 2200", seen)
+        order = np.argsort(times, kind="stable")
+        twice = np.flatnonzero(np.diff(times[order]) == 0)
+        if twice.size:
+            raise file.fault(place(order[twice[0] + 1]), f"one value of {name} at each time", "a second one")
+        metric = catalogue.find(name)
+        alike = known.setdefault((metric.slug, frozenset(labels.items())), [])
+        own = {**labels, apart: str(len(alike) + 1) if name in alike else name} if alike else dict(labels)
+        alike.append(name)
+        found.append(Series(metric.slug, name, metric.unit, times[order], values[order], labels=own))
+    return tuple(found)

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -246,6 +246,12 @@ class Recording:
         gap = float(np.diff(np.concatenate(([start], finite, [end]))).max())
         counts = {"expected": expected, "present": len(curve), "finite": finite.size}
         return SeriesCoverage(slug=series.metric, longest_gap_s=gap, **counts)
+
+
+def span(series: Iterable[Series]) -> tuple[float, float] | None:
+    """The first and the last time of any sample; None without samples."""
+    ends = [time for each in series if each.times.size for time in (each.times[0], each.times[-1])]
+    return (float(min(ends)), float(max(ends))) if ends else None
 
 
 def utc(seconds: float) -> str:

@@ -20,11 +20,11 @@ import pyarrow as pa
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
-from buildcompare.config.project import resolve, root
+from buildcompare.config.project import resolve
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, table
-from buildcompare.recordings.files import FileSource, read_input
-from buildcompare.recordings.recording import Recording, utc
+from buildcompare.recordings.files import FileSource, InputFile, read_input
+from buildcompare.recordings.recording import Recording, span, utc
 from buildcompare.results.codes import Side
 
 SOURCES: dict[str, FileSource] = {"ltctl": ltctl.SOURCE, "grafana": grafana.SOURCE, "recorded": table.SOURCE}
@@ -158,11 +158,10 @@ def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None)
 def with_samples(recording: Recording, file: str | None) -> Recording:
     """The recording, once there is something in its window to compare."""
     covered = [recording.coverage(series) for series in recording.series]
-    filled = [series.times for series in recording.series if series.times.size]
-    if filled and not any(each.present for each in covered):
-        ends = float(min(times[0] for times in filled)), float(max(times[-1] for times in filled))
-        span, window = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
-        key, expected, found = "window", f"a window that overlaps the data ({span})", window
+    ends = span(recording.series)
+    if ends and not any(each.present for each in covered):
+        data, window = (" to ".join(map(utc, pair)) for pair in (ends, recording.window))
+        key, expected, found = "window", f"a window that overlaps the data ({data})", window
     elif len(recording.graphs()) > MAX_GRAPHS:
         key, expected, found = "metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}"
     elif not recording.label_summaries and not any(each.finite for each in covered):
@@ -194,29 +193,26 @@ class Slot:
 
 def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
     """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`."""
+    import pyarrow.parquet as pq
+
     if not run.is_pulled:
         return record(run, source, catalogue)
-    request = _request(run, source, catalogue)
-    kept = _kept(slot, request)
-    if kept is None or refresh:
-        recording = record(run, source, catalogue)
-        recording = replace(recording, provenance={**recording.provenance, REQUEST: request})
-        table.write_recording(recording, root() / slot.path)
-        kept = _kept(slot, request)
-    if kept is None:
-        raise InputError(file=slot.path, key="pulled recording", expected="what was just written", found="another file")
-    return kept
+    asked, file = _request(run, source, catalogue), resolve(slot.path)
+    if _answered(slot) != asked or refresh:
+        pulled = record(run, source, catalogue)
+        table.write_recording(replace(pulled, provenance={**pulled.provenance, REQUEST: asked}), file)
+    contents = file.read_bytes()
+    kept = table.read_recording(pq.ParquetFile(io.BytesIO(contents)), slot.path)
+    files = [InputFile(slot.path, contents, contents).provenance]
+    return replace(kept, provenance={**kept.provenance, "files": files})
 
 
 def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
     """Whether `run` was pulled before, by the metadata of its file alone."""
-    import pyarrow.parquet as pq
-
     try:
-        provenance = table.read_head(pq.read_schema(resolve(slot.path)))["provenance"]
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return _answered(slot) == _request(run, source, catalogue)
+    except InputError:  # said where the run is read
         return False
-    return bool(provenance.get(REQUEST) == _request(run, source, catalogue))
 
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
@@ -231,26 +227,17 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def _kept(slot: Slot, request: str) -> Recording | None:
-    """The recording in `slot`, if it answers `request`; a file that was not pulled is not ours to replace."""
+def _answered(slot: Slot) -> str | None:
+    """The request that the file in `slot` answers, if it exists; a file that was not pulled is not ours to replace."""
     import pyarrow.parquet as pq
 
-    file = resolve(slot.path)
-    if not file.exists():
-        return None
     try:
-        contents = file.read_bytes()
-        kept = pq.ParquetFile(io.BytesIO(contents))
-        recording = table.read_recording(kept, slot.path) if table.is_recording(kept) else None
-    except (pa.ArrowException, OSError):
-        recording = None
-    if recording is None or REQUEST not in recording.provenance:
-        expected = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
-        raise InputError(file=slot.path, key="pulled recording", expected=expected, found="another file")
-    if recording.provenance[REQUEST] != request:
+        return str(table.read_head(pq.read_schema(resolve(slot.path)))["provenance"][REQUEST])
+    except FileNotFoundError:
         return None
-    files = [{"path": slot.path, "sha256": hashlib.sha256(contents).hexdigest(), "bytes": len(contents)}]
-    return replace(recording, provenance={**recording.provenance, "files": files})
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+        expected = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
+        raise InputError(file=slot.path, key="pulled recording", expected=expected, found="another file") from None
 
 
 def shown(pulls: Sequence[tuple[Slot, Run]]) -> Iterator[tuple[Slot, Run]]:

@@ -9,21 +9,23 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.recordings.files import FileSource, InputFile, check_times, read_input
-from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
+from buildcompare.config.project import write_files
+from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
+from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series, span
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -59,18 +61,17 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every sample of the table, NaN included."""
     origin: dict[str, object] = {"kind": "recorded", "files": [file.provenance]}
     if not file.contents.startswith(b"PAR1"):
-        return _recording(_csv_frame(file, COLUMNS), catalogue, file.path, origin)
+        return _recording(_csv_frame(file, COLUMNS), catalogue, file, origin)
     try:
         table = _open_parquet(file)
-        if is_recording(table):
+        if _KEY in (table.schema_arrow.metadata or {}):
             recording = read_recording(table, file.path)
             return replace(recording, provenance={**recording.provenance, **origin})
         frame: pd.DataFrame = table.read().to_pandas()
     except (pa.ArrowException, OSError) as error:
         raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
     texts = frame.select_dtypes("category").columns
-    frame = _checked(frame.astype(dict.fromkeys(texts, "str")), COLUMNS, file.path)
-    return _recording(frame, catalogue, file.path, origin)
+    return _recording(frame.astype(dict.fromkeys(texts, "str")), catalogue, file, origin)
 
 
 SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1] not in (b"{", b"["))
@@ -85,11 +86,11 @@ def with_labels(recording: Recording, path: str) -> Recording:
         raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
     file = read_input(path, expected="a CSV with the columns group, label, stat, value (may be gzipped)")
     frame = _csv_frame(file, LABEL_COLUMNS)
+    _check(frame, LABEL_COLUMNS, file)
     twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
-    values = _numbers(frame["value"], path)
     if twice.size:
-        raise file.fault(f"line {twice[0] + 2}", "one value for each group, label and stat", "a second one")
-    rows = zip(frame["group"], frame["label"], frame["stat"], map(float, values), strict=True)
+        raise file.fault(_row(file, twice[0]), "one value for each group, label and stat", "a second one")
+    rows = zip(frame["group"], frame["label"], frame["stat"], map(float, _numbers(frame["value"], file)), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
 
@@ -101,36 +102,28 @@ def recording_of_frame(frame: pd.DataFrame, catalogue: Catalogue) -> Recording:
         frame = frame.set_axis([str(column) for column in frame.columns], axis=1).rename_axis(None, axis=1)
         frame = frame.rename_axis("timestamp").reset_index()
         frame = frame.melt("timestamp", var_name="metric", value_name="value")
-    frame = _checked(frame.reset_index(drop=True), COLUMNS, None)
-    return _recording(frame.astype({"metric": object}), catalogue, None, {"kind": "frame"})
+    return _recording(frame.reset_index(drop=True), catalogue, InputFile(None, b"", b""), {"kind": "frame"})
 
 
-def _recording(frame: pd.DataFrame, catalogue: Catalogue, path: str | None, provenance: dict[str, object]) -> Recording:
-    series = tuple(_series(frame, catalogue, path))
-    window = float(min(s.times[0] for s in series)), float(max(s.times[-1] for s in series))
+def _recording(frame: pd.DataFrame, catalogue: Catalogue, file: InputFile, provenance: dict[str, object]) -> Recording:
+    _check(frame, COLUMNS, file)
+    series = series_of(file, _curves(frame, file), catalogue)
+    window = span(series)
+    assert window is not None  # no table is empty
     return Recording(series, window, stop_known=False, notes=_digitised(series), provenance=provenance)
 
 
-def _series(frame: pd.DataFrame, catalogue: Catalogue, path: str | None) -> list[Series]:
-    times, values = _times(frame["timestamp"], path), _numbers(frame["value"], path)
-    names = [column for column in frame.columns if column not in ("timestamp", "value")]
-    found: list[Series] = []
-    for key, indices in frame.groupby(names, sort=False, dropna=False).indices.items():
+def _curves(frame: pd.DataFrame, file: InputFile) -> Iterator[Curve]:
+    times, values = _times(frame["timestamp"], file), _numbers(frame["value"], file)
+    labels = [column for column in frame.columns if column not in COLUMNS]
+    groups = frame.groupby(["metric", *labels], sort=False, dropna=False, observed=True).indices
+    for key, indices in groups.items():
         rows = np.asarray(indices)
-        name, *labels = key if isinstance(key, tuple) else (key,)
+        name, *own = key if isinstance(key, tuple) else (key,)
         if not isinstance(name, str) or not name:
-            raise _fault(path, f"metric, {_row(rows[0], path)}", "a metric's name", "nothing")
-        order = rows[np.argsort(times[rows], kind="stable")]
-        twice = np.flatnonzero(np.diff(times[order]) == 0)
-        if twice.size:
-            raise _fault(path, _row(order[twice[0] + 1], path), f"one value of {name} at each time", "a second one")
-        check_times(path, name, times[order])
-        metric = catalogue.find(name)
-        own = {str(k): str(v) for k, v in zip(names[1:], labels, strict=True)}
-        if any(s.metric == metric.slug and s.name != name and dict(s.labels) == own for s in found):
-            own["series"] = name  # two names of one metric: both are kept
-        found.append(Series(metric.slug, name, metric.unit, times[order], values[order], labels=own))
-    return found
+            raise file.fault(f"metric, {_row(file, rows[0])}", "a metric's name", "nothing")
+        told = dict(zip(map(str, labels), map(str, own), strict=True))
+        yield Curve(name, times[rows], values[rows], told, partial(_row, file, rows=rows))
 
 
 def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
@@ -168,9 +161,8 @@ def _open_parquet(file: InputFile) -> pq.ParquetFile:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -192,20 +184,18 @@ def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
     except (pa.ArrowException, csv.Error) as error:
         expected = f"a CSV with the columns {', '.join(columns)}"
         raise file.fault(None, expected, " ".join(str(error).split())[:120]) from None
-    return _checked(table.to_pandas(), columns, file.path)
+    return pd.DataFrame(table.to_pandas())
 
 
-def _checked(frame: pd.DataFrame, columns: tuple[str, ...], path: str | None) -> pd.DataFrame:
-    """The frame with its own columns around those of labels."""
+def _check(frame: pd.DataFrame, columns: tuple[str, ...], file: InputFile) -> None:
+    """Refuse a frame without these columns, or without rows."""
     if not {*columns} <= {*frame.columns}:
-        raise _fault(path, "columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none")
+        raise file.fault("columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none")
     if frame.empty:
-        raise _fault(path, "rows", "at least one", "none")
-    others = [column for column in frame.columns if column not in columns]
-    return frame[[*columns[:2], *others, *columns[2:]]]
+        raise file.fault("rows", "at least one", "none")
 
 
-def _times(column: pd.Series, path: str | None) -> FloatArray:
+def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Seconds since 1970; text without a zone is UTC."""
     expected = "a time"
     try:
@@ -217,11 +207,11 @@ def _times(column: pd.Series, path: str | None) -> FloatArray:
         seconds = np.where(parsed.isna(), np.nan, parsed.dt.as_unit("ns").astype("int64").to_numpy() / 1e9)
     bad = np.flatnonzero(~np.isfinite(seconds))
     if bad.size:
-        raise _fault(path, f"timestamp, {_row(bad[0], path)}", expected, repr(column.iloc[bad[0]]))
+        raise file.fault(f"timestamp, {_row(file, bad[0])}", expected, repr(column.iloc[bad[0]]))
     return seconds
 
 
-def _numbers(column: pd.Series, path: str | None) -> FloatArray:
+def _numbers(column: pd.Series, file: InputFile) -> FloatArray:
     """Values; a text without any is NaN."""
     if pd.api.types.is_numeric_dtype(column):
         return _floats(column)
@@ -230,7 +220,7 @@ def _numbers(column: pd.Series, path: str | None) -> FloatArray:
         try:
             values.append(float("nan" if text == "" else text))
         except (TypeError, ValueError):
-            raise _fault(path, f"value, {_row(len(values), path)}", "a number or NaN", repr(text)) from None
+            raise file.fault(f"value, {_row(file, len(values))}", "a number or NaN", repr(text)) from None
     return np.array(values)
 
 
@@ -238,16 +228,13 @@ def _floats(column: pd.Series) -> FloatArray:
     """Numbers as they are; texts by Python's own parser: exact to the last bit, unlike the CSV reader's fast one."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.array([float(text) for text in column], dtype=np.float64)
+    return column.to_numpy(dtype=object).astype(np.float64)
 
 
-def _row(index: int, path: str | None) -> str:
-    """Where a row stands: a file's line, behind its header, or a frame's row."""
-    return f"row {index}" if path is None else f"line {index + 2}"
-
-
-def _fault(path: str | None, key: str, expected: str, found: str) -> InputError:
-    return InputError(file=path, key=key, expected=expected, found=found)
+def _row(file: InputFile, index: int, rows: npt.NDArray[np.intp] | None = None) -> str:
+    """Where a row, or one of these `rows`, stands: a file's line, behind its header, or a frame's row."""
+    row = index if rows is None else rows[index]
+    return f"row {row}" if file.path is None else f"line {row + 2}"
 
 
 # ---- Our own Parquet ------------------------------------------------------------------------------------------------
@@ -257,7 +244,10 @@ def write_recording(recording: Recording, file: Path) -> None:
     """Write `recording` to `file`, whole or not at all."""
     import pyarrow.parquet as pq
 
-    rows = [_series_row(series) for series in recording.series]
+    rows: list[dict[str, Any]] = []
+    for series in recording.series:
+        row = {name: getattr(series, name) for name in _TEXTS} | _clock(series.times)
+        rows.append({**row, "labels": json.dumps(dict(series.labels), sort_keys=True), "values": series.values})
     for each in recording.label_summaries:
         row = {"metric": each.group, "name": each.label, "unit": "", "role": "summary", "stat": each.stat}
         rows.append({**row, "labels": "{}", "values": np.array([each.value])})
@@ -269,29 +259,19 @@ def write_recording(recording: Recording, file: Path) -> None:
         "provenance": dict(recording.provenance),
     }
     schema = _SCHEMA.with_metadata({_KEY: json.dumps(head, sort_keys=True).encode()})
-    table = pa.Table.from_pylist(rows, schema=schema)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
-        kept = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
-        pq.write_table(table, beside, compression="zstd", compression_level=9, **kept)
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def is_recording(file: pq.ParquetFile) -> bool:
-    """Whether an open Parquet file was written by :func:`write_recording`."""
-    return _KEY in (file.schema_arrow.metadata or {})
+    encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
+    kept = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
+    whole = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), whole, compression="zstd", compression_level=9, **kept)
+    write_files({file: whole.getvalue()})
 
 
 def read_head(schema: pa.Schema) -> dict[str, Any]:
-    """What a file that :func:`write_recording` wrote says of its recording beside the series."""
+    """What a file that :func:`write_recording` wrote says of its recording beside the series; else a KeyError."""
     return dict(json.loads((schema.metadata or {})[_KEY]))
 
 
-def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
+def read_recording(source: pq.ParquetFile, file: str | Path | None) -> Recording:
     """Read what :func:`write_recording` wrote (`file` is named in errors)."""
     try:
         head = read_head(source.schema_arrow)
@@ -317,21 +297,19 @@ def read_recording(source: pq.ParquetFile, file: str | Path) -> Recording:
             notes=tuple(Note(kind, text) for kind, text in head["notes"]),
             provenance=head["provenance"],
         )
-    except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OSError, pa.ArrowException) as error:
         found = f"{type(error).__name__}: {error}"
         raise InputError(file=file, key="contents", expected="a whole recording", found=found) from None
 
 
-def _grid(start: float | None, step: float | None, size: int) -> FloatArray:
-    return np.float64(start) + np.arange(size) * np.float64(step) if size else np.empty(0)
-
-
-def _series_row(series: Series) -> dict[str, Any]:
-    row = {name: getattr(series, name) for name in _TEXTS}
-    row |= {"labels": json.dumps(dict(series.labels), sort_keys=True), "values": series.values}
-    times = series.times
+def _clock(times: FloatArray) -> dict[str, Any]:
+    """Regular times as their start and step; others written out."""
     if times.size == 0:
-        return row
+        return {}
     start, step = float(times[0]), float(times[1] - times[0]) if times.size > 1 else 0.0
     regular = np.array_equal(_grid(start, step, times.size), times)
-    return row | ({"start": start, "step": step} if regular else {"times": times})
+    return {"start": start, "step": step} if regular else {"times": times}
+
+
+def _grid(start: float, step: float, size: int) -> FloatArray:
+    return start + np.arange(size, dtype=np.float64) * step
