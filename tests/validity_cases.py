@@ -40,7 +40,7 @@ def in_test(recording: Recording, kind: Kind, users: int | None, run: Run | None
         if kind == "unbounded"
         else None
     )
-    return RunInTest(view, estimate, test, own, CATALOGUE, Rule())
+    return RunInTest(replace(view, run=own, estimate=estimate), test, CATALOGUE, Rule())
 
 
 def bounded(*injections: Injection, seed: int = 2, users: int = 5000) -> RunInTest:
@@ -83,9 +83,10 @@ def flat(
     recording = Recording((), window, False, provenance={"url": clock, "counter_resets": {"requests": resets}})
     steady = SteadyState((900.0, end), "target_reached")
     stop = Stop(end, end, shutdown=False)
-    view = RunView(recording, steady, load=load, users=load if users else None, stop=stop)
+    seen = load if users else None
+    view = RunView(recording, steady, load=load, users=seen, stop=stop, run=run, estimate=estimate)
     test = Test(name="t", type=kind, users=target, base=[run], new=[run])
-    return RunInTest(view, estimate, test, run, CATALOGUE, Rule())
+    return RunInTest(view, test, CATALOGUE, Rule())
 
 
 def loaded(own: RunInTest, load: pd.Series, stop_s: float | None = None) -> RunInTest:

@@ -242,5 +242,6 @@ def test_a_restart_is_not_also_a_climb() -> None:
     estimate = supported_users(load, stop=whole.view.stop)
     assert estimate.slope_users_per_s is not None
     assert estimate.slope_users_per_s > 0.4
-    found = judged(unbounded(seed=2), replace(loaded(whole, load), estimate=estimate))
+    own = loaded(whole, load)
+    found = judged(unbounded(seed=2), replace(own, view=replace(own.view, estimate=estimate)))
     assert codes(found) == {("restarted", "new")}

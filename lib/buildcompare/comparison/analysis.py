@@ -25,15 +25,14 @@ from buildcompare.history.ledger import read_ledger
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
-from buildcompare.load.users import compare_supported_users, estimates, limited_by
-from buildcompare.load.view import RunView, compare_ramps, ramp_ups, view_run
+from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
+from buildcompare.load.view import RunView, compare_ramps, view_run, with_ramp_ups
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
 from buildcompare.metrics.equal_load import LoadAdjusted, at_equal_load
 from buildcompare.metrics.events import compare_events
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
-from buildcompare.results.users import RampUp
 from buildcompare.stats.noise import RepeatedRuns
 from buildcompare.text.reasons import VERDICT_RULE
 from buildcompare.validity.rules import judge_validity
@@ -160,14 +159,15 @@ def compare_test(
     what was learned of labels from `groups`, where several tests share it.
     """
     coordinator = coordinator or Coordinator()
-    seen = Pair.of(lambda side: [view_run(each, test.type, catalogue, coordinator) for each in recordings[side]])
-    by_curve = estimates(test, seen)
-    validity, views, supported_by_run = judge_validity(test, seen, by_curve, catalogue, coordinator)
-    ramps = ramp_ups(views)
-    columns = Pair.of(lambda s: (views[s], supported_by_run[s], ramps[s], validity.runs[s], test.runs(s)))
-    runs = columns.map(lambda each: [run_result(catalogue, *run) for run in zip(*each, strict=True)])
-    unbounded = test.type == "unbounded"
-    supported = compare_supported_users(test, supported_by_run, catalogue, groups) if unbounded else None
+    views = Pair.of(
+        lambda side: [
+            replace(view_run(recording, test.type, catalogue, coordinator), run=run)
+            for recording, run in zip(recordings[side], test.runs(side), strict=True)
+        ]
+    )
+    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator)
+    views = with_ramp_ups(views)
+    supported = compare_supported_users(test, views, catalogue, groups) if test.type == "unbounded" else None
     at_load = at_equal_load(test, views, catalogue, groups)
     tables = label_tables(views, label_noise or LabelNoise(groups), test.type)
     splits = split_averages(tables, catalogue)
@@ -177,23 +177,21 @@ def compare_test(
         type=test.type,
         db_engine=test.db_engine,
         users=test.users,
-        verdict=verdict.of_test(metrics, supported, validity.test),
+        verdict=verdict.of_test(metrics, supported, validity),
         limited_by=limited_by(test, views, catalogue, coordinator),
-        runs=runs,
+        runs=views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
         supported_users=supported,
-        ramp_up=compare_ramps(views, ramps),
+        ramp_up=compare_ramps(views),
         metrics=metrics,
-        errors=[*compare_error_rates(views), *compare_counted_errors(test, views, supported_by_run)],
+        errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
         labels=compare_label_tables(tables, catalogue),
         events=compare_events(test, views, catalogue, groups),
-        validity=validity.test,
+        validity=validity,
     )
     return TestView(result, recordings, catalogue, Pair(*labels), at_load)
 
 
-def run_result(
-    catalogue: Catalogue, view: RunView, estimate: schema.Estimate | None, ramp: RampUp, fit: schema.Validity, run: Run
-) -> schema.RunResult:
+def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
     """One run, with what it misses."""
     recording, stop = view.recording, view.stop
     found = {series.metric for series in recording.graphs()}
@@ -209,10 +207,10 @@ def run_result(
         window_reason=view.steady.reason,
         load_curve=view.load_slug,
         phases=list(view.shape.phases) if view.shape else [],
-        ramp_up=ramp,
-        validity=fit,
-        estimated_supported_users=estimate,
-        reported_supported_users=run.supported_users,
+        ramp_up=view.ramp_up,
+        validity=view.validity,
+        estimated_supported_users=view.estimate,
+        reported_supported_users=view.run.supported_users,
         coverage=[recording.coverage(series, (0.0, until)) for series in recording.graphs()],
         missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
         notes=[note.text for note in recording.notes],

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,6 @@ from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
 from buildcompare.text.reasons import limited_words
 
-Estimates: TypeAlias = Pair[list[Estimate | None]]  # Of each run of both builds, by its curve; None in bounded tests
 STOP_SLOPE = STOP_STEPS * USERS_INC
 MIN_COVERAGE = 0.9
 INTERRUPTED = 0.5  # Users below this part of their median, amid the last 30 minutes, are a fault of the test
@@ -97,32 +97,33 @@ def supported_users(
     return Estimate(estimated=estimated, at_least=at_least, reason=reason, slope_users_per_s=slope, window=window)
 
 
-def estimates(test: Test, views: Views) -> Estimates:
-    """What each run supports, by its curve; None in bounded tests."""
+def with_estimates(test: Test, views: Views) -> Views:
+    """The views with what each run of an unbounded test supports, by its curve."""
     if test.type != "unbounded":
-        return views.map(lambda runs: [None] * len(runs))
+        return views
     base_ends = [view.stop.end_s for view in views.base if view.stop]
 
-    def estimate(side: Side, view: RunView) -> Estimate:
+    def estimated(side: Side, view: RunView) -> RunView:
         stop, known = view.stop, view.recording.stop_known
         # It shows no shutdown, and ends where a base's curve ends.
         cut = stop and not stop.shutdown and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in base_ends)
-        return supported_users(
+        found = supported_users(
             view.users,
             stop=stop,
             may_be_cut=bool(side == "new" and not known and cut),
             known_end_s=view.recording.duration_s if known else None,
             ceiling=test.users,
         )
+        return replace(view, estimate=found)
 
-    return Pair.of(lambda side: [estimate(side, view) for view in views[side]])
+    return Pair.of(lambda side: [estimated(side, view) for view in views[side]])
 
 
 def compare_supported_users(
-    test: Test, by_run: Estimates, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()
+    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()
 ) -> SupportedUsersResult:
     """The supported users of both builds, by the estimates of each run, or as reported where that is known of all."""
-    known = by_run.map(lambda runs: [run for run in runs if run])
+    known = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     curves = known.map(lambda runs: [run.estimated for run in runs])
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
     reported = reports.map(lambda values: None if None in values else mean_of_runs(values))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal, TypeAlias, TypeVar
@@ -12,12 +12,13 @@ import pandas as pd
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from buildcompare.config.catalogue import Catalogue, Metric
-from buildcompare.config.params import Coordinator
+from buildcompare.config.params import Coordinator, Run
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState, Stop
 from buildcompare.load.phases import Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
 from buildcompare.recordings.recording import FloatArray, Recording, Series
-from buildcompare.results.codes import Pair, Reason, ReasonCode, Status, TestType
+from buildcompare.results import Estimate, Validity
+from buildcompare.results.codes import Pair, Reason, ReasonCode, Status, TestType, ValidityStatus
 from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
 from buildcompare.stats.levels import Level, mean_of_runs, measure_level
 from buildcompare.stats.noise import RunLevel
@@ -135,7 +136,7 @@ TIMES = "seconds"  # Unit of metrics that are compared by their geometric mean
 
 @dataclass(frozen=True)
 class RunView:
-    """What the analyses of a run share."""
+    """A run as the analyses see it: each takes it from the one before, and may add what it found."""
 
     recording: Recording
     steady: SteadyState
@@ -144,6 +145,10 @@ class RunView:
     users: pd.Series | None = None  # The curve of connected users; None where it was not recorded
     stop: Stop | None = None
     shape: Shape | None = None
+    run: Run = field(default_factory=Run.model_construct)  # What the params state of it
+    estimate: Estimate | None = None  # Of the supported users, by the curve; None in bounded tests
+    validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
+    ramp_up: RampUp = field(default_factory=RampUp)
 
     @cached_property
     def plateau_users(self) -> float | None:
@@ -225,10 +230,10 @@ def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]
     return {mark: float(elapsed[i]) if i and not unseen[i - 1] else None for mark, i in first.items()}
 
 
-def ramp_ups(views: Views) -> Pair[list[RampUp]]:
-    """The shape of each run's beginning."""
+def with_ramp_ups(views: Views) -> Views:
+    """The views with the shape of each run's beginning."""
     marks = round_marks([view.plateau_users for runs in views for view in runs if view.plateau_users is not None])
-    return views.map(lambda runs: [_ramp_up(view, marks) for view in runs])
+    return views.map(lambda runs: [replace(view, ramp_up=_ramp_up(view, marks)) for view in runs])
 
 
 def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
@@ -388,7 +393,7 @@ def _error_of_median(gap: FloatArray) -> float:
     return math.sqrt(math.pi / 2.0 * variance / max(gap.size - 2, 1) / effective)
 
 
-def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
+def compare_ramps(views: Views) -> RampUps:
     """The mean shapes, and of the pairs of runs of each number the middle one's shift and difference of the waves."""
     pairs = [(a.shape, b.shape) for a, b in zip(views.base, views.new, strict=False) if a.shape and b.shape]
     proxy = any(shape.proxy for pair in pairs for shape in pair)
@@ -410,7 +415,8 @@ def compare_ramps(views: Views, ramps: Pair[list[RampUp]]) -> RampUps:
             "shift_noise_source": middle.noise_source,
             "shift_status": status if middle.significant else Status.INCONCLUSIVE,
         }
-    return RampUps(base=_mean_ramp(ramps.base), new=_mean_ramp(ramps.new), **found)
+    base, new = views.map(lambda runs: _mean_ramp([view.ramp_up for view in runs]))
+    return RampUps(base=base, new=new, **found)
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:

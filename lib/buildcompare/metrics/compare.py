@@ -11,11 +11,10 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
-from buildcompare.load.users import Estimates
 from buildcompare.load.view import RunView, Views, run_level
 from buildcompare.metrics.equal_load import LoadAdjusted
 from buildcompare.recordings.recording import Series
-from buildcompare.results import ErrorRateResult, Estimate, MetricResult
+from buildcompare.results import ErrorRateResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
@@ -136,7 +135,7 @@ def compare_error_rates(views: Views) -> list[ErrorRateResult]:
     return rows
 
 
-def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> list[ErrorRateResult]:
+def compare_counted_errors(test: Test, views: Views) -> list[ErrorRateResult]:
     """The counts that the params state, by the time that users were connected; no row where none is stated.
 
     A tool counts over the whole run, so the whole curve of the users counts here, ramps included.
@@ -146,8 +145,8 @@ def compare_counted_errors(test: Test, views: Views, estimates: Estimates) -> li
     why: dict[Side, Reason] = {}
     rates: dict[Side, list[float | None]] = {"base": [], "new": []}
     for side in SIDES:
-        for run, view, estimate in zip(test.runs(side), views[side], estimates[side], strict=True):
-            minutes = _user_minutes(view, estimate, bounded=test.type == "bounded")
+        for run, view in zip(test.runs(side), views[side], strict=True):
+            minutes = _user_minutes(view, bounded=test.type == "bounded")
             if run.errors is None:
                 why[side] = Reason(code=ReasonCode.ERRORS_NOT_STATED, build=side)
             elif minutes is None:
@@ -185,10 +184,10 @@ def _rate(view: RunView, slug: str) -> float | None:
     return None
 
 
-def _user_minutes(view: RunView, estimate: Estimate | None, *, bounded: bool) -> float | None:
+def _user_minutes(view: RunView, *, bounded: bool) -> float | None:
     """The area below the curve of connected users; None without one, or where it may end before the run did."""
     whole = bounded or view.recording.stop_known or (view.stop is not None and view.stop.shutdown)
-    if view.users is None or not (whole or (estimate is not None and estimate.reason is None)):
+    if view.users is None or not (whole or (view.estimate is not None and view.estimate.reason is None)):
         return None  # an unbounded curve that still climbs may have been cut
     users = view.users.dropna()  # gaps are bridged by straight lines
     area = float(np.trapezoid(users.to_numpy(), users.index.to_numpy())) / 60.0

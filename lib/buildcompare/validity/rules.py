@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.params import Coordinator, Run, Test
-from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, find_falls, sustained
-from buildcompare.load.users import Estimates
+from buildcompare.config.params import Coordinator, Test
+from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.view import RunView, Views
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.numbers import fill
@@ -50,24 +50,19 @@ class RunInTest:
     """One run with all that its validity depends on."""
 
     view: RunView
-    estimate: Estimate | None
     test: Test
-    run: Run
     catalogue: Catalogue
     coordinator: Coordinator
 
     @cached_property
-    def under_load(self) -> pd.Series:
-        """The finite part of the load up to the stop."""
+    def under_load(self) -> tuple[FloatArray, FloatArray]:
+        """Elapsed seconds and values of the load up to the stop, the finite ones, shape (n,) each."""
         load, stop = self.view.load, self.view.stop
-        if load is None:
-            return pd.Series(dtype=float)
-        return pd.Series(load[np.isfinite(load.to_numpy()) & (load.index <= (stop.at_s if stop else np.inf))])
+        return samples(pd.Series(dtype=float) if load is None else load, stop.at_s if stop else math.inf)
 
     def sustained(self, seconds: float) -> float:
         """The highest load that the run was at or above for this long in all."""
-        users = self.under_load
-        return sustained(users.index.to_numpy(dtype=np.float64), users.to_numpy(dtype=np.float64), seconds)
+        return sustained(*self.under_load, seconds)
 
     @cached_property
     def covered(self) -> dict[str, float]:
@@ -89,39 +84,24 @@ class TestValidity:
     runs: Pair[tuple[Validity, ...]]
 
 
-def judge_validity(
-    test: Test, views: Views, estimates: Estimates, catalogue: Catalogue, coordinator: Coordinator
-) -> tuple[TestValidity, Views, Estimates]:
-    """Judge the runs of `test`; give the views cut to where they are valid, and the estimates without void ones."""
-    runs = Pair.of(
-        lambda side: [
-            RunInTest(view, estimate, test, run, catalogue, coordinator)
-            for view, estimate, run in zip(views[side], estimates[side], test.runs(side), strict=True)
-        ]
-    )
-    found = judge_runs(runs)
-    cut = Pair.of(lambda side: [*map(_cut, views[side], found.runs[side])])
-    left = Pair.of(lambda side: [*map(_void, estimates[side], found.runs[side])])
-    return found, cut, left
+def judge_validity(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> tuple[Validity, Views]:
+    """Judge the runs of `test`; give the views cut to where they are valid, without estimates that are void."""
+    found = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator) for view in of]))
+    return found.test, Pair.of(lambda side: [*map(_judged, views[side], found.runs[side])])
 
 
-def _cut(view: RunView, validity: Validity) -> RunView:
-    """The view with its steady window up to where it is valid."""
-    window, until_s = view.steady.window, validity.valid_until_s
-    if until_s is None or window is None or until_s >= window[1]:
-        return view
-    if until_s - window[0] < SHORTEST_S:
-        reason = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(until_s - window[0], 0.0) / 60)
-        return replace(view, steady=replace(view.steady, window=None, method="none", reason=reason))
-    return replace(view, steady=replace(view.steady, window=(window[0], until_s)))
-
-
-def _void(estimate: Estimate | None, validity: Validity) -> Estimate | None:
-    codes = {reason.code for reason in validity.reasons if voids(reason)}
-    if estimate is None or not codes:
-        return estimate
-    why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in codes else NoEstimate.INTERRUPTED
-    return Estimate(estimated=None, at_least=None, reason=why)
+def _judged(view: RunView, validity: Validity) -> RunView:
+    steady, estimate, until_s = view.steady, view.estimate, validity.valid_until_s
+    if steady.window and until_s is not None and until_s < steady.window[1]:
+        steady_s = until_s - steady.window[0]
+        short = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(steady_s, 0.0) / 60)
+        cut = replace(steady, window=(steady.window[0], until_s))
+        steady = SteadyState(reason=short) if steady_s < SHORTEST_S else cut
+    void = {reason.code for reason in validity.reasons if voids(reason)}
+    if estimate and void:
+        why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in void else NoEstimate.INTERRUPTED
+        estimate = Estimate(estimated=None, at_least=None, reason=why)
+    return replace(view, validity=validity, steady=steady, estimate=estimate)
 
 
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
@@ -250,14 +230,14 @@ def _target(own: RunInTest) -> Reasons:
     if own.test.users is not None and not top >= REACHED * own.test.users:
         says = "the load was never reached: {reached:,.0f} users of {target:,.0f}"
         yield _invalid(ValidityCode.TARGET_NOT_REACHED, says, {"reached": top, "target": own.test.users})
-    users = own.under_load
-    up = np.flatnonzero(users.to_numpy() >= HELD * top)
+    elapsed, users = own.under_load
+    up = np.flatnonzero(users >= HELD * top)
     if up.size == 0:
         return
-    falls = _lost(own, find_falls(users, own.view.stop.at_s, fastest_fall=0.0))
+    falls = _lost(own, find_falls(own.view.load, own.view.stop.at_s, fastest_fall=0.0))
     until = min((fall.at_s for fall in falls), default=own.view.stop.at_s)
-    plateau = users[(users.index >= users.index[up[0]]) & (users.index <= until)]
-    below = float(np.mean(plateau.to_numpy() < HELD * top)) if len(plateau) else 0.0
+    plateau = users[(elapsed >= elapsed[up[0]]) & (elapsed <= until)]
+    below = float(np.mean(plateau < HELD * top)) if plateau.size else 0.0
     if below > NOT_HELD:
         make = _invalid if below > HARDLY_HELD else _limited
         says = "the load was not held: below {held:.0%} of {users:,.0f} users for {below:.0%} of the time"
@@ -265,7 +245,7 @@ def _target(own: RunInTest) -> Reasons:
 
 
 def _last_30_minutes(own: RunInTest) -> Reasons:
-    estimate, reported, ceiling = own.estimate, own.run.supported_users, own.test.users
+    estimate, reported, ceiling = own.view.estimate, own.view.run.supported_users, own.test.users
     if own.test.type == "bounded" or estimate is None:
         return
     mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
@@ -360,7 +340,7 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
     for side in SIDES:
         for i, own in enumerate(runs[side], start=1):
             server, window = own.view.recording.provenance.get("url"), own.view.recording.window
-            if not own.run.is_pulled or not isinstance(server, str):
+            if not own.view.run.is_pulled or not isinstance(server, str):
                 continue
             both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
             if seconds := next((each for each in both if each > 0), 0.0):
