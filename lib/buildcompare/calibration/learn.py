@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Va
 
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import FileName, Run, Source
+from buildcompare.config.params import FileName, Named, Run, Source
 from buildcompare.config.project import resolve, write_files
 from buildcompare.config.yaml import Strict, Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
@@ -43,19 +43,12 @@ class GroupSpec(Strict):
     runs: list[Run] = Field(min_length=2)
 
 
-def _distinct(groups: list[GroupSpec]) -> list[GroupSpec]:
-    names = [group.name for group in groups]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"a different `name` for each group, not {twice[0]!r} twice")
-    return groups
-
-
 class CalibrationSpec(Traced):
     """The file that `calibrate` reads: which runs are repetitions of each other."""
 
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
-    groups: Annotated[list[GroupSpec], Field(min_length=1), AfterValidator(_distinct)]
+    groups: Named[GroupSpec]
 
 
 Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 
 class BuildcompareError(Exception):
     """Any error whose message is written for the person at the command line."""
 
 
-class InputError(BuildcompareError):
+class _Placed(BuildcompareError):
+    key: str | None
+
+    def within(self, place: str) -> Self:
+        """The same fault, and where in the comparison it was met."""
+        return type(self)(**{**vars(self), "key": _joined(place, self.key)})
+
+
+class InputError(_Placed):
     """Something that the user gave cannot be used (exit code 3).
 
     Parameters
@@ -25,12 +34,8 @@ class InputError(BuildcompareError):
         self.key, self.expected, self.found = key, expected, found
         super().__init__(f"{_joined(self.file, key) or 'input'}: expected {expected}, found {found}")
 
-    def within(self, place: str) -> InputError:
-        """The same fault, and where in the comparison it was met."""
-        return InputError(file=self.file, key=_joined(place, self.key), expected=self.expected, found=self.found)
 
-
-class SourceError(BuildcompareError):
+class SourceError(_Placed):
     """A server failed, through no fault of the user's input (exit code 4).
 
     Parameters
@@ -44,10 +49,6 @@ class SourceError(BuildcompareError):
     def __init__(self, *, url: str, expected: str, found: str, key: str | None = None) -> None:
         self.url, self.expected, self.found, self.key = url, expected, found, key
         super().__init__(f"{_joined(key, url)}: expected {expected}, found {found}")
-
-    def within(self, place: str) -> SourceError:
-        """The same fault, and where in the comparison it was met."""
-        return SourceError(url=self.url, expected=self.expected, found=self.found, key=_joined(place, self.key))
 
 
 def _joined(*parts: str | None) -> str:

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, Field
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.yaml import Strict, Traced, checked, read_yaml, unlike
+from buildcompare.config.yaml import Strict, Traced, checked, must, read_yaml, refuse, unlike
 from buildcompare.results.codes import SIDES, Side, TestType
 
+T = TypeVar("T")
 SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana"]
 FILE_KEYS: dict[str, str] = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}
 """By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
 _FILE_KEYS = [f"`{key}`" for key in FILE_KEYS.values()]
 SLUG = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names that become file or folder names: no separators, no leading dot."""
-_OWN_HEADERS = ("authorization", "proxy-authorization", "cookie", "accept-encoding", "content-length", "content-type")
-
-
-def _check(fits: Callable[[Any], Any], expected: str) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if not fits(value):
-            raise ValueError(expected)
-        return value
-
-    return check
 
 
 def _is_http(value: str) -> bool:
@@ -40,9 +30,6 @@ def _is_http(value: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.netloc) and not re.search(r"\s", value)
-
-
-_http_url = _check(_is_http, "an http or https address")
 
 
 def _server_url(value: str) -> str:
@@ -55,36 +42,24 @@ def _server_url(value: str) -> str:
     if "@" in parts.netloc or parts.query or parts.fragment:
         found = "credentials in it" if "@" in parts.netloc else "a query or fragment"
         raise unlike("an address without credentials, query and fragment (secrets go into `auth`)", found)
-    return str(_http_url(value)).rstrip("/")
-
-
-def _variable(value: str) -> str:
-    """Capitals only, so that hardly a secret can be taken for the name of a variable."""
-    if re.fullmatch(r"[A-Z_][A-Z0-9_]{0,99}", value):
-        return value
-    raise unlike("the name of an environment variable (A-Z, 0-9 and _)", "something else")
-
-
-def _header(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", name):
-        raise ValueError("the name of an HTTP header")
-    if name.casefold() in _OWN_HEADERS:
-        raise unlike("no header that other settings decide (see `auth` and `gzip`)", repr(name))
-    return name
+    return value.rstrip("/")
 
 
 _SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them"
-FileName = Annotated[str, AfterValidator(_check(SLUG.fullmatch, _SLUG))]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-ServerUrl = Annotated[str, AfterValidator(_server_url)]
-Variable = Annotated[str, AfterValidator(_variable)]
-HeaderName = Annotated[str, AfterValidator(_header)]
-_PRINTABLE = _check(re.compile("(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch, "printable ASCII")
-HeaderValue = Annotated[str, AfterValidator(_PRINTABLE)]
-_MILLISECONDS = _check(lambda v: abs(v * 1000 - round(v * 1000)) <= 1e-6, "whole milliseconds")
-Step = Annotated[float, Field(ge=0.001, le=86_400), AfterValidator(_MILLISECONDS)]
-_TEXT = _check(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
-Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT)]
+_IS_HTTP = must(_is_http, "an http or https address")
+_OWN_HEADERS = "authorization|proxy-authorization|cookie|accept-encoding|content-length|content-type"
+_NO_OWN = must(f"(?i)(?!({_OWN_HEADERS})$).*", "no header that other settings decide (see `auth` and `gzip`)")
+_WHOLE_MILLISECONDS = must(lambda seconds: abs(seconds * 1000 - round(seconds * 1000)) <= 1e-6, "whole milliseconds")
+_TEXT = must(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
+_VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # capitals only: hardly a secret looks like one
+FileName = Annotated[str, must(SLUG.pattern, _SLUG)]
+HttpUrl = Annotated[str, _IS_HTTP]
+ServerUrl = Annotated[str, AfterValidator(_server_url), _IS_HTTP]
+Variable = Annotated[str, must("[A-Z_][A-Z0-9_]{0,99}", _VARIABLE, found="something else")]
+HeaderName = Annotated[str, must(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", "the name of an HTTP header"), _NO_OWN]
+HeaderValue = Annotated[str, must("(?:[!-~](?:[ -~]*[!-~])?)?", "printable ASCII")]
+Step = Annotated[float, Field(ge=0.001, le=86_400), _WHOLE_MILLISECONDS]
+Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT.func)]
 # A whole number is written the same by everyone; 10.10 and `yes` are not.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
@@ -116,16 +91,14 @@ class Run(Strict):
     @model_validator(mode="after")
     def _one_place(self) -> Run:
         files = [key for key in FILE_KEYS.values() if getattr(self, key) is not None]
-        if len(files) > 1:
-            raise unlike(f"one of {', '.join(_FILE_KEYS[:-1])} and {_FILE_KEYS[-1]}", " and ".join(files))
-        if (self.start is None) != (self.end is None):
-            raise unlike("`start` and `end` together", "one of them")
-        if self.start is not None and self.end is not None and self.end <= self.start:
-            raise unlike(f"`end` after `start` ({self.start.isoformat()})", self.end.isoformat())
-        if not files and self.start is None:
-            raise unlike(f"{', '.join(_FILE_KEYS)}, or `start` and `end`", "none of them")
-        if self.labels is not None and self.recording is None:
-            raise unlike("`labels` only beside `recording`", "`labels` without it")
+        refuse(len(files) > 1, f"one of {', '.join(_FILE_KEYS[:-1])} and {_FILE_KEYS[-1]}", " and ".join(files))
+        refuse((self.start is None) != (self.end is None), "`start` and `end` together", "one of them")
+        if self.start is not None and self.end is not None:
+            later = f"`end` after `start` ({self.start.isoformat()})"
+            refuse(self.end <= self.start, later, self.end.isoformat())
+        refuse(not files and self.start is None, f"{', '.join(_FILE_KEYS)}, or `start` and `end`", "none of them")
+        beside = self.labels is None or self.recording is not None
+        refuse(not beside, "`labels` only beside `recording`", "`labels` without it")
         return self
 
     @property
@@ -155,6 +128,15 @@ class Run(Strict):
         return None if self.start is None or self.end is None else (self.start, self.end)
 
 
+def _distinct(items: list[Any]) -> list[Any]:
+    names = [item.name.casefold() for item in items]  # they become file names, and some file systems fold case
+    twice = [item.name for i, item in enumerate(items) if names[i] in names[:i]]
+    if twice:
+        raise unlike("a different `name` for each", f"{twice[0]!r} twice")
+    return items
+
+
+Named = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct)]
 _AS_LIST = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1)]
 
@@ -186,12 +168,11 @@ class Auth(Strict):
 
     @model_validator(mode="after")
     def _one_way(self) -> Auth:
-        if (self.username_env is None) != (self.password_env is None):
-            raise unlike("`username_env` and `password_env` together", "one of them")
+        both = (self.username_env is None) == (self.password_env is None)
+        refuse(not both, "`username_env` and `password_env` together", "one of them")
         given = sum(way is not None for way in (self.bearer_token_env, self.bearer_token_file, self.username_env))
-        if given != 1:
-            expected = "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`"
-            raise unlike(expected, "several" if given else "none of them")
+        ways = "one of `bearer_token_env`, `bearer_token_file`, and `username_env` with `password_env`"
+        refuse(given != 1, ways, "several" if given else "none of them")
         return self
 
 
@@ -206,10 +187,8 @@ class Tls(Strict):
 
     @model_validator(mode="after")
     def _together(self) -> Tls:
-        if self.key is not None and self.cert is None:
-            raise unlike("`cert` beside `key`", "`key` without it")
-        if self.ca is not None and not self.verify:
-            raise unlike("`verify: true` beside `ca`", "`verify: false`")
+        refuse(self.key is not None and self.cert is None, "`cert` beside `key`", "`key` without it")
+        refuse(self.ca is not None and not self.verify, "`verify: true` beside `ca`", "`verify: false`")
         return self
 
 
@@ -234,12 +213,10 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _reachable(self) -> Source:
-        if self.kind == "prometheus" and self.url is None:
-            raise unlike("`url` where kind is prometheus", "no `url`")
-        if self.kind != "prometheus":
-            given = sorted(self.model_fields_set - {"kind"})
-            if given and getattr(self, given[-1]) is not None:
-                raise unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
+        served, given = self.kind == "prometheus", sorted(self.model_fields_set - {"kind"})
+        refuse(served and self.url is None, "`url` where kind is prometheus", "no `url`")
+        if not served and given and getattr(self, given[-1]) is not None:
+            raise unlike(f"no `{given[-1]}` where kind is {self.kind}", f"`{given[-1]}`")
         twice = {name.casefold() for name in self.headers} & {name.casefold() for name in self.headers_env}
         if twice:
             raise unlike("each header once", f"{min(twice)!r} in `headers` and `headers_env`")
@@ -268,7 +245,7 @@ class Comparison(Traced):
     new: Build
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
-    tests: list[Test] = Field(min_length=1)
+    tests: Named[Test]
     setup: dict[str, SetupValue] = Field(default_factory=dict)
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
     coordinator: Coordinator = Field(default_factory=Coordinator)
@@ -285,15 +262,6 @@ class Comparison(Traced):
     def _left_empty(cls, value: Any, info: Any) -> Any:
         """A key whose value was left empty (`comments:`) means none."""
         return value if value is not None else ([] if info.field_name in ("comments", "action_items") else {})
-
-    @field_validator("tests", mode="after")
-    @classmethod
-    def _distinct(cls, tests: list[Test]) -> list[Test]:
-        names = [test.name.casefold() for test in tests]  # they become file names, and some file systems fold case
-        for i, test in enumerate(tests):
-            if names[i] in names[:i]:
-                raise unlike("a different `name` for each test", f"{test.name!r} twice")
-        return tests
 
     @model_validator(mode="after")
     def _pullable(self) -> Comparison:

@@ -1,6 +1,5 @@
 """Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
 
-import functools
 import os
 import subprocess
 from collections.abc import Mapping
@@ -22,15 +21,20 @@ def resolve(path: str | Path) -> Path:
 
 def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: int) -> str:
     """The text of a file in UTF-8; an InputError that names `file` and `key` where there is none, or more."""
-    fault = functools.partial(InputError, file=file, key=key, expected=expected)
     try:
-        if (size := file.stat().st_size) > max_bytes:
-            raise fault(expected=f"{expected}, at most {max_bytes:,} bytes", found=f"{size:,} bytes")
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        raise fault(found="bytes that are no UTF-8") from None
-    except OSError as error:
-        raise fault(found=error.strerror or str(error)) from None
+        if file.exists() and not file.is_file():
+            found = "a folder" if file.is_dir() else "no regular file"
+        elif (size := file.stat().st_size) > max_bytes:
+            expected, found = f"{expected}, at most {max_bytes:,} bytes", f"{size:,} bytes"
+        else:
+            return file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        found = "no such file"
+    except UnicodeDecodeError as error:
+        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are no UTF-8"
+    except (OSError, ValueError) as error:  # also a path that no file can have
+        found = getattr(error, "strerror", None) or str(error)
+    raise InputError(file=file, key=key, expected=expected, found=found)
 
 
 def write_files(contents: Mapping[Path, str | bytes]) -> None:

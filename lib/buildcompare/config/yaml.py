@@ -5,16 +5,17 @@ the bound on aliases, texts as written and the lines of values would have to be 
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from buildcompare.config.errors import InputError
+from buildcompare.config.project import read_text
 
 MAX_BYTES = 4_000_000
 """No parameter file that a person writes comes near this size."""
@@ -53,45 +54,36 @@ class Document:
 
 
 class _Reader(yaml.SafeLoader):
-    """The safe loader with dates left as text; it counts the values behind aliases and merges each time again."""
+    """The safe loader with dates left as text, and of collections only lists and mappings whose keys are text."""
 
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(text)
         self.file, self.count = file, 0
         self.nodes: dict[Location, yaml.Node] = {}
 
-    def plain(self, node: yaml.Node, place: Location) -> Any:
+    def look_over(self, node: yaml.Node, place: Location = ()) -> None:
+        """Keep where each value stands, count those behind aliases each time again, and refuse unclear keys."""
         self.count += 1
         if self.count > MAX_VALUES:
             raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
         self.nodes[place] = node
-        if isinstance(node, yaml.ScalarNode):
-            return self.construct_object(node)
-        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
-            return self._mapping(node, place)
-        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-            return [self.plain(child, (*place, i)) for i, child in enumerate(node.value)]
-        raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
-
-    def _mapping(self, node: yaml.MappingNode, place: Location) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        if isinstance(node, yaml.SequenceNode):
+            for i, child in enumerate(node.value):
+                self.look_over(child, (*place, i))
+        keys: set[Hashable] = set()
+        for key_node, value_node in node.value if isinstance(node, yaml.MappingNode) else ():
             if key_node.tag == "tag:yaml.org,2002:merge":
-                parts = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
-                for part in reversed(parts):  # the first of several wins
-                    plain = self.plain(part, place)
-                    merged.update(plain if isinstance(plain, dict) else {})
+                for part in reversed(value_node.value) if isinstance(value_node, yaml.SequenceNode) else [value_node]:
+                    self.look_over(part, place)
                 continue
-            key = self.construct_object(key_node, deep=True)
-            line = f"line {key_node.start_mark.line + 1}"
+            key, line = self.construct_object(key_node, deep=True), f"line {key_node.start_mark.line + 1}"
             if not isinstance(key, str):
                 expected, found = "a key that is text (put it in quotes)", repr(getattr(key_node, "value", key))
                 raise InputError(file=self.file, key=line, expected=expected, found=found)
-            if key in mapping:
+            if key in keys:
                 raise InputError(file=self.file, key=line, expected="each key once", found=f"{key!r} a second time")
-            mapping[key] = self.plain(value_node, (*place, key))
-        return {**merged, **mapping}
+            keys.add(key)
+            self.look_over(value_node, (*place, key))
 
 
 _Reader.yaml_implicit_resolvers = {
@@ -100,26 +92,23 @@ _Reader.yaml_implicit_resolvers = {
 }
 
 
+_Reader.yaml_constructors = {
+    tag: construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag not in {f"tag:yaml.org,2002:{collection}" for collection in ("set", "omap", "pairs")}
+}
+
+
 def read_yaml(file: Path) -> Document:
     """Read `file`, or raise :class:`InputError` naming the file and the line."""
-    key, expected = None, "a YAML file"
+    key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     try:
-        if file.exists() and not file.is_file():
-            raise InputError(file=file, key=None, expected=expected, found="no regular file")
-        size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(file=file, key=None, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
-        reader = _Reader(file.read_bytes().decode("utf-8-sig"), file)
+        reader = _Reader(text, file)
         node = reader.get_single_node()
         if node is not None:
-            return Document(reader.plain(node, ()), file, reader.nodes)
+            reader.look_over(node)
+            return Document(reader.construct_document(node), file, reader.nodes)
         expected, found = "a YAML mapping", "an empty file"
-    except FileNotFoundError:
-        found = "no such file"
-    except OSError as error:
-        expected, found = "a readable YAML file", error.strerror or str(error)
-    except UnicodeDecodeError as error:
-        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are not"
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         expected, found = "values that their tags can hold", str(error)[:80]
     except yaml.YAMLError as error:
@@ -150,9 +139,27 @@ class Traced(Strict):
         return InputError(file=document.file, key=inner, expected=error.expected, found=error.found)
 
 
-def unlike(expected: str, found: str) -> PydanticCustomError:
-    """A fault between several values, for validators: it says both what it wanted and what it saw."""
+def unlike(expected: str, found: str = "") -> PydanticCustomError:
+    """A fault for validators to raise; without `found`, the value itself is said."""
     return PydanticCustomError("unlike", "{expected}", {"expected": expected, "found": found})
+
+
+def refuse(faulty: object, expected: str, found: str) -> None:
+    """Refuse several values that do not go together, in a validator of their model."""
+    if faulty:
+        raise unlike(expected, found)
+
+
+def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
+    """Refuse what does not fit a whole pattern or function; `found` stands in for a value that may be a secret."""
+    is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
+
+    def check(value: Any) -> Any:
+        if not is_fit(value):
+            raise unlike(expected, found)
+        return value
+
+    return AfterValidator(check)
 
 
 def checked(model: type[Model], data: Any, *, file: str | Path | None = None) -> Model:
@@ -187,6 +194,8 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
             expected = f"one of {expected}"
         secret = any(part in _SECRET_KEYS for part in location)
         seen = _kind(value) if secret else _found(value, document.nodes.get(location))
+        if parts[-1:] == ("[key]",):  # a fault of the key itself
+            seen = repr(location[-1])
         found = error.get("ctx", {}).get("found") or seen
     return InputError(file=document.file, key=document.key(location), expected=expected, found=found)
 

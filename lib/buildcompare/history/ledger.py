@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import FileName
+from buildcompare.config.params import FileName, Named
 from buildcompare.config.project import read_text, write_files
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
@@ -108,7 +108,7 @@ class Entry(Strict):
     new: LedgerBuild
     verdict: Annotated[Verdict, Field(strict=False)] | None = None
     simulated: bool = False
-    tests: list[LedgerTest] = Field(min_length=1)
+    tests: Named[LedgerTest]
     setup: dict[str, str] = Field(default_factory=dict)  # rows of the setup table: Markdown, at their writer's choice
     coordinator: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     servers: list[Name] = Field(default_factory=list)
@@ -119,14 +119,6 @@ class Entry(Strict):
         if (self.kind == "monthly") != (self.position is not None):
             raise ValueError("a `position` for a monthly comparison, and none for a study")
         return self
-
-    @field_validator("tests")
-    @classmethod
-    def _distinct(cls, tests: list[LedgerTest]) -> list[LedgerTest]:
-        names = [test.name.casefold() for test in tests]
-        if len({*names}) < len(names):
-            raise ValueError("a different `name` for each test")
-        return tests
 
     @property
     def builds(self) -> Pair[LedgerBuild]:
