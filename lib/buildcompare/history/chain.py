@@ -191,23 +191,22 @@ def measure_drift(
     """
     drift, between = defaultdict(list), []
     for links in _links(tests):
-        rows = []
+        found = []
         for then, now in links:
             changed = _changed(setup_differences(then.entry, now.base.entry))
             for kind, each in ((DriftKind.SAME_VERSION, now.base), (DriftKind.PREVIOUS_NEW, now.new)):
                 if change := each.change_since(then, noise):
-                    same_version = bool(each.build.minor) and each.build.minor == then.build.minor
-                    more = {"against": then.entry.name, "same_version": same_version, "setup_changed": changed}
-                    rows.append((change.log_ratio, _row(kind, then, each, change, **more)))
-        same = [abs(ratio) for ratio, row in rows if _is_same_version(row)]
-        sd = max(MAD_TO_SD * median(same), math.sqrt(2.0) * noise.sd) if len(same) >= LEAST_COUNT else math.nan
-        for ratio, row in rows:
-            z = ratio / sd if _is_same_version(row) and len(same) >= LEAST_COUNT else None
-            jump = z is not None and abs(z) > OUTLIER
-            drift[row.comparison].append(row.model_copy(update={"z": z, "jump": jump}))
-        test, sd_percent = links[0][1].base.test, 100.0 * math.expm1(sd)
+                    same = bool(each.build.minor) and each.build.minor == then.build.minor
+                    known = {"against": then.entry.name, "same_version": same, "setup_changed": changed}
+                    found.append((change.log_ratio, _row(kind, then, each, change, **known)))
+        ratios = [abs(ratio) for ratio, row in found if _is_same_version(row)]
+        sd = max(MAD_TO_SD * median(ratios), math.sqrt(2.0) * noise.sd) if len(ratios) >= LEAST_COUNT else None
+        for ratio, row in found:
+            z = {"z": ratio / sd, "jump": abs(ratio / sd) > OUTLIER} if sd and _is_same_version(row) else {}
+            drift[row.comparison].append(row.model_copy(update=z))
+        test, sd_percent = links[0][1].base.test, sd and 100.0 * math.expm1(sd)
         about: dict[str, Any] = {"type": test.type, "db_engine": test.key[1] or None}
-        between.append(schema.BetweenComparisons(**about, sd_percent=sd_percent, links=len(same)))
+        between.append(schema.BetweenComparisons(**about, sd_percent=sd_percent, links=len(ratios)))
     return drift, between
 
 
@@ -281,15 +280,14 @@ def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[Err
         users = test.levels if test.type == "unbounded" else Pair(1.0, 1.0)
         if test.errors and test.errors.base and test.errors.new and users.base and users.new:
             ratio = math.log(test.errors.new / test.errors.base * users.base / users.new)
-            rows.append((entry, test, sizes[key], ratio, 1 / test.errors.base + 1 / test.errors.new))
+            rows.append((entry.name, test, sizes[key], ratio, 1 / test.errors.base + 1 / test.errors.new))
             sizes[key].append(abs(ratio))
     found = defaultdict(list)
-    for entry, test, alike, ratio, chance in rows:
+    for name, test, alike, ratio, chance in rows:
         usual = MAD_TO_SD * median(alike)
         far = abs(ratio) > max(OUTLIER * math.sqrt(usual**2 + chance), math.log(LEAST_ERROR_FACTOR))
         if far and len(alike) >= LEAST_COUNT:
-            delta_percent, usual_percent = (100.0 * math.expm1(each) for each in (ratio, usual))
-            found[entry.name].append(ErrorChange(test, delta_percent, usual_percent, len(alike)))
+            found[name].append(ErrorChange(test, 100.0 * math.expm1(ratio), 100.0 * math.expm1(usual), len(alike)))
     return found
 
 
@@ -325,14 +323,14 @@ def setup_differences(before: Entry, now: Entry) -> list[schema.SetupDifference]
     old, new = _settings(before, common), _settings(now, common)
     found = []
     for key in dict.fromkeys((*new, *old)):
-        was, is_now = (side[key][1] if key in side else None for side in (old, new))
+        (old_name, was), (name, is_now) = (side.get(key, ("", None)) for side in (old, new))
         if was is None or is_now is None:
             kind = SetupChange.NOT_RECORDED if before.source == now.source or key in _EXPECTED else None
         else:
             kind = SetupChange.CHANGED if _normal(was) != _normal(is_now) else None
         if kind:
-            name = (new.get(key) or old[key])[0]
-            found.append(schema.SetupDifference(setting=name, against=before.name, before=was, now=is_now, kind=kind))
+            known = {"setting": name or old_name, "against": before.name, "before": was, "now": is_now}
+            found.append(schema.SetupDifference.model_validate({**known, "kind": kind}))
     return sorted(found, key=lambda each: each.kind)
 
 
@@ -378,33 +376,27 @@ def compare_to_ledger(
     own = ledger.find(entry)
     before = own.position or 0 if own else math.inf
     alike = [each for each in ledger.chain if (each.position or 0) < before and each.simulated == simulated]
-    reason = None
-    if own is not None and own.kind == "study":
-        reason = NoHistory.STUDY
-    elif noise is None:
-        reason = NoHistory.NO_NOISE
-    elif not alike:
-        reason = NoHistory.NO_EARLIER
     read = [each.model_dump(mode="json") for each in (*alike, *ledger.studies)]
     history = schema.HistoryResult(
         ledger=params.history or "",
         comparisons=len(alike),
         studies=len(ledger.studies),
         entries_sha256=hashlib.sha256(json.dumps(read, sort_keys=True, ensure_ascii=False).encode()).hexdigest(),
-        before=alike[-1].name if reason is None else None,
-        reason=reason,
+        before=None,
         margin_percent=margin_percent,
     )
-    if noise is None or reason is not None:
-        return history, [], []
+    if noise is None or not alike or (own and own.kind == "study"):
+        unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
+        reason = NoHistory.STUDY if own and own.kind == "study" else unknown
+        return history.model_copy(update={"reason": reason}), [], []
     name = entry.name
     while name in {each.name for each in alike}:  # an earlier comparison may bear it
         name += ".new"
     found = analyse_chain([*alike, entry.model_copy(update={"name": name})], noise, ledger.studies)
-    taught = {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
-    history = history.model_copy(update={**taught, "between": found.between, "repeats": found.repeats})
-    own_step = found.steps[name]
-    return history, list(own_step.drift), list(own_step.setup_differences)
+    step, learned = found.steps[name], {"between": found.between, "repeats": found.repeats}
+    of_runs = {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
+    history = history.model_copy(update={"before": step.before, **of_runs, **learned})
+    return history, list(step.drift), list(step.setup_differences)
 
 
 def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: int | None, **known: Any) -> Entry:
@@ -434,27 +426,25 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
     """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
-    chain = [entry.name for entry in ledger.chain]
+    words, chain = f"Recorded in {ledger.folder}: {name}, ", [entry.name for entry in ledger.chain]
     if name not in chain:
-        return f"Recorded in {ledger.folder}: {name}, a study outside the chain."
+        return f"{words}a study outside the chain."
     at = chain.index(name)
-    words = f"Recorded in {ledger.folder}: {name}, {at + 1} of {len(chain)} in the chain."
+    words += f"{at + 1} of {len(chain)} in the chain."
     numbers = [[int(part) for part in (entry.new.minor or "").split(".") if part] for entry in ledger.chain]
     later = [chain[i] for i in range(at) if numbers[at] and numbers[i] > numbers[at]]
-    if not later:
-        return words
-    return f"{words} It stands after {later[-1]}, of a later version: comparisons stand as they were first recorded."
+    more = " It stands after {}, of a later version: comparisons stand as they were first recorded."
+    return words + more.format(later[-1]) if later else words
 
 
 def _test(asked: Test, result: TestResult | None) -> LedgerTest:
     known: dict[str, Any] = {"name": asked.name, "type": asked.type, "db_engine": asked.db_engine}
     if result is not None:
-        levels = result.supported_users
-        users = [level if level and level > 0 else None for level in (levels.base, levels.new)] if levels else []
+        levels = result.supported_users or Pair(None, None)
+        users = Pair(*(level if level and level > 0 else None for level in (levels.base, levels.new)))
         counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
         errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
-        known["users"] = result.users
-        known["supported_users"] = Pair(*users) if any(users) else None
-        known["runs"] = Pair(len(result.runs.base), len(result.runs.new))
+        known["users"], known["runs"] = result.users, Pair(len(result.runs.base), len(result.runs.new))
+        known["supported_users"] = users if any(users) else None
         known["errors"] = None if errors == Pair(None, None) else errors
     return LedgerTest.model_validate(known)
