@@ -68,17 +68,19 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     ledger = read_ledger(tmp_path / "ledger")
     assert rows == len(ledger.entries)
     page = file.read_text("utf-8")
-    listed = [row.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")]
+    listed = [row.entry.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")]
     assert listed == [each.name for each in [*reversed(ledger.chain), *ledger.studies]]
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page
     assert "none recorded" in page
     for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost"):
-        for lines in (row.users, row.drift):
+        for lines in (row.users, row.drift_lines):
             names = [line.test for line in lines]
             assert names == sorted(names), "in one order, whatever the table's"
     studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[-3:]
-    assert all(line.percent and line.low and line.high for row in studies for line in row.users), "with intervals"
+    assert all(line.delta_percent and line.ci_low and line.ci_high for row in studies for line in row.users), (
+        "with intervals"
+    )
 
 
 def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
@@ -100,11 +102,11 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
     }
     record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
     rows = index_rows(tmp_path / "reports", [], "mattermost")
-    assert [row.name for row in rows] == ["small", "v1.1", "damaged", "half", "lost"]
+    assert [row.entry.name for row in rows] == ["small", "v1.1", "damaged", "half", "lost"]
     assert {row.fault for row in rows[2:4]} == {"results.json cannot be read by this version"}
     assert (rows[4].fault, rows[4].links) == ("results.json is missing", [("report", "lost/report.html")])
     assert rows[0].links == [("report", "a%20report/report.html"), ("results", "a%20report/results.json")]
-    assert (rows[0].verdict, rows[0].before) == (results.verdict, "v1.1")
+    assert (rows[0].entry.verdict, rows[0].before) == (results.verdict, "v1.1")
     users = next(test.supported_users for test in results.tests if test.supported_users)
     assert (rows[0].users[0].before, rows[0].users[0].value) == (users.base, users.new)
 
@@ -117,7 +119,7 @@ def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> No
     builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
     record(tmp_path / "ledger", [entry(1, name="measured", **builds)])
     rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
-    assert [(row.name, row.simulated) for row in rows] == [("small", True), ("measured", False)]
+    assert [(row.entry.name, row.entry.simulated) for row in rows] == [("small", True), ("measured", False)]
 
 
 def test_a_report_belongs_to_the_ledger_that_it_was_held_against(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_a_report_belongs_to_the_ledger_that_it_was_held_against(tmp_path: Path)
     results = workbench.analyse(checked, workbench.read_recordings(checked)).results
     (tmp_path / "reports/r").mkdir(parents=True)
     (tmp_path / "reports/r/results.json").write_text(dumps(results), "utf-8")
-    names = [row.name for row in index_rows(tmp_path / "reports", [other, own], "mattermost")]
+    names = [row.entry.name for row in index_rows(tmp_path / "reports", [other, own], "mattermost")]
     assert "elsewhere" in names
     assert "recorded" not in names
 
@@ -144,7 +146,7 @@ def test_a_report_without_supported_users_borrows_no_drift(tmp_path: Path) -> No
     for held, before in ((results, "v1.1"), (results.model_copy(update={"tests": tests}), None)):
         (tmp_path / "reports/r/results.json").write_text(dumps(held), "utf-8")
         rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
-        assert next(row.before for row in rows if row.name == "small") == before
+        assert next(row.before for row in rows if row.entry.name == "small") == before
 
 
 def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
@@ -166,7 +168,14 @@ def test_the_newest_of_those_outside_of_ledgers_comes_first(tmp_path: Path) -> N
         named = results.model_copy(update={"comparison": new, "new": results.new.model_copy(update={"label": new})})
         (tmp_path / "reports" / new / "results.json").write_text(dumps(named), "utf-8")
     rows = index_rows(tmp_path / "reports", [], "mattermost")
-    assert [row.name for row in rows] == ["v10.10.0", "v10.10.0-rc10", "v10.10.0-rc2", "v10.9.0", "v9.9.0", "nightly"]
+    assert [row.entry.name for row in rows] == [
+        "v10.10.0",
+        "v10.10.0-rc10",
+        "v10.10.0-rc2",
+        "v10.9.0",
+        "v9.9.0",
+        "nightly",
+    ]
 
 
 def test_a_ledger_at_the_usual_place_needs_no_name(
@@ -175,7 +184,7 @@ def test_a_ledger_at_the_usual_place_needs_no_name(
     shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
     record(tmp_path / "data/history/product", [entry(1), entry(2)])
-    assert [row.name for row in index_rows(tmp_path / "reports", [], "mattermost")] == ["v1.2", "v1.1"]
+    assert [row.entry.name for row in index_rows(tmp_path / "reports", [], "mattermost")] == ["v1.2", "v1.1"]
 
 
 def test_no_release_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> None:

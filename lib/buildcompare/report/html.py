@@ -40,11 +40,11 @@ class HtmlReportExporter(Exporter):
 def page_of(analysis: Analysis) -> str:
     """The report of an analysis as one page, without running a notebook."""
     parts = []
-    for heading, functions in SECTIONS:
+    for heading, section in SECTIONS:
+        shown = section(analysis)
         parts += [f"<h2>{heading}</h2>"] if heading else []
-        for shown in (function(analysis) for function in functions):
-            for each in [shown] if isinstance(shown, Fragment) else shown:
-                parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>")
+        for each in [shown] if isinstance(shown, Fragment) else shown:
+            parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>")
     return render(analysis.results, parts)
 
 

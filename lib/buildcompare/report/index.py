@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -13,12 +13,13 @@ from pydantic import ValidationError
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, version_in
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger, version_in
 from buildcompare.report import publication
 from buildcompare.report.sections import GRAVEST_FIRST, page
 from buildcompare.results import Results, dumps
-from buildcompare.results.codes import Verdict
-from buildcompare.text import numbers as wording
+from buildcompare.results.history import Drift
+from buildcompare.stats.noise import Noise
+from buildcompare.text.numbers import db_name
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
@@ -26,37 +27,31 @@ LEDGERS = "data/history"  # where ledgers are kept, one folder each
 
 
 class UsersLine(NamedTuple):
-    """Supported users of both builds in one test, or of one version in two comparisons; None without a figure."""
+    """Supported users of both builds in one test, None without a figure; fields as in :class:`Drift`."""
 
     test: str
+    db_engine: str | None
     before: float | None
     value: float | None
-    percent: float | None = None
-    low: float | None = None
-    high: float | None = None
+    delta_percent: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
     jump: bool = False
 
 
 @dataclass(frozen=True)
-class IndexRow:
-    """One comparison; without a `verdict` it was never a report of ours, with a `fault` its results cannot be shown.
+class IndexRow(Step):
+    """One comparison beside its past, as a ledger holds it or would; with a `fault` its results cannot be shown."""
 
-    `before` is the comparison that `drift` and `setup` look back to; None where nothing is said of them.
-    """
-
-    name: str
-    base: str = ""
-    new: str = ""
-    verdict: Verdict | None = None
-    simulated: bool = False
-    study: bool = False
-    position: int = 0
+    builds: tuple[str, str] = ("", "")
     users: Sequence[UsersLine] = ()
-    drift: Sequence[UsersLine] = ()
-    before: str | None = None
-    setup: Sequence[str] = ()
     links: Sequence[tuple[str, str]] = ()
     fault: str | None = None
+
+    @property
+    def drift_lines(self) -> list[Drift]:
+        """Each base against the same version in the comparison before."""
+        return sorted(self.same_version, key=_by_test)
 
 
 def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "mattermost") -> tuple[Path, int]:
@@ -79,36 +74,34 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     named = [resolve(each.history.ledger) for each in reports.values() if isinstance(each, Results) and each.history]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
     noise, _ = supported_users_noise(read_catalogue(metrics))
-    steps: dict[tuple[Path, str], Step] = {}
-    for ledger in opened:
-        if noise:
-            found = analyse_chain(ledger.chain, noise, ledger.studies).steps
-        else:
-            changes = {
-                entry.name: [(test, None) for test in entry.tests if any(test.levels)] for entry in ledger.entries
-            }
-            found = {entry.name: Step(entry, changes=changes[entry.name]) for entry in ledger.entries}
-        steps |= {(ledger.folder, name): step for name, step in found.items()}
+    steps = {(ledger.folder, name): step for ledger in opened for name, step in _steps(ledger, noise).items()}
     unrecorded, recorded, broken, reported = [], [], [], set()
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
         if isinstance(results, str):
-            broken.append(IndexRow(path.name, fault=results, links=links))
+            broken.append(IndexRow(Entry.model_construct(name=path.name), links=links, fault=results))
             continue
         own = resolve(results.history.ledger) if results.history else None
+        entry = _entry(results)
         nearest = sorted(opened, key=lambda ledger: ledger.folder != own)
-        entries = ((each.folder, each.find(_entry(results))) for each in nearest)
-        place = next(((folder, entry.name) for folder, entry in entries if entry), None)
-        step = steps[place] if place else None
-        if step is None or step.entry.simulated != results.simulated:
-            unrecorded.append(_of_report(results, None, links))
-        else:
-            recorded.append(_of_report(results, step, links))
+        found = ((ledger.folder, held.name) for ledger in nearest if (held := ledger.find(entry)))
+        place = next(found, None)
+        if place and steps[place].entry.simulated == results.simulated:
+            recorded.append(_of_report(results, entry, steps[place], links))
             reported.add(place)
+        else:
+            unrecorded.append(_of_report(results, entry, None, links))
     recorded += [_of_step(step) for place, step in steps.items() if place not in reported]
-    unrecorded.sort(key=lambda row: _newness(row.new), reverse=True)
-    chain = sorted((row for row in recorded if not row.study), key=lambda row: -row.position)
-    return [*unrecorded, *chain, *(row for row in recorded if row.study), *broken]
+    unrecorded.sort(key=lambda row: _newness(row.builds[1]), reverse=True)
+    recorded.sort(key=lambda row: (row.entry.kind == "study", -(row.entry.position or 0)))
+    return [*unrecorded, *recorded, *broken]
+
+
+def _steps(ledger: Ledger, noise: Noise | None) -> Mapping[str, Step]:
+    if noise:
+        return analyse_chain(ledger.chain, noise, ledger.studies).steps
+    measured = ((entry, [(test, None) for test in entry.tests if any(test.levels)]) for entry in ledger.entries)
+    return {entry.name: Step(entry, changes=changes) for entry, changes in measured}
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -137,56 +130,39 @@ def _read(file: Path) -> Results | str:
     return results
 
 
-def _of_report(results: Results, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
+def _entry(results: Results) -> Entry:
+    """What a ledger knows a report's comparison by."""
+    base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
+    judged = {"verdict": results.verdict, "simulated": results.simulated}
+    return Entry.model_construct(name=results.comparison, base=base, new=new, **judged)
+
+
+def _of_report(results: Results, entry: Entry, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:
     """The row of a report, with its own past or else that of its entry in a ledger (`held`)."""
     users = [
-        UsersLine(_test(test.db_engine, test.name), at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
+        UsersLine(test.name, test.db_engine, at.base, at.new, at.delta_percent, at.ci_low, at.ci_high)
         for test in results.tests
         if (at := test.supported_users)
     ]
-    entry, history, past = _entry(results), results.history, held if users else None
-    if history and history.before is not None:
-        past = Step(entry, history.before, results.setup_differences, results.drift)
+    past = held if held and users else Step(entry)
+    if results.history and results.history.before is not None:
+        past = Step(entry, results.history.before, results.setup_differences, results.drift)
     if held:
         entry = entry.model_copy(update={"kind": held.entry.kind, "position": held.entry.position})
-    return replace(_row(entry, users, past), base=results.base.label, new=results.new.label, links=links)
+    builds = (results.base.label, results.new.label)
+    shown = {"entry": entry, "builds": builds, "users": sorted(users, key=_by_test), "links": links}
+    return IndexRow(**vars(past) | shown)
 
 
 def _of_step(step: Step) -> IndexRow:
     users = []
     for test, change in step.changes:
         size = (change.delta_percent, *change.interval()) if change else ()
-        users.append(UsersLine(_test(test.db_engine, test.name), *test.levels, *size))
-    return _row(step.entry, users, step)
+        users.append(UsersLine(test.name, test.db_engine, *test.levels, *size))
+    builds = (step.entry.base.title, step.entry.new.title)
+    return IndexRow(**vars(step), builds=builds, users=sorted(users, key=_by_test))
 
 
-def _row(entry: Entry, users: Iterable[UsersLine], past: Step | None) -> IndexRow:
-    drift = [
-        UsersLine(
-            _test(row.db_engine, row.test), row.before, row.value, row.delta_percent, row.ci_low, row.ci_high, row.jump
-        )
-        for row in (past.same_version if past else ())
-    ]
-    builds = (entry.base.title, entry.new.title)
-    row = IndexRow(entry.name, *builds, entry.verdict, entry.simulated, entry.kind == "study", entry.position or 0)
-    row = replace(row, users=sorted(users, key=_by_test), drift=sorted(drift, key=_by_test))
-    return replace(row, before=past.before, setup=past.setup_changed) if past else row
-
-
-def _test(db_engine: str | None, name: str) -> str:
-    return wording.db_name(db_engine) or name
-
-
-def _by_test(line: UsersLine) -> str:
+def _by_test(line: UsersLine | Drift) -> str:
     """One order in all columns and rows, whatever order the tests were written down in."""
-    return line.test.casefold()
-
-
-def _entry(results: Results) -> Entry:
-    """What a ledger knows a report's comparison by."""
-    builds = {"base": LedgerBuild.of(results.base.label), "new": LedgerBuild.of(results.new.label)}
-    judged = {"verdict": results.verdict, "simulated": results.simulated}
-    tests = [LedgerTest(name="any", type="bounded")]
-    return Entry.model_validate(
-        {"name": results.comparison, "position": 1, "tests": tests, "source": "report", **builds, **judged}
-    )
+    return (db_name(line.db_engine) or line.test).casefold()

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,7 +23,7 @@ from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
 from buildcompare.report import commonmark
-from buildcompare.results import LabelResult, Results, dumps
+from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
 from buildcompare.text import history, numbers, reasons
 from buildcompare.text.findings import title as title_of
@@ -125,18 +126,15 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 def labels(analysis: Analysis) -> Fragment:
     """Every label of every table: one row per label, its statistics side by side."""
-    tables = []
-    for test in analysis.results.tests:
-        groups = []
+    tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
+    for test in (test for test in analysis.results.tests if test.labels):
+        tables.append((test, []))
         for group, rows in groupby(test.labels, key=lambda row: row.group):
-            by_label: dict[str, dict[str, LabelResult]] = {}
+            by_label: dict[str, dict[str, LabelResult]] = defaultdict(dict)
             for row in rows:
-                by_label.setdefault(row.label, {})[row.stat] = row
-            table, stats = analysis.catalogue.label_table(group), sorted({s for row in by_label.values() for s in row})
-            about = {"title": table.title, "label": table.label, "unit": table.unit}
-            groups.append({**about, "stats": stats, "rows": by_label})
-        if groups:
-            tables.append((test, groups))
+                by_label[row.label][row.stat] = row
+            stats = sorted({stat for row in by_label.values() for stat in row})
+            tables[-1][1].append((analysis.catalogue.label_table(group), stats, by_label))
     return _fragment("labels", results=analysis.results, tables=tables)
 
 
@@ -217,17 +215,18 @@ def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
             yield Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
 
 
-SECTIONS: tuple[tuple[str, tuple[Callable[[Analysis], Fragment | Iterator[Fragment | Figure]], ...]], ...] = (
-    ("", (title,)),
-    ("Verdict", (verdict,)),
-    ("Comments", (comments, action_items)),
-    ("Setup", (setup,)),
-    ("Supported users", (supported_users,)),
-    ("Ramp-up", (ramp_up,)),
-    ("Metrics", (metrics,)),
-    ("Labels", (labels,)),
-    ("Events", (events,)),
-    ("Graphs", (graphs,)),
-    ("Provenance", (provenance,)),
+SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | Figure]]], ...] = (
+    ("", title),
+    ("Verdict", verdict),
+    ("Comments", comments),
+    ("", action_items),
+    ("Setup", setup),
+    ("Supported users", supported_users),
+    ("Ramp-up", ramp_up),
+    ("Metrics", metrics),
+    ("Labels", labels),
+    ("Events", events),
+    ("Graphs", graphs),
+    ("Provenance", provenance),
 )
 """Headings of a report with what stands below them; the notebook's cells are the same."""
