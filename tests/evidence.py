@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from buildcompare.results import Finding, Results
-from buildcompare.text.findings import title
 from buildcompare.text.numbers import change, minutes, percent, quantity, significant
+from buildcompare.text.sentences import title
 
 FIXED = ("95 % interval", "90 % interval", "30 minutes", "p below 0.001")
 """Numbers of the method, the same in every report: the levels of intervals, what supported users are taken over."""

@@ -23,6 +23,7 @@ from buildcompare.results import (
     Validity,
 )
 from buildcompare.text import reasons
+from buildcompare.text.sentences import say
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
 
@@ -62,7 +63,8 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
 
 
 def conclusion(row: SupportedUsersResult) -> str:
-    return reasons.conclusion({**dict(row), "by_chance_percent": reasons.by_chance_percent(row)}, "higher")
+    evidence = {**dict(row), "by_chance_percent": reasons.by_chance_percent(row)}
+    return say("reasons", "conclusion", evidence, "higher")
 
 
 def worse(test: TestResult, slug: str, delta: float) -> TestResult:

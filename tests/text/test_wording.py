@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import pytest
+from jinja2 import UndefinedError
 
 from buildcompare.findings import RANKS
+from buildcompare.findings.finding import sentence, suggestion
+from buildcompare.findings.verdict import Cause
 from buildcompare.results import ValidityReason
 from buildcompare.results.codes import (
     CauseKind,
+    DriftKind,
     FindingKind,
     NoEstimate,
+    NoHistory,
     Pair,
     Reason,
     ReasonCode,
@@ -20,12 +26,11 @@ from buildcompare.results.codes import (
     ValidityCode,
     ValidityStatus,
 )
-from buildcompare.text import findings as words
-from buildcompare.text.findings import Cause, passed_words, undecided_words
-from buildcompare.text.reasons import NO_ESTIMATE_WORDS, conclusion, reason_words, validity_words
+from buildcompare.text.reasons import reason_words, validity_words
+from buildcompare.text.sentences import Names, macros, say
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
-NAMES = words.Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})
+NAMES = Names(Pair("v1", "v2"), {PG: "Bounded Postgres", MY: "Bounded MySQL", "other": "Unbounded MySQL"})
 OF_HISTORY = {
     FindingKind.BETWEEN_DATABASES, FindingKind.LEVEL_DRIFT, FindingKind.NO_HISTORY, FindingKind.PREVIOUS_NEW,
     FindingKind.SETUP_DIFFERENCES,
@@ -292,12 +297,20 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_finding_in_words(kind: FindingKind) -> None:
     evidence, expected = SAMPLES[kind]
-    assert words.sentence(kind, evidence, NAMES, PG) == expected
+    assert sentence(kind, evidence, NAMES, PG) == expected
 
 
 def test_every_kind_has_a_sentence_and_a_sample() -> None:
     assert set(SAMPLES) == set(FindingKind) - OF_HISTORY
     assert set(RANKS) <= set(FindingKind)
+
+
+@pytest.mark.parametrize(
+    ("file", "codes"),
+    [("findings", FindingKind), ("suggestions", SuggestionKind), ("validity", ValidityCode)],
+)
+def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> None:
+    assert [code for code in codes if not callable(getattr(macros(file), code, None))] == []
 
 
 @pytest.mark.parametrize(
@@ -320,7 +333,7 @@ def test_every_kind_has_a_sentence_and_a_sample() -> None:
     ],
 )
 def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
-    assert conclusion({**CHANGE, **change}, "lower") == expected
+    assert say("reasons", "conclusion", {**CHANGE, **change}, "lower") == expected
 
 
 @pytest.mark.parametrize(
@@ -336,7 +349,7 @@ def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
     ],
 )  # fmt: skip
 def test_a_suggestion_in_words(kind: SuggestionKind, evidence: dict[str, Any], expected: str) -> None:
-    assert words.advice(kind, evidence, NAMES, PG) == expected
+    assert suggestion(kind, evidence, NAMES, test=PG).text == expected
 
 
 def test_reasons_in_words() -> None:
@@ -344,7 +357,10 @@ def test_reasons_in_words() -> None:
         said = reason_words(Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES))
         assert said
         assert not said.endswith(".")
-    assert set(NO_ESTIMATE_WORDS) == set(NoEstimate)
+    assert set(macros("reasons").REASONS) == set(ReasonCode)
+    assert set(macros("reasons").NO_ESTIMATE) == set(NoEstimate)
+    assert set(macros("history").NO_HISTORY) == set(NoHistory)
+    assert set(macros("history").DRIFT) == set(DriftKind)
     assert reason_words(Reason(code=ReasonCode.NO_NUMBER)) == "no number in the steady window of either build"
     because = Reason(code=ReasonCode.NO_STEADY_WINDOW, build="base", because=ReasonCode.SHORT, minutes=2.4)
     assert reason_words(because) == "no steady window in the base build: only 2 minutes of steady load"
@@ -359,11 +375,26 @@ def test_a_run_is_named_by_its_build_and_number() -> None:
 def test_the_first_sentences() -> None:
     leaning = Cause(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
     loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
-    assert list(undecided_words([leaning, loss])) == [
-        "May have got worse, but not surely by more than chance (Bounded Postgres: P99 API times).",
-        "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %).",
-    ]
-    assert passed_words({"CPU": [19.0, 40.0]}, ["RPS"]) == (
+    assert say("opening", "undecided", [leaning, loss], settle=True) == (
+        "May have got worse, but not surely by more than chance (Bounded Postgres: P99 API times). "
+        "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %). "
+        "See below what would settle it."
+    )
+    assert say("opening", "pass", {"CPU": [19.0, 40.0]}, ["RPS"]) == (
         "No metric that users feel got worse, as far as these tests can show. Smaller changes could go unseen: "
         "CPU 19 to 40 %. Not judged: RPS."
     )
+
+
+HOSTILE = "{{ 7 * 7 }} {% raw %} {e}  two spaces\nand a line"
+
+
+def test_what_people_wrote_is_said_letter_for_letter() -> None:
+    names = Names(Pair(HOSTILE, "v2"), {PG: HOSTILE})
+    said = sentence(FindingKind.NO_LABEL_TABLE, {"side": "base", "group": HOSTILE}, names, PG)
+    assert said == f"{HOSTILE}: {HOSTILE} recorded no label table {HOSTILE}."
+
+
+def test_a_value_that_a_sentence_needs_must_be_there() -> None:
+    with pytest.raises(UndefinedError, match="group"):
+        sentence(FindingKind.NO_LABEL_TABLE, {"side": "base"}, NAMES, PG)

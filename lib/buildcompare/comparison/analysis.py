@@ -34,7 +34,7 @@ from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
 from buildcompare.stats.noise import RepeatedRuns
-from buildcompare.text.reasons import VERDICT_RULE
+from buildcompare.text.sentences import say
 from buildcompare.validity.rules import judge_validity
 
 BUNDLED = "params/v10.4.0-rc1.yaml"
@@ -270,7 +270,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         new=Label(label=labels[1]),
         simulated=simulated,
         verdict=verdict.of_comparison(tests),
-        verdict_rule=VERDICT_RULE,
+        verdict_rule=say("reasons", "verdict_rule"),
         setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
         setup_differences=setup_differences,
         drift=drift,

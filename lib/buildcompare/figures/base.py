@@ -27,9 +27,8 @@ from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
 from buildcompare.results.users import PhaseName, RampUp
-from buildcompare.text import figures as words
-from buildcompare.text.history import levels_alt, levels_title
 from buildcompare.text.numbers import change, shift_words, unit_scale
+from buildcompare.text.sentences import say
 
 THEME = {
     "ink": "#1b1b1a", "paper": "#ffffff", "grid": "#dddddc", "shade": "#e8e8e7", "base": "#0072b2", "new": "#d55e00",
@@ -50,6 +49,8 @@ WIDE, BARS = (9.0, 4.4), 0.6
 SHADES = {phase: THEME[phase.removeprefix("early_")] for phase in get_args(PhaseName)}
 """All follow the page's theme. Names stand on them in INK, on the dark ones in PAPER."""
 DARK = ("early_bumps", "shutdown")
+PHASES = {"early_bumps": "bumps", "shutdown": ""}
+"""What stands on the bar of a phase where it is not the phase's name; dark narrow bars carry none."""
 NARROW = 0.045  # A phase that takes less of the axis than this has no room for its name
 _GEOMETRY = re.compile(r'(\s(?:d|points|transform|x|y|x1|x2|y1|y2|width|height)=")([^"]*)"')
 
@@ -67,16 +68,18 @@ def graphs(test: TestView) -> Iterator[Figure]:
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     """Both builds' curves of one metric, in a file of this name."""
-    figure, axes = new_figure(SMALL, words.metric_title(metric))
+    figure, axes = new_figure(SMALL, say("figures", "metric_title", metric))
     top = draw_curves(axes, test, metric.slug, metric.labels, metric.unit)
     steady_windows(axes, test)
     place = axes.get_xaxis_transform()
-    for event in words.marked_events(metric, test.result):
+    for event in test.result.events_of(metric):
         at, colour = event.at_s / 60, COLOURS[event.build]
         axes.axvline(at, color=colour, lw=0.9, ls="--", zorder=1)
-        axes.text(at, 0.03, f" {words.event_mark(event)}", transform=place, color=colour, fontsize=7, va="bottom")
+        mark = f" {event.kind} {change(event.size_percent)}"
+        axes.text(at, 0.03, mark, transform=place, color=colour, fontsize=7, va="bottom")
     scale_axis(axes, top, metric.unit)
-    return finished(figure, name, words.metric_alt(metric, test.result, test.labels), graph_of=test.result.name)
+    alt = say("figures", "metric_alt", metric, test.result, test.labels)
+    return finished(figure, name, alt, graph_of=test.result.name)
 
 
 def users(test: TestView) -> Figure | None:
@@ -85,7 +88,7 @@ def users(test: TestView) -> Figure | None:
     metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
     if metric is None:
         return None
-    figure, axes = new_figure(WIDE, words.users_title(test.result, metric, labels), below=BARS)
+    figure, axes = new_figure(WIDE, say("figures", "users_title", test.result, metric, labels), below=BARS)
     draw_curves(axes, test, metric.slug, None, metric.unit)
     steady_windows(axes, test)
     for side in SIDES:
@@ -100,7 +103,8 @@ def users(test: TestView) -> Figure | None:
     _shift(axes, test, metric.slug)
     scale_axis(axes, 1.0, "users")
     _phase_bars(axes, test)
-    return finished(figure, f"{test.result.name}_users", words.users_alt(test.result, metric, labels), graph_of=None)
+    alt = say("figures", "users_alt", test.result, metric, labels)
+    return finished(figure, f"{test.result.name}_users", alt, graph_of=None)
 
 
 def _shift(axes: Axes, test: TestView, slug: str) -> None:
@@ -133,7 +137,7 @@ def _phase_bars(axes: Axes, test: TestView) -> None:
             start, width = phase.start_s / 60, (phase.end_s - phase.start_s) / 60
             bars.barh(-row, width, left=start, height=0.82, color=SHADES[phase.name], edgecolor=PAPER, lw=0.6)
             if width >= NARROW * limit:
-                name, colour = words.PHASES.get(phase.name, phase.name), PAPER if phase.name in DARK else INK
+                name, colour = PHASES.get(phase.name, phase.name), PAPER if phase.name in DARK else INK
                 bars.text(start + width / 2, -row, name, ha="center", va="center", fontsize=6.5, color=colour)
     bars.set_yticks([0, -1], list(SIDES), fontsize=7)
     bars.set(ylim=(-1.5, 0.5), facecolor="none")
@@ -159,7 +163,7 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
     top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in SIDES)
     factor, unit = unit_scale(top, metric.unit)
     with styled():
-        figure, axes = new_figure(SMALL, words.at_load_title(metric), above=0.14)
+        figure, axes = new_figure(SMALL, say("figures", "at_load_title", metric), above=0.14)
         for side in SIDES:
             users, values = seen.points[side].T
             curve, half, colour = seen.curves[side] * factor, 1.96 * seen.se_curves[side], COLOURS[side]
@@ -175,7 +179,7 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
         axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
         legend_above(axes, dict(labels.items()))
     counts = Pair.of(lambda side: len(seen.points[side]))
-    return finished(figure, name, words.at_load_alt(metric, labels, counts), graph_of=None)
+    return finished(figure, name, say("figures", "at_load_alt", metric, labels, counts), graph_of=None)
 
 
 def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -338,7 +342,7 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         width = min(max(_LEAST, 1.5 + _WIDTH_OF_ONE * len(names)), _MOST)
         drawing = Drawing(figsize=(width, _HEIGHT), layout="constrained")
         axes = drawing.add_subplot()
-        axes.set_title(levels_title(table, db_engine), pad=17, parse_math=False)
+        axes.set_title(say("figures", "levels_title", table.to_dict("records"), db_engine), pad=17, parse_math=False)
         _drift(axes, table)
         _builds(axes, table)
         _marks(axes, table)
@@ -351,7 +355,8 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         axes.grid(visible=False, axis="x")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.1, ncols=4, frameon=False, fontsize=7.5)
         sns.despine(ax=axes)
-    return finished(drawing, f"history_{db_engine or 'users'}", levels_alt(table, db_engine), graph_of=None)
+    alt = say("figures", "levels_alt", table.to_dict("records"), db_engine)
+    return finished(drawing, f"history_{db_engine or 'users'}", alt, graph_of=None)
 
 
 def _builds(axes: Axes, table: pd.DataFrame) -> None:

@@ -1,8 +1,7 @@
 """Findings: rules on results, the order in which a report shows them, and what they suggest to do next.
 
-A finding is a kind, a severity and the evidence of its numbers; its sentence is made in
-:mod:`buildcompare.text.findings`. To add one: its kind (`results.codes`), its rule here, its place in the tables below,
-its sentence.
+A finding is a kind, a severity and the evidence of its numbers; its sentence is a macro of text/sentences/findings.j2.
+To add one: its kind (`results.codes`), its rule here, its place in the tables below, its sentence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
 from buildcompare.results import Finding, InputProvenance, Suggestion, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus
-from buildcompare.text.findings import Names
+from buildcompare.text.sentences import Names
 
 TOP = 10
 """Findings above the fold: what a release manager reads."""

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from buildcompare.results import Finding, Suggestion
 from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
-from buildcompare.text.findings import Names, advice, sentence
+from buildcompare.text.sentences import Names, say
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -23,6 +23,8 @@ class Found:
     test: str | None = None
     metric: str | None = None
     id: str | None = None
+    beside: Mapping[str, object] = field(default_factory=dict)
+    """What the sentence says beside its evidence: codes and names that results.json holds elsewhere."""
 
 
 def finding(found: Found, names: Names, test: str | None = None) -> Finding:
@@ -36,17 +38,30 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
         kind=found.kind,
         test=test,
         metric=found.metric,
-        text=sentence(found.kind, evidence, names, test),
+        text=sentence(found.kind, evidence, names, test, **found.beside),
         evidence=evidence,
     )
 
 
+def sentence(
+    kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
+) -> str:
+    """The sentence of a finding, with the tests that it is about; every number in it is in `evidence`."""
+    tests, where = evidence.get("tests"), names.tests.get(test or "", "")
+    if isinstance(tests, list):
+        every = len(tests) == len(names.tests) > 1
+        where = "Every test" if every else " and ".join(names.tests[each] for each in tests)
+    text = say("findings", kind, evidence, names, **beside)
+    return f"{where}: {text}" if where and kind != FindingKind.BLIND_SPOTS else text  # that is about all tests
+
+
 def suggestion(
-    kind: SuggestionKind, evidence: Mapping[str, object], names: Names, *, test: str | None = None
+    kind: SuggestionKind, evidence: Mapping[str, object], names: Names, *, test: str | None = None, **beside: object
 ) -> Suggestion:
     """A suggestion with its sentence."""
     held = _as_json(evidence)
-    return Suggestion(kind=kind, test=test, text=advice(kind, held, names, test), evidence=held)
+    text = say("suggestions", kind, held, names.tests.get(test or "", ""), **beside)
+    return Suggestion(kind=kind, test=test, text=text, evidence=held)
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

@@ -7,7 +7,7 @@ from buildcompare.labels.tables import Agreement, LabelInTest, agreeing_labels
 from buildcompare.results import LabelResult, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status
 from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
-from buildcompare.text.findings import MOST_LABELS
+from buildcompare.text.sentences import MOST_LABELS
 
 RARE = 0.01
 """A warning needs fewer agreeing labels than this by chance. It is strict because tests are counted as independent,

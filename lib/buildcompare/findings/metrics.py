@@ -7,8 +7,8 @@ from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
-from buildcompare.text.findings import MOST_METRICS, MOST_MOVERS
 from buildcompare.text.reasons import by_chance_percent
+from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 LEANING = 0.1
 """One-sided adjusted p-value below which a row leans worse."""

@@ -11,7 +11,7 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, TestResult
 from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, Side, ValidityCode, ValidityStatus
-from buildcompare.text.findings import MOST_MOVERS
+from buildcompare.text.sentences import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
 USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}

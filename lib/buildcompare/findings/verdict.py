@@ -1,14 +1,29 @@
 """The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from buildcompare.findings.finding import grouped
 from buildcompare.findings.metrics import detectable, leans, lost
-from buildcompare.results import MetricResult, Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.results import Decided, MetricResult, Results, SupportedUsersResult, TestResult, Validity
 from buildcompare.results.codes import CauseKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
-from buildcompare.text import findings as words
-from buildcompare.text.findings import title
-from buildcompare.text.numbers import VERDICT_WORDS, counted, listed
+from buildcompare.text.sentences import say, title
+
+USERS = "supported users"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason why a valid test does not pass, with the title of the test and the row that it is about."""
+
+    kind: CauseKind
+    test: str
+    name: str | None = None
+    """Of the metric, or `USERS`; None where the cause is about no single row."""
+    delta_percent: float | None = None
+    decided_by: str = "level"
+    loss_percent: float | None = None
+    """The largest loss of users that the interval does not exclude."""
 
 
 def of_test(
@@ -30,34 +45,31 @@ def of_comparison(tests: Sequence[TestResult]) -> Verdict:
     return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)
 
 
-def causes(
-    metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None, test: str = ""
-) -> list[words.Cause]:
+def causes(metrics: Sequence[MetricResult], users: SupportedUsersResult | None, test: str = "") -> list[Cause]:
     """Everything that keeps a valid test from passing, with the test's title."""
-    rows: list[MetricResult | SupportedUsersResult] = [metric for metric in metrics if metric.gate]
-    rows = [*([supported_users] if supported_users else []), *rows]
-    found = [words.Cause.of(kind, test, row) for row in rows for kind in _kinds(row)]
-    if not any(_judged(row) for row in rows):
-        found.append(words.Cause(CauseKind.NOTHING_JUDGED, test))
+    found = []
+    if users is not None:
+        loss = None if users.ci_low is None else -users.ci_low
+        excluded = loss is not None and users.band_percent is not None and loss < 2.0 * users.band_percent
+        kinds = [*_worse(users), *([] if excluded else [CauseKind.LOSS_NOT_EXCLUDED])]
+        found += [Cause(kind, test, USERS, users.delta_percent, loss_percent=loss) for kind in kinds]
+    for metric in (each for each in metrics if each.gate):
+        delta = (metric.deciding or metric).delta_percent
+        kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
+        found += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
+    if not any(map(_judged, metrics)) and (users is None or users.p_value is None):
+        found.append(Cause(CauseKind.NOTHING_JUDGED, test))
     return sorted(found, key=lambda cause: list(CauseKind).index(cause.kind))
 
 
-def _judged(row: MetricResult | SupportedUsersResult) -> bool:
-    deciding = row.deciding if isinstance(row, MetricResult) else row
-    return deciding is not None and deciding.p_value is not None
+def _worse(row: Decided | None) -> list[CauseKind]:
+    if row and row.status == Status.REGRESSION:
+        return [CauseKind.REGRESSION]
+    return [CauseKind.LEANING] if row and leans(row.p_worse_one_sided) else []
 
 
-def _kinds(row: MetricResult | SupportedUsersResult) -> Iterator[CauseKind]:
-    deciding = row.deciding if isinstance(row, MetricResult) else row
-    if deciding and deciding.status == Status.REGRESSION:
-        yield CauseKind.REGRESSION
-    elif deciding and leans(deciding.p_worse_one_sided):
-        yield CauseKind.LEANING
-    if isinstance(row, MetricResult):
-        if lost(row):
-            yield CauseKind.UNJUDGEABLE
-    elif row.ci_low is None or row.band_percent is None or not row.ci_low > -2.0 * row.band_percent:
-        yield CauseKind.LOSS_NOT_EXCLUDED  # of twice the margin
+def _judged(metric: MetricResult) -> bool:
+    return metric.gate and metric.deciding is not None and metric.deciding.p_value is not None
 
 
 @dataclass(frozen=True)
@@ -70,24 +82,27 @@ class Opening:
 
 def opening(results: Results) -> Opening:
     """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen."""
-    tests, verdict = results.tests, VERDICT_WORDS[results.verdict]
+    tests, verdict = results.tests, results.verdict
     valid = [test for test in tests if test.verdict != Verdict.INVALID]
     found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, title(test))]
-    worse = [each for each in found if each.kind == CauseKind.REGRESSION]
-    if results.verdict == Verdict.REGRESSION:
-        return Opening(words.headed(verdict, worse, len(tests)), words.REGRESSED)
-    if results.verdict == Verdict.INVALID:
+    worse = _by_name(each for each in found if each.kind == CauseKind.REGRESSION)
+    if verdict == Verdict.REGRESSION:
+        return Opening(say("opening", "headed", verdict, worse, len(tests)), say("opening", "regressed"))
+    if verdict == Verdict.INVALID:
         invalid = [title(test) for test in tests if test.verdict == Verdict.INVALID]
-        heading = f"{verdict}: {listed(invalid, most=words.MOST_NAMED)}"
-        return Opening(heading, words.invalid_words(len(invalid), worse))
-    if results.verdict == Verdict.INCONCLUSIVE:
+        return Opening(say("opening", "invalid_title", invalid), say("opening", "invalid", invalid, worse))
+    if verdict == Verdict.INCONCLUSIVE:
         settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
-        why = [*words.undecided_words(found), *([words.SETTLED_BELOW] if settle else [])]
-        about = [each for each in found if each.name]
-        return Opening(words.headed(verdict, about, len(tests)), " ".join(why))
+        about = _by_name(each for each in found if each.name)
+        return Opening(say("opening", "headed", verdict, about, len(tests)), say("opening", "undecided", found, settle))
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
-    look = f", with {counted(warnings, 'thing')} to look at" if warnings else ""
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
-    return Opening(verdict + look, words.passed_words(detectable(tests), not_judged))
+    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", detectable(tests), not_judged))
+
+
+def _by_name(found: Iterable[Cause]) -> list[list[Cause]]:
+    """Causes about the same row, the supported users first, then what moved most."""
+    largest_first = sorted(found, key=lambda each: (each.name != USERS, -abs(each.delta_percent or 0.0)))
+    return list(grouped((each.name, each) for each in largest_first).values())

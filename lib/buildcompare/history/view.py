@@ -23,8 +23,8 @@ from buildcompare.results.codes import SIDES
 from buildcompare.results.history import Drift, HistoryResult
 from buildcompare.stats.effects import ALPHA, Effect
 from buildcompare.stats.noise import Noise
-from buildcompare.text import history as text
 from buildcompare.text.numbers import MISSING, VERDICT_WORDS, db_name, percent, ranged
+from buildcompare.text.sentences import say
 
 USUAL = "data/history/mattermost"  # what the notebook opens when nobody said which ledger
 
@@ -92,21 +92,23 @@ class HistoryView:
 
     def variance(self) -> list[str]:
         """What was learned of variance so far, in sentences."""
-        return text.variance(self.chain.between, self.chain.repeats)
+        known = [row for row in self.chain.between if row.sd_percent is not None]
+        lines = [say("history", "between_comparisons", row) for row in known]
+        return [*lines, say("history", "from_run_to_run", self.chain.repeats)] if self.chain.repeats else lines
 
     def sentences(self, step: Step) -> Iterator[str]:
         """What the ledger states about one comparison: the changes within it first, then its past."""
         for test, size in step.changes:
             if size and abs(size.delta_percent) > self.margin_percent and size.p_value < ALPHA:
-                yield text.users_changed(step.entry, test, size)
-        yield from (text.errors_changed(step.entry, changed) for changed in step.errors)
+                yield say("history", "users_changed", step.entry, test, size)
+        yield from (say("history", "errors_changed", step.entry, changed) for changed in step.errors)
         if step.entry.kind == "study":
             return
         known = {"before": step.before, "margin_percent": self.margin_percent, "between": self.chain.between}
         unnamed = {"ledger": "", "comparisons": 0, "studies": 0, "entries_sha256": ""}
         history = HistoryResult.model_validate({**unnamed, **known})
         if step.before is not None and not step.setup_changed:
-            yield text.setup_compared(step.setup_differences, step.before)
+            yield say("history", "setup_compared", step.setup_differences, step.before)
         yield from (each.text for each in findings.find(history, step.drift, step.setup_differences))
 
 

@@ -25,8 +25,8 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report import commonmark
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
-from buildcompare.text import history, numbers, reasons
-from buildcompare.text.findings import title as title_of
+from buildcompare.text import numbers, reasons, sentences
+from buildcompare.text.sentences import title as title_of
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode  # a kernel need not import it
@@ -39,8 +39,8 @@ FRAGMENT = "buildcompare_fragment"
 HEADLINE_TESTS = 6  # tests in the table below the verdict; the others are folded, the gravest shown
 KNOWN = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
-    (history, "DRIFT_WORDS no_history setup_words"),
-    (reasons, "NO_ESTIMATE_WORDS at_load_words explain reason_words validity_words"),
+    (sentences, "say"),
+    (reasons, "at_load_words explain reason_words validity_words"),
     (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
     (numbers, "change db_name interval minutes p_words percent quantity status_words test_words"),
 )

@@ -417,6 +417,10 @@ class TestResult(Model):
     events: list[Event]
     validity: Validity
 
+    def events_of(self, metric: MetricResult) -> list[Event]:
+        """Events in this metric of one build only that are worth a warning."""
+        return [event for event in self.events if event.metric == metric.slug and event.warning]
+
 
 class Finding(Model):
     """One sentence of the report with what it rests on."""

@@ -77,7 +77,7 @@ ValidityCode = StrEnum(
     WINDOW_SHORTER LITTLE_COVERAGE SERIES_MISSING WINDOWS_OVERLAP OTHER_RUNS
     """,
 )
-ValidityCode.__doc__ = "What limits a run or a test; rule and sentence of each: :mod:`buildcompare.validity.rules`."
+ValidityCode.__doc__ = "What limits a run or a test; rule of each: :mod:`buildcompare.validity.rules`."
 Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "Which way a metric gets better."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION CATALOGUE NONE")
@@ -99,7 +99,7 @@ NoEstimate = StrEnum(
 )
 NoEstimate.__doc__ = "Why a curve gives no figure for the supported users."
 NoHistory = StrEnum("NoHistory", "STUDY NO_NOISE NO_EARLIER FIRST")
-NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; in words: :mod:`buildcompare.text.reasons`."
+NoHistory.__doc__ = "Why a comparison was not compared with earlier ones; in words: text/sentences/history.j2."
 DriftKind = StrEnum("DriftKind", "SAME_VERSION PREVIOUS_NEW BETWEEN_DATABASES")
 DriftKind.__doc__ = """Which two levels a row of drift compares.
 

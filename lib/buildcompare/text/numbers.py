@@ -1,11 +1,8 @@
 """Format numbers, units, changes, intervals, statuses and lists."""
 
 import math
-import string
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from buildcompare.config.errors import plural
 from buildcompare.results.codes import Better, Status, Verdict
 
 MISSING = "–"
@@ -56,6 +53,16 @@ def quantity(value: float | None, unit: str) -> str:
         return f"0 {scales[0][1]}" if unit == "seconds" else "0 B"
     _, name, factor = next(scale for scale in scales if abs(value) >= scale[0])
     return f"{significant(value * factor)} {name}"
+
+
+def whole(value: float, sign: str = "") -> str:
+    """A number without decimals: ``15,400``; `sign`: ``"+"`` where a rise shall show its own."""
+    return f"{value:{sign},.0f}".replace("-", "−")
+
+
+def share(part: float) -> str:
+    """A part of the whole: ``45%``."""
+    return f"{part:.0%}"
 
 
 def unit_scale(largest: float, unit: str) -> tuple[float, str]:
@@ -132,9 +139,9 @@ def status_words(
     return f"{words} beyond {percent(margin)}" + (" (its 90 % interval lies within)" if leaves else "")
 
 
-def minutes(seconds: float | None) -> str:
+def minutes(seconds: float | None, places: int = 1) -> str:
     """Elapsed time as minutes: ``18.2 min``."""
-    return MISSING if seconds is None else f"{seconds / 60:.1f} min"
+    return MISSING if seconds is None else f"{seconds / 60:.{places}f} min"
 
 
 def db_name(db_engine: str | None) -> str:
@@ -148,40 +155,8 @@ def test_words(kind: str, db_engine: str | None) -> str:
     return f"{kind.capitalize()} {db_name(db_engine)}".strip()
 
 
-def listed(items: Sequence[str], most: int = 5) -> str:
+def listed(items: Iterable[str], most: int = 5) -> str:
     """The first `most` items, with a count of those left out."""
-    shown = ", ".join(items[:most])
-    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
-
-
-_SPECS: Mapping[str, Callable[[Any], str]] = {
-    "change": change,
-    "percent": percent,
-    "min.1": minutes,
-    "min": lambda seconds: f"{seconds / 60:.0f} min",
-    "list": lambda items: listed(list(items)),
-    "list.3": lambda items: listed(items, most=3),
-    "changes": lambda by_name: listed([f"{name} ({change(delta)})" for name, delta in by_name.items()]),
-    "sentence": lambda text: text.rstrip("."),
-}
-
-
-class _Template(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec.startswith("#"):
-            return plural(value if isinstance(value, int) else len(value), format_spec[1:])
-        words = _SPECS.get(format_spec)
-        return words(value) if words else format(value, format_spec)
-
-
-def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Fill a sentence with `values`.
-
-    Format specifications are Python's, those of `_SPECS`, and ``#noun`` for a number, or a list's size, with its noun.
-
-    Examples
-    --------
-    >>> fill("v2 lost {lost:percent} at {at_s:min} in {runs:#run}", {"lost": 9.1, "at_s": 4500, "runs": 2})
-    'v2 lost 9.1 % at 75 min in 2 runs'
-    """
-    return _Template().vformat(template, (), values)
+    every = list(items)
+    shown = ", ".join(every[:most])
+    return shown if len(every) <= most else f"{shown} and {len(every) - most} more"

@@ -1,4 +1,4 @@
-"""Judge whether a run and a test may be judged, and up to when: each rule is a function with its codes and sentences.
+"""Judge whether a run and a test may be judged, and up to when: each rule is a function with its codes.
 
 A fault of the measurement is no regression of the build.
 """
@@ -19,8 +19,7 @@ from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
-from buildcompare.text.numbers import fill
-from buildcompare.text.reasons import reason_words
+from buildcompare.text.sentences import say
 
 REACHED = 0.97
 """A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
@@ -125,14 +124,17 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     return Validity(status=status, valid_until_s=limit, reasons=list(reasons))
 
 
-def _limited(code: ValidityCode, says: str, numbers: dict[str, float] | None = None, **more: Any) -> ValidityReason:
-    """A reason that limits; `says` is filled with `numbers` and the further fields of the reason."""
-    text = fill(says, {**more, **(numbers or {})})
-    return ValidityReason(code=code, status=ValidityStatus.LIMITED, text=text, numbers=dict(numbers or {}), **more)
+def _limited(code: ValidityCode, numbers: Mapping[str, float] | None = None, **more: Any) -> ValidityReason:
+    """A reason that limits, with its sentence."""
+    return _said(ValidityReason(code=code, status=ValidityStatus.LIMITED, numbers=dict(numbers or {}), **more))
 
 
-def _invalid(code: ValidityCode, says: str, numbers: dict[str, float]) -> ValidityReason:
-    return _limited(code, says, numbers).model_copy(update={"status": ValidityStatus.INVALID})
+def _invalid(code: ValidityCode, numbers: Mapping[str, float], **more: Any) -> ValidityReason:
+    return _said(ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=dict(numbers), **more))
+
+
+def _said(reason: ValidityReason) -> ValidityReason:
+    return reason.model_copy(update={"text": say("validity", reason.code, reason.numbers, reason)})
 
 
 # ---- One run --------------------------------------------------------------------------------------------------------
@@ -141,22 +143,19 @@ def _invalid(code: ValidityCode, says: str, numbers: dict[str, float]) -> Validi
 def _recorded(own: RunInTest) -> Reasons:
     view, recording = own.view, own.view.recording
     if view.steady.window is None and view.steady.reason:
-        says = f"no steady window: {reason_words(view.steady.reason)}"
-        yield _limited(ValidityCode.NO_STEADY_WINDOW, says, because=view.steady.reason)
+        yield _limited(ValidityCode.NO_STEADY_WINDOW, because=view.steady.reason)
     users = recording.total(own.catalogue.load.slug) if view.users is None and own.catalogue.load else None
     values = users.values[np.isfinite(users.values)] if users else np.empty(0)
     if values.size and not values.any():
-        yield _limited(ValidityCode.NO_USERS, "its connected users are zero from beginning to end")
+        yield _limited(ValidityCode.NO_USERS)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
     gaps_say_it = view.users is not None and own.test.type == "unbounded"
     if silent_s > SILENT_S and not gaps_say_it:
-        says = "its load has no samples in the last {seconds:min} before its stop"
-        yield _limited(ValidityCode.SILENT_END, says, {"seconds": silent_s})
+        yield _limited(ValidityCode.SILENT_END, {"seconds": silent_s})
     curves = [recording.curve(series) for series in recording.graphs()]
     first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
     if (late_s := min(first, default=0.0)) > SILENT_S:
-        says = "its window starts {seconds:min} before its first sample; elapsed time counts from the window's start"
-        yield _limited(ValidityCode.SILENT_START, says, {"seconds": late_s})
+        yield _limited(ValidityCode.SILENT_START, {"seconds": late_s})
 
 
 def _falls(own: RunInTest) -> Reasons:
@@ -172,16 +171,7 @@ def _falls(own: RunInTest) -> Reasons:
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
-        limited = worst.until_s is not None and worst.status == ValidityStatus.LIMITED
-        n = {**worst.numbers, "times": float(len(same))}
-        text = "users were lost suddenly" if code == ValidityCode.USERS_LOST else "nearly all users disconnected"
-        unit = "on the proxy curve" if "stand_in" in n else "users"
-        text += f" at {{at_s:min}}: {{before:,.0f}} {unit} before, {{after:,.0f}} after"
-        text += " ({lost_percent:.1f} % lost, one user in {one_in:.0f})" if "one_in" in n else ""
-        text += ", back at {back_s:min}" if "back_s" in n else ""
-        text += " ({times:.0f} times in all)" if len(same) > 1 else ""
-        text += "; judged up to there" if limited else ""
-        yield worst.model_copy(update={"numbers": n, "text": fill(text, n)})
+        yield _said(worst.model_copy(update={"numbers": {**worst.numbers, "times": float(len(same))}}))
 
 
 def voids(reason: ValidityReason) -> bool:
@@ -228,8 +218,7 @@ def _target(own: RunInTest) -> Reasons:
     if own.view.steady.window is None and own.sustained(ARRIVAL_S) > top:  # cut on arrival: there is no steady window
         top = own.sustained(ARRIVAL_S)
     if own.test.users is not None and not top >= REACHED * own.test.users:
-        says = "the load was never reached: {reached:,.0f} users of {target:,.0f}"
-        yield _invalid(ValidityCode.TARGET_NOT_REACHED, says, {"reached": top, "target": own.test.users})
+        yield _invalid(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users})
     elapsed, users = own.under_load
     up = np.flatnonzero(users >= HELD * top)
     if up.size == 0:
@@ -240,8 +229,7 @@ def _target(own: RunInTest) -> Reasons:
     below = float(np.mean(plateau < HELD * top)) if plateau.size else 0.0
     if below > NOT_HELD:
         make = _invalid if below > HARDLY_HELD else _limited
-        says = "the load was not held: below {held:.0%} of {users:,.0f} users for {below:.0%} of the time"
-        yield make(ValidityCode.TARGET_NOT_HELD, says, {"below": below, "users": top, "held": HELD})
+        yield make(ValidityCode.TARGET_NOT_HELD, {"below": below, "users": top, "held": HELD})
 
 
 def _last_30_minutes(own: RunInTest) -> Reasons:
@@ -250,30 +238,21 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
         return
     mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
     if ceiling is not None and mean is not None and mean >= CEILING * ceiling:
-        says = "the ceiling of users was reached ({users:,.0f} of {ceiling:,.0f}): the build supports at least as many"
-        yield _limited(ValidityCode.CEILING_REACHED, says, {"users": mean, "ceiling": ceiling})
+        yield _limited(ValidityCode.CEILING_REACHED, {"users": mean, "ceiling": ceiling})
     slope = estimate.slope_users_per_s
     why = str(estimate.reason)
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
         why = "still_climbing" if slope > 0 else "still_falling"
-    moved = f"by {abs(slope or 0.0):.2f} per second over the last 30 minutes"
-    sentences = {
-        "may_be_cut": "the curve ends with the base's and shows no stop, so it may have been cut",
-        "too_short": "the run is shorter than the 30 minutes that count",
-        "gaps": "the last 30 minutes have gaps",
-    }
+    faults = ["may_be_cut", "too_short", "gaps"]  # the others are no faults of the run
     if not any("in_last_minutes" in fall.numbers for fall in _falls(own)):  # else these make the slope
-        sentences["still_climbing"] = f"no equilibrium: the users still rose {moved}"
-        sentences["still_falling"] = f"no equilibrium: the users still fell {moved}"
-    if why in sentences:  # the others are no faults of the run
-        yield _limited(ValidityCode(why), sentences[why], {} if slope is None else {"slope_users_per_s": slope})
+        faults += ["still_climbing", "still_falling"]
+    if why in faults:
+        yield _limited(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
     if mean is None or reported is None:
         return
     change = mean / reported - 1.0
     if (change if estimate.estimated is None else abs(change)) > REPORTED:
-        says = "curve and reported supported users are of different runs: {curve:,.0f} users against {reported:,.0f}"
-        numbers = {"curve": mean, "reported": reported, "change": change}
-        yield _invalid(ValidityCode.OTHER_RUNS, says + " ({change:+.1%})", numbers)
+        yield _invalid(ValidityCode.OTHER_RUNS, {"curve": mean, "reported": reported, "change": change})
 
 
 def _coverage(own: RunInTest) -> Reasons:
@@ -281,23 +260,19 @@ def _coverage(own: RunInTest) -> Reasons:
     if not known:
         return
     if max(known.values()) < HARDLY_COVERED:
-        says = "every metric lacks more than half of its samples in the steady window (at most {covered:.0%} are there)"
-        yield _invalid(ValidityCode.LITTLE_COVERAGE, says, {"covered": max(known.values()), "metrics": len(known)})
+        yield _invalid(ValidityCode.LITTLE_COVERAGE, {"covered": max(known.values()), "metrics": len(known)})
         return
     gaps = {slug: part for slug, part in known.items() if 0.0 < part < COVERED}  # without a number it is missing
     if gaps:
         worst = min(gaps, key=gaps.__getitem__)
         numbers = {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1}
-        says = "{metric}: only {covered:.0%} of the samples in the steady window are there"
-        says += "; {others:.0f} other metrics lack samples too" if len(gaps) > 1 else ""
-        yield _limited(ValidityCode.LITTLE_COVERAGE, says, numbers, metric=worst)
+        yield _limited(ValidityCode.LITTLE_COVERAGE, numbers, metric=worst)
 
 
 def _counters_restarted(own: RunInTest) -> Reasons:
     resets = own.view.recording.provenance.get("counter_resets")
     if isinstance(resets, Mapping) and (times := max(map(int, resets.values()), default=0)):
-        says = "counters of the server restarted inside the window, {times:.0f} times"
-        yield _limited(ValidityCode.COUNTERS_RESTARTED, says, {"times": times})
+        yield _limited(ValidityCode.COUNTERS_RESTARTED, {"times": times})
 
 
 # ---- Runs beside each other -----------------------------------------------------------------------------------------
@@ -310,8 +285,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
         return
     base, new = (float(np.mean([own.sustained(SHORTEST_S) for own in of])) for of in known)
     if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
-        says = "the builds were under different loads: {base:,.0f} and {new:,.0f} users"
-        yield _invalid(ValidityCode.LOADS_DIFFER, says, {"base": base, "new": new})
+        yield _invalid(ValidityCode.LOADS_DIFFER, {"base": base, "new": new})
 
 
 def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
@@ -321,8 +295,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
         for i, window in enumerate(windows[side], start=1):
             if window and window[1] - window[0] < SHORTER * theirs:
                 numbers = {"seconds": window[1] - window[0], "other_seconds": theirs}
-                says = "its steady window is short: {seconds:min} against {other_seconds:min} of the other build"
-                yield _limited(ValidityCode.WINDOW_SHORTER, says, numbers, side=side, run=i)
+                yield _limited(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
@@ -330,8 +303,7 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
     for side in SIDES:
         if any(own.view.steady.window for own in runs[side]):  # else there is no steady window to cover
             for slug in sorted(there[_other(side)] - there[side]):
-                says = "{metric} was not recorded; the other build has it"
-                yield _limited(ValidityCode.SERIES_MISSING, says, metric=slug, side=side)
+                yield _limited(ValidityCode.SERIES_MISSING, metric=slug, side=side)
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
@@ -344,9 +316,7 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
                 continue
             both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
             if seconds := next((each for each in both if each > 0), 0.0):
-                says = "its window overlaps another run's on the same server by {seconds:min}: both measured the same"
-                found = _invalid(ValidityCode.WINDOWS_OVERLAP, says, {"seconds": seconds})
-                yield found.model_copy(update={"side": side, "run": i})
+                yield _invalid(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i)
             seen.append((server, window))
 
 

@@ -1,0 +1,100 @@
+"""Sentences: each is a macro of a template in `sentences/`, named like the code that it is for.
+
+A line break in a template is a space, ``{%-`` takes it away. What people wrote (labels, names, notes) is a value and
+never a part of a template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from buildcompare.config.errors import plural
+from buildcompare.results import TestResult
+from buildcompare.results.codes import Pair
+from buildcompare.text import numbers
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
+"""Names in one sentence; the others are counted."""
+_FILTERS = (
+    numbers.change, numbers.counted, numbers.db_name, numbers.interval, numbers.listed, numbers.minutes,
+    numbers.p_words, numbers.percent, numbers.quantity, numbers.ranged, numbers.share, numbers.shift_words,
+    numbers.significant, numbers.status_words, numbers.test_words, numbers.whole, plural, zip,
+)  # fmt: skip
+
+
+def say(file: str, macro: str, *values: object, **named: object) -> str:
+    """Say the sentence `macro` of the template `file` with these values.
+
+    Examples
+    --------
+    >>> say("suggestions", "look_at_label", {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0})
+    'Look at getPost: avg is slower in 2 tests, by up to +60.0 %.'
+    """
+    return str(getattr(macros(file), macro)(*values, **named))
+
+
+@cache
+def macros(file: str) -> Any:
+    """The macros and tables of a template by their names."""
+    return _environment().get_template(f"{file}.j2").module
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # late: not every command says something
+    from jinja2.ext import Extension
+    from jinja2.lexer import Token, TokenStream
+
+    class OneLine(Extension):
+        """Makes a line break and the indentation after it a space, in templates only."""
+
+        def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+            for token in stream:
+                is_text = token.type == "data"
+                yield Token(token.lineno, "data", re.sub(r"\s*\n\s*", " ", token.value)) if is_text else token
+
+    templates = FileSystemLoader(Path(__file__).parent / "sentences")
+    made = Environment(loader=templates, autoescape=False, undefined=StrictUndefined, extensions=[OneLine])  # noqa: S701
+    known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first)}
+    made.filters |= known
+    made.globals |= known
+    made.globals |= {"MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS}
+    made.globals |= {"DECIDED_WORDS": numbers.DECIDED_WORDS, "VERDICT_WORDS": numbers.VERDICT_WORDS}
+    return made
+
+
+def each(items: Iterable[Any], macro: Callable[..., str]) -> list[str]:
+    """What `macro` says of each item."""
+    return [macro(item) for item in items]
+
+
+def largest_first(items: Iterable[Any], key: str) -> list[Any]:
+    """Items by the size of what they hold under `key`; none is zero."""
+    return sorted(items, key=lambda item: -abs(item[key] or 0.0))
+
+
+def title(test: TestResult) -> str:
+    """A test by type and database: ``Unbounded Postgres``."""
+    words = numbers.test_words(test.type, test.db_engine)
+    return words if test.name in (f"{test.db_engine}_{test.type}", test.type) else f"{words} ({test.name})"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the builds, and titles of the tests by their name."""
+
+    builds: Pair[str]
+    tests: Mapping[str, str]
+
+    @classmethod
+    def of(cls, labels: tuple[str, str], tests: Iterable[TestResult]) -> Names:
+        """The names that sentences about `tests` need."""
+        return cls(Pair(*labels), {test.name: title(test) for test in tests})
