@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,29 +65,27 @@ class FileSource:
 
 def read_input(path: str, *, expected: str) -> InputFile:
     """Read `path` (relative to the project's root), unpacking gzip; `expected` says what should be there."""
-    named, key = path, None
+    fault = partial(InputError, file=path, key=None, expected=expected)
     try:
         file = resolve(path)
         if file.exists() and not file.is_file():
-            found = "a folder" if file.is_dir() else "no regular file"
-            raise InputError(file=path, key=None, expected=expected, found=found)
+            raise fault(found="a folder" if file.is_dir() else "no regular file")
         with file.open("rb") as raw:
             stored = _bounded(raw, path)
         zipped = stored.startswith(b"\x1f\x8b")
         contents = _bounded(gzip.GzipFile(fileobj=io.BytesIO(stored)), path) if zipped else stored
-        if contents.strip():
-            return InputFile(path, contents, stored)
-        found = "an empty file"
     except FileNotFoundError:
-        found = "no such file"
+        raise fault(found="no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        key, expected = "gzip", "a whole gzip file"
         found = "a file that ends early" if isinstance(error, EOFError) else str(error)
+        raise fault(key="gzip", expected="a whole gzip file", found=found) from None
     except OSError as error:
-        found = error.strerror or str(error)
+        raise fault(found=error.strerror or str(error)) from None
     except ValueError as error:  # a path that no file can have
-        named, found = repr(path), str(error)
-    raise InputError(file=named, key=key, expected=expected, found=found)
+        raise fault(file=repr(path), found=str(error)) from None
+    if not contents.strip():
+        raise fault(found="an empty file")
+    return InputFile(path, contents, stored)
 
 
 def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str) -> bytes:

@@ -70,8 +70,7 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
         frame: pd.DataFrame = table.read().to_pandas()
     except (pa.ArrowException, OSError) as error:
         raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
-    texts = frame.select_dtypes("category").columns
-    return _recording(frame.astype(dict.fromkeys(texts, "str")), catalogue, file, origin)
+    return _recording(frame, catalogue, file, origin)
 
 
 SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1] not in (b"{", b"["))
@@ -99,9 +98,8 @@ def recording_of_frame(frame: pd.DataFrame, catalogue: Catalogue) -> Recording:
     """What :meth:`Recording.from_frame` returns, with the window of its samples."""
     frame = frame.rename(columns={"time": "timestamp"})
     if not {"metric", "value"} <= {*frame.columns} and "timestamp" not in frame.columns:  # wide
-        frame = frame.set_axis([str(column) for column in frame.columns], axis=1).rename_axis(None, axis=1)
-        frame = frame.rename_axis("timestamp").reset_index()
-        frame = frame.melt("timestamp", var_name="metric", value_name="value")
+        frame = frame.set_axis(frame.columns.map(str), axis=1).rename_axis(index="timestamp", columns=None)
+        frame = frame.melt(var_name="metric", ignore_index=False).reset_index()
     return _recording(frame.reset_index(drop=True), catalogue, InputFile(None, b"", b""), {"kind": "frame"})
 
 
