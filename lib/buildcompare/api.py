@@ -19,7 +19,7 @@ from buildcompare.config.project import write_files
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import dumps
-from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, Status, TestType, Verdict
+from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, TestType, Verdict
 
 if TYPE_CHECKING:
     from buildcompare.figures import Figure
@@ -102,7 +102,7 @@ def compare(
     if isinstance(base, Comparison):
         if new is not None:
             raise TypeError("compare(comparison) takes no second build: the comparison names both")
-        return Result.of(analyse(base, read_recordings(base, refresh=refresh), command=command))
+        return Result(**vars(analyse(base, read_recordings(base, refresh=refresh), command=command)))
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
     known = read_catalogue(catalogue)
@@ -115,7 +115,7 @@ def compare(
     builds: dict[str, Any] = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}
     settings: dict[str, Any] = {"metrics": catalogue, "margins": dict(margins or {}), "calibration": calibration}
     comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
-    return Result.of(analyse(comparison, {test.name: runs}))
+    return Result(**vars(analyse(comparison, {test.name: runs})))
 
 
 def _recording(given: Input, catalogue: Catalogue) -> Recording:
@@ -143,11 +143,6 @@ class Result(Analysis):
     catalogue
         The metrics with their units and margins.
     """
-
-    @classmethod
-    def of(cls, analysis: Analysis) -> Result:
-        """The result of an analysis."""
-        return cls(**vars(analysis))
 
     @property
     def verdict(self) -> Verdict:
@@ -226,8 +221,7 @@ class Result(Analysis):
         told = [each for each in self.results.findings if each.severity != Severity.INFO][:5]
         lines += [f"  {each.severity}: {_cut(each.text)}" for each in told]
         for test in self.results.tests[:_MOST_TESTS]:
-            moved = (Status.REGRESSION, Status.IMPROVEMENT)
-            changed = ", ".join(row.name for row in test.metrics if row.effective.status in moved)
+            changed = ", ".join(row.name for row in test.metrics if row.effective.status.changed)
             what = f", changed: {changed}" if changed else ""
             lines.append(_cut(f"  {test.name}: {test.verdict}, {len(test.metrics)} metrics{what}"))
         left_out = len(self.results.tests) - _MOST_TESTS
@@ -254,16 +248,13 @@ def _frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
 
 def _flat(row: BaseModel) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for name, field in type(row).model_fields.items():
-        value = getattr(row, name)
-        if isinstance(value, Pair):
-            flat |= {f"{name}_{side}": each for side, each in value.items()}
-        elif isinstance(value, Reason):
-            flat[name] = value.code
-        elif isinstance(value, BaseModel):
-            flat |= {f"{name}_{key}": each for key, each in _flat(value).items()}
-        elif Reason in (kinds := get_args(field.annotation)) or not any(
-            isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds
-        ):
+    for name, value in row:
+        kinds = get_args(type(row).model_fields[name].annotation)
+        if isinstance(value, Reason) or Reason in kinds:
+            flat[name] = value and value.code
+        elif isinstance(value, (Pair, BaseModel)):
+            parts = value.items() if isinstance(value, Pair) else _flat(value).items()
+            flat |= {f"{name}_{key}": each for key, each in parts}
+        elif not any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
             flat["metric" if name == "slug" else name] = value  # else a model elsewhere, with columns of its own
     return flat

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from buildcompare.config.catalogue import Alert, read_catalogue
+from buildcompare.load.curve import SteadyState, Stop
 from buildcompare.load.users import alerts_of_build
-from buildcompare.load.view import view_run
+from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import LimitedBy
@@ -27,12 +28,14 @@ HOT = ServerModel(
 )
 
 
+def seen(recording: Recording, stop_s: float, steady: tuple[float, float]) -> RunView:
+    return RunView(recording, SteadyState(steady), stop=Stop(stop_s, stop_s, shutdown=False))
+
+
 def limits(run: SimulatedRun, thresholds: dict[str, float] | None = None) -> LimitedBy:
     view = view_run(run.recording, run.truth.settings.type, CATALOGUE)
     assert view.stop is not None
-    alerts = alerts_of_build(
-        CATALOGUE.alerts, thresholds or {}, [(run.recording, view.stop.at_s, view.steady.window)], "base"
-    )
+    alerts = alerts_of_build(CATALOGUE.alerts, thresholds or {}, [view], "base")
     assert alerts
     return LimitedBy(alerts=alerts)
 
@@ -86,7 +89,7 @@ def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
 
 def test_runs_without_alert_series_have_no_limits() -> None:
     run = simulate_run(RunSettings(type="bounded"), 1).recording
-    assert alerts_of_build(CATALOGUE.alerts, {}, [(run, 5000.0, (1500.0, 5000.0))] * 2, "base") == []
+    assert alerts_of_build(CATALOGUE.alerts, {}, [seen(run, 5000.0, (1500.0, 5000.0))] * 2, "base") == []
     assert alerts_of_build(CATALOGUE.alerts, {}, [], "base") == []
 
 
@@ -109,7 +112,7 @@ COLD = made([0.3, 0.05, 0.09, 0.09, 0.09, 0.09], [20.0, 80.0, 84.0, 85.0, 80.0, 
 
 
 def found_in(recording: Recording, stop_s: float, steady: tuple[float, float]) -> LimitedBy:
-    return LimitedBy(alerts=alerts_of_build((SLOW, BUSY), {}, [(recording, stop_s, steady)], "base"))
+    return LimitedBy(alerts=alerts_of_build((SLOW, BUSY), {}, [seen(recording, stop_s, steady)], "base"))
 
 
 def test_shares_and_times_are_counted() -> None:
@@ -128,7 +131,7 @@ def test_shares_and_times_are_counted() -> None:
 
 
 def test_stated_thresholds_and_the_stop_count() -> None:
-    stated, run = {"slow": 0.4, "busy": 90.0}, (COLD, 300.0, (120.0, 300.0))
+    stated, run = {"slow": 0.4, "busy": 90.0}, seen(COLD, 300.0, (120.0, 300.0))
     later = LimitedBy(alerts=alerts_of_build((SLOW, BUSY), stated, [run], "base"))
     assert (later.first("base"), later.limiting("base")) == (None, None)
     words = limited_words(later, "base", (SLOW, BUSY))
@@ -151,7 +154,7 @@ def test_of_several_instances_the_highest_answer_counts() -> None:
 
 def test_runs_of_a_build_are_put_together() -> None:
     silent = Recording((), COLD.window, stop_known=True)
-    runs = [(run, 360.0, (120.0, 360.0)) for run in (COLD, silent, made([0.05] * 6, [20.0] * 6))]
+    runs = [seen(run, 360.0, (120.0, 360.0)) for run in (COLD, silent, made([0.05] * 6, [20.0] * 6))]
     slow, busy = alerts_of_build((SLOW, BUSY), {}, runs, "new")
     assert {slow.build, busy.build} == {"new"}
     assert (slow.first_s, slow.times) == (60.0, 1)

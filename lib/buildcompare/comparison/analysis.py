@@ -1,6 +1,5 @@
 """A whole comparison: parameters in, recordings read, every test compared, findings drawn."""
 
-import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -107,8 +106,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
         if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
     ]
     for slot, run in shown(missing):
-        with _placed_faults(params, slot, run):
-            read_run(run, params.source, catalogue, slot, refresh=refresh)
+        _read(params, catalogue, slot, run, refresh=refresh)
 
 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
@@ -117,8 +115,7 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     catalogue = catalogue_of(params)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
     for slot, run in _runs(params):
-        with _placed_faults(params, slot, run):
-            recordings[slot.test][slot.build].append(read_run(run, params.source, catalogue, slot))
+        recordings[slot.test][slot.build].append(_read(params, catalogue, slot, run))
     return recordings
 
 
@@ -129,13 +126,12 @@ def _runs(params: Comparison) -> Iterator[tuple[Slot, Run]]:
                 yield Slot(params.name or "", test.name, side, number), run
 
 
-@contextlib.contextmanager
-def _placed_faults(params: Comparison, slot: Slot, run: Run) -> Iterator[None]:
-    """Say with a fault which run of the params it was met in."""
-    test = [each.name for each in params.tests].index(slot.test)
+def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, refresh: bool = False) -> Recording:
+    """Read a run; a fault says which one of the params it was met in."""
     try:
-        yield
+        return read_run(run, params.source, catalogue, slot, refresh=refresh)
     except (InputError, SourceError) as error:
+        test = [each.name for each in params.tests].index(slot.test)
         if not run.is_pulled and isinstance(error, InputError):
             location = ("tests", test, slot.build, slot.run - 1, *run.place_of(error))
             raise params.fault_at(location, error) from None
@@ -225,14 +221,10 @@ def _server(recording: Recording) -> schema.ServerResult | None:
     try:
         return schema.ServerResult(
             **known["server"],
-            url=known["url"],
-            step_s=known["step_s"],
-            label_step_s=known["label_step_s"],
+            **{name: known[name] for name in ("url", "step_s", "label_step_s", "counter_resets", "warnings")},
             queries=len(known["queries"]),
             points=sum(query["points"] for query in known["queries"]),
             missing_points=sum(query["missing_points"] for query in known["queries"] if query["role"] == "graph"),
-            counter_resets=known["counter_resets"],
-            warnings=known["warnings"],
         )
     except (KeyError, TypeError, ValueError):
         return None

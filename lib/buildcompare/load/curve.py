@@ -365,10 +365,8 @@ def mser_window(curve: pd.Series) -> SteadyState:
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
     if batches.size < 10:
         return SteadyState(reason=Reason(code=ReasonCode.FEW_SAMPLES))
-    reverse, counts = batches[::-1], np.arange(1, batches.size + 1)
-    sums, squares = np.cumsum(reverse), np.cumsum(reverse**2)
-    variances = np.maximum(squares / counts - (sums / counts) ** 2, 0.0)
-    errors = (variances / counts)[::-1]  # errors[d]: squared standard error after dropping d batches
+    rest = pd.Series(batches[::-1]).expanding()
+    errors = (rest.var(ddof=0) / rest.count()).to_numpy()[::-1]  # squared standard errors after dropping 0, 1, ...
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))

@@ -12,7 +12,6 @@ from buildcompare.config.catalogue import Alert, Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.load.curve import STOP_STEPS, TOLERANCE, USERS_INC, WINDOW_S, Stop, find_stop, samples
 from buildcompare.load.view import RunView, Views
-from buildcompare.recordings.recording import Recording
 from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUsersResult
 from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, Status
 from buildcompare.stats.effects import judge, measure_effect
@@ -172,36 +171,32 @@ def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coor
         return None
     found: list[AlertResult] = []
     for side in SIDES:
-        runs = [(view.recording, view.stop.at_s, view.steady.window) for view in views[side] if view.stop is not None]
-        found += alerts_of_build(catalogue.alerts, coordinator.thresholds, runs, side)
+        found += alerts_of_build(catalogue.alerts, coordinator.thresholds, views[side], side)
     limits = LimitedBy(alerts=found)
     words: dict[str, str] = {use.build: limited_words(limits, use.build, catalogue.alerts) for use in found}
     return limits.model_copy(update=words) if found else None
 
 
 def alerts_of_build(
-    alerts: Sequence[Alert],
-    thresholds: Mapping[str, float],
-    runs: Sequence[tuple[Recording, float, tuple[float, float] | None]],
-    build: Side,
+    alerts: Sequence[Alert], thresholds: Mapping[str, float], runs: Sequence[RunView], build: Side
 ) -> list[AlertResult]:
-    """What each alert did in a build's runs (with stop and steady window); `thresholds` go before the catalogue's."""
+    """What each alert did in the runs of a build; `thresholds` go before the catalogue's."""
     found = []
     for alert in alerts:
         threshold = thresholds.get(alert.slug, alert.threshold)
         first, times, shares, nearness = [], 0, [], []
-        for recording, stop_s, steady in runs:
-            curves = [recording.curve(s) for s in recording.series if s.role == "alert" and s.metric == alert.slug]
-            if not curves:
+        for view in runs:
+            asked = [s for s in view.recording.series if s.role == "alert" and s.metric == alert.slug]
+            if view.stop is None or not asked:
                 continue
-            answers = pd.concat(curves).groupby(level=0).max()  # the highest of several series
-            answers = answers[(answers.index >= QUIET_S) & (answers.index <= stop_s) & np.isfinite(answers.to_numpy())]
+            answers = pd.concat([view.recording.curve(s) for s in asked]).groupby(level=0).max()  # the highest of all
+            answers = answers[np.isfinite(answers.to_numpy())].loc[QUIET_S : view.stop.at_s]
             if answers.empty:
                 continue
             fired = answers >= threshold
             first += [float(second) for second in answers.index[fired][:1]]
             times += int((fired & ~fired.shift(fill_value=False)).sum())
-            start, end = steady or (math.inf, -math.inf)
+            start, end = view.steady.window or (math.inf, -math.inf)
             inside = answers[(answers.index > start) & (answers.index <= end)]
             shares.append(float((inside >= threshold).mean()) if len(inside) else 0.0)
             if len(inside) and threshold > 0:

@@ -361,7 +361,7 @@ def _common_ramp(base: Shape, new: Shape) -> tuple[float, float] | None:
     start = max(base.beginning.onset_s, new.beginning.onset_s)
     waves = [side.waves.onset_s for side in (base, new) if side.waves.onset_s is not None]
     ramps = [side.ramp.end_s for side in (base, new) if side.ramp is not None]
-    end = min(min(waves or ramps, default=start), *(float(side.curve.elapsed[-1]) for side in (base, new)))
+    end = min(*(waves or ramps or [start]), float(base.curve.elapsed[-1]), float(new.curve.elapsed[-1]))
     return (start, end) if end - start >= SHORTEST_GAP_S else None
 
 
