@@ -107,11 +107,11 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and beside each other."""
     alone = Pair.of(
         lambda side: [
-            [reason.model_copy(update={"side": side, "run": i}) for rule in _OF_ONE_RUN for reason in rule(own)]
+            [_said(reason, side=side, run=i) for rule in _OF_ONE_RUN for reason in rule(own)]
             for i, own in enumerate(runs[side], start=1)
         ]
     )
-    between = [reason for rule in _BETWEEN_RUNS for reason in rule(runs)]
+    between = [_said(reason) for rule in _BETWEEN_RUNS for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
     return TestValidity(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
 
@@ -124,17 +124,17 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     return Validity(status=status, valid_until_s=limit, reasons=list(reasons))
 
 
+def _said(reason: ValidityReason, **place: Any) -> ValidityReason:
+    """The reason with its sentence, and with the run that it is about."""
+    return reason.model_copy(update={"text": say("validity", reason.code, reason.numbers, reason), **place})
+
+
 def _limited(code: ValidityCode, numbers: Mapping[str, float] | None = None, **more: Any) -> ValidityReason:
-    """A reason that limits, with its sentence."""
-    return _said(ValidityReason(code=code, status=ValidityStatus.LIMITED, numbers=dict(numbers or {}), **more))
+    return ValidityReason(code=code, status=ValidityStatus.LIMITED, numbers=dict(numbers or {}), **more)
 
 
 def _invalid(code: ValidityCode, numbers: Mapping[str, float], **more: Any) -> ValidityReason:
-    return _said(ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=dict(numbers), **more))
-
-
-def _said(reason: ValidityReason) -> ValidityReason:
-    return reason.model_copy(update={"text": say("validity", reason.code, reason.numbers, reason)})
+    return ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=dict(numbers), **more)
 
 
 # ---- One run --------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def _falls(own: RunInTest) -> Reasons:
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
-        yield _said(worst.model_copy(update={"numbers": {**worst.numbers, "times": float(len(same))}}))
+        yield worst.model_copy(update={"numbers": {**worst.numbers, "times": float(len(same))}})
 
 
 def voids(reason: ValidityReason) -> bool:
@@ -186,7 +186,7 @@ def _lost(own: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
 
 
 def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
-    numbers: dict[str, float | None] = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
+    numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
     if own.view.users is None:
         numbers["stand_in"] = 1.0
     if fall.back_s is not None:
@@ -196,19 +196,15 @@ def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
         lost = fall.before - fall.after
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = own.view.steady.window[0] if own.view.steady.window else fall.at_s
-    until: float | None = None
-    status = ValidityStatus.LIMITED
-    if own.test.type == "bounded":
-        back_before_the_window = fall.back_s is not None and fall.back_s <= start
-        until = None if back_before_the_window else fall.at_s
-        if not back_before_the_window and fall.at_s - start < SHORTEST_S:
-            status = ValidityStatus.INVALID
-    elif fall.at_s > start:  # the last 30 minutes
-        until = fall.at_s
-        numbers["in_last_minutes"] = 1.0
-    elif fall.back_s is None or fall.back_s > start:  # the last 30 minutes began without them
+    missing = fall.back_s is None or fall.back_s > start  # the steady window began without them
+    if own.test.type == "bounded" and missing:
+        make = _invalid if fall.at_s - start < SHORTEST_S else _limited
+        return make(code, numbers, until_s=fall.at_s)
+    if own.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
+        return _limited(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
+    if own.test.type == "unbounded" and missing:
         numbers["still_missing"] = 1.0
-    return ValidityReason(code=code, status=status, numbers=numbers, until_s=until)
+    return _limited(code, numbers)
 
 
 def _target(own: RunInTest) -> Reasons:
