@@ -40,7 +40,7 @@ def test_the_long_frame_holds_every_run_and_no_spike_is_lost() -> None:
     long_run = np.sin(np.arange(2000.0))
     long_run[[700, 1300]] = 99.0, -99.0
     frame = figures.long_frame(view(base=[np.ones(10), np.ones(20)], new=[long_run]), "rps")
-    assert list(frame.columns) == ["elapsed_min", "value", "stretch", "build", "run", "metric"]
+    assert list(frame.columns) == ["elapsed_min", "value", "stretch", "build", "run"]
     sizes = frame.groupby(["build", "run"]).size()
     assert sizes.to_dict() == {("base", 1): 10, ("base", 2): 20, ("new", 1): figures.POINTS_PER_CURVE}
     extremes = frame.set_index("value")["elapsed_min"]

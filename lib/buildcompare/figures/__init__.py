@@ -1,8 +1,14 @@
-"""Figures of results. What draws them takes seconds to import; a figure that was drawn, this module, does not."""
+"""Figures of results. What draws them takes seconds to import, so that is done when it is first called."""
 
 import base64
+import itertools
 from dataclasses import dataclass
 from typing import Any
+
+import lazy_loader
+
+_DRAWN = ["at_equal_load", "graph", "graphs", "levels", "users"]
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"base": _DRAWN})
 
 FIGURE_MIME = "buildcompare"
 """Key of the display metadata that tells the exporters a figure's file name and alternative text."""
@@ -22,3 +28,11 @@ class Figure:
         png = base64.b64encode(self.png).decode("ascii")
         data = {"image/svg+xml": self.svg, "image/png": png, "text/plain": self.alt}
         return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph_of": self.graph_of}}
+
+
+def unused(stem: str, taken: set[str]) -> str:
+    """`stem`, or the first of ``stem-2``, ``stem-3`` ... that is not yet `taken`; now it is."""
+    names = itertools.chain([stem], (f"{stem}-{i}" for i in itertools.count(2)))
+    name = next(name for name in names if name not in taken)
+    taken.add(name)
+    return name

@@ -3,7 +3,6 @@
 import hashlib
 import html
 import io
-import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import StrMethodFormatter
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.figures import Figure
+from buildcompare.figures import Figure, unused
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
@@ -39,8 +38,12 @@ THEME = {
 of Okabe & Ito (2008), apart for every kind of colour vision and in grey."""
 INK, GRID, SHADE, PAPER = (THEME[name] for name in ("ink", "grid", "shade", "paper"))
 COLOURS: dict[str, str] = {side: THEME[side] for side in SIDES}
-DASHES: dict[str, Any] = {"base": "", "new": (4, 1.2)}
+DASHES: dict[str, Any] = {"base": (), "new": (4, 1.2)}
 WIDTHS = {"base": 1.3, "new": 1.1}
+LEGEND: dict[str, Any] = {
+    "loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1, "frameon": False, "fontsize": 7.5,
+}  # fmt: skip
+"""Between the title and the axes, where no curve is."""
 POINTS_PER_CURVE = 280  # More cannot be told apart at the width of a report's figure
 SMALL = (5.4, 3.1)  # Inches; forty of one size, so that an odd one stands out
 LEAST_POINTS = 6.5  # Smaller titles are not read; longer ones lose their middle: the end holds the numbers
@@ -61,9 +64,7 @@ def graphs(test: TestView) -> Iterator[Figure]:
     for metric in test.result.metrics:
         labels = "".join(f"-{value}" for value in metric.labels.values())
         stem = metric.slug + "".join(c if c.isalnum() or c in "._-" else "-" for c in labels)[:80]
-        name = next(n for i in itertools.count(1) if (n := stem if i == 1 else f"{stem}-{i}") not in taken)
-        taken.add(name)
-        yield graph(test, metric, f"{test.result.name}_0_{name}")
+        yield graph(test, metric, f"{test.result.name}_0_{unused(stem, taken)}")
 
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
@@ -104,7 +105,7 @@ def users(test: TestView) -> Figure | None:
     scale_axis(axes, 1.0, "users")
     _phase_bars(axes, test)
     alt = say("figures", "users_alt", test.result, metric, labels)
-    return finished(figure, f"{test.result.name}_users", alt, graph_of=None)
+    return finished(figure, f"{test.result.name}_users", alt)
 
 
 def _shift(axes: Axes, test: TestView, slug: str) -> None:
@@ -114,8 +115,7 @@ def _shift(axes: Axes, test: TestView, slug: str) -> None:
         return
     at, ends = sum(ramp.shift_window) / 2, []
     for recording in (test.recordings[side][0] for side in SIDES):
-        series = recording.total(slug)
-        if series is None:
+        if (series := recording.total(slug)) is None:
             return
         curve = recording.curve(series).astype(np.float64)
         ends.append(float(np.interp(at, curve.index.to_numpy(dtype=np.float64), curve)))
@@ -169,28 +169,30 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
             curve, half, colour = seen.curves[side] * factor, 1.96 * seen.se_curves[side], COLOURS[side]
             axes.scatter(users, values * factor, s=5, color=colour, alpha=0.35, lw=0)
             axes.fill_between(seen.users, curve * np.exp(-half), curve * np.exp(half), color=colour, alpha=0.18, lw=0)
-            axes.plot(seen.users, curve, color=colour, lw=1.6, dashes=DASHES[side] or (None, None))
+            axes.plot(seen.users, curve, color=colour, lw=1.6, dashes=DASHES[side])
         axes.axvline(seen.at_users, color=INK, lw=0.8, ls=":")
         offset: dict[str, Any] = {"xytext": (-3, 0), "textcoords": "offset points", "ha": "right", "fontsize": 7}
         at = f"both sustained {seen.at_users:,.0f}"
         axes.annotate(at, (seen.at_users, 0.02), xycoords=("data", "axes fraction"), **offset)
-        axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None))
-        axes.set_ylim(0.0, 1.1 * factor * max(top, seen.base, seen.new))
+        highest = 1.1 * factor * max(top, seen.base, seen.new)
+        axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None), ylim=(0.0, highest))
         axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
         legend_above(axes, dict(labels.items()))
     counts = Pair.of(lambda side: len(seen.points[side]))
-    return finished(figure, name, say("figures", "at_load_alt", metric, labels, counts), graph_of=None)
+    return finished(figure, name, say("figures", "at_load_alt", metric, labels, counts))
 
 
 def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
     """The drawn samples of each run, without `labels` of the sum of the series; lines end where a ``stretch`` ends."""
-    parts = [pd.DataFrame({"elapsed_min": [], "value": [], "build": [], "run": [], "metric": [], "stretch": []})]
+    parts = []
     for side in SIDES:
         for run, recording in enumerate(test.recordings[side], start=1):
             series = recording.total(slug) if labels is None else recording.find(slug, labels)
             if series is not None:
-                parts.append(_thinned(recording.curve(series)).assign(build=side, run=run, metric=slug))
-    long = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+                parts.append(_thinned(recording.curve(series)).assign(build=side, run=run))
+    if not parts:
+        return pd.DataFrame(columns=["elapsed_min", "value", "stretch", "build", "run"])
+    long = pd.concat(parts, ignore_index=True)
     return long.assign(stretch=long.groupby(["build", "run", "stretch"]).ngroup())
 
 
@@ -225,11 +227,9 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
 
 
 def legend_above(axes: Axes, labels: Mapping[Side, str]) -> None:
-    """Name the builds between the title and the axes, where no curve is."""
-    lines = [Line2D([], [], color=COLOURS[s], lw=WIDTHS[s], dashes=DASHES[s] or (None, None)) for s in labels]
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1, "ncols": 2}
-    look: dict[str, Any] = {"frameon": False, "fontsize": 7.5, "labelcolor": INK, "handlelength": 2.6}
-    legend = axes.legend(handles=lines, labels=list(labels), **place, **look)
+    """Name the builds."""
+    lines = [Line2D([], [], color=COLOURS[s], lw=WIDTHS[s], dashes=DASHES[s]) for s in labels]
+    legend = axes.legend(lines, list(labels), ncols=2, labelcolor=INK, handlelength=2.6, **LEGEND)
     for text, label in zip(legend.get_texts(), labels.values(), strict=True):
         text.set(text=label, parse_math=False)  # here, as a legend leaves out labels that start with an underscore
 
@@ -294,7 +294,7 @@ def scale_axis(axes: Axes, top: float, unit: str) -> None:
     axes.set_xlim(left=0.0)
 
 
-def finished(figure: Drawing, name: str, alt: str, *, graph_of: str | None) -> Figure:
+def finished(figure: Drawing, name: str, alt: str, graph_of: str | None = None) -> Figure:
     """The figure in both forms."""
     vector, pixels = io.StringIO(), io.BytesIO()
     with styled():
@@ -353,10 +353,10 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylabel("supported users")
         axes.grid(visible=False, axis="x")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.1, ncols=4, frameon=False, fontsize=7.5)
+        axes.legend(ncols=4, **LEGEND)
         sns.despine(ax=axes)
     alt = say("figures", "levels_alt", table.to_dict("records"), db_engine)
-    return finished(drawing, f"history_{db_engine or 'users'}", alt, graph_of=None)
+    return finished(drawing, f"history_{db_engine or 'users'}", alt)
 
 
 def _builds(axes: Axes, table: pd.DataFrame) -> None:

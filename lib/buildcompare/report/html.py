@@ -1,6 +1,5 @@
 """Write the HTML report: one page that loads nothing and reads without JavaScript."""
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,13 +9,12 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
-from buildcompare.figures import FIGURE_MIME
+from buildcompare.figures import FIGURE_MIME, unused
 from buildcompare.report.commonmark import to_html
 from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, page, results_of, without_style
 from buildcompare.results import Results
 
 _TAGS = re.compile(r"<[^>]+>")
-_ABOVE = ("h2", "h3", "summary")
 _ABOVE_OR_WIDE = re.compile(
     r'<(h2|h3|summary)>(.*?)</\1>|<table\b.*?</table>|<figure><svg[^>]* viewBox="0 0 648.*?</figure>', re.DOTALL
 )
@@ -90,15 +88,12 @@ def _navigable(parts: Iterable[str], contents: list[tuple[str, str]]) -> Iterato
             name = ", ".join(above.values()).replace('"', "&quot;")
             kind = "Table" if match[0].startswith("<table") else "Figure"
             return f'<div class="scroll" role="group" tabindex="0" aria-label="{kind}: {name}">{match[0]}</div>'
-        for below in _ABOVE[_ABOVE.index(tag) :]:
-            above.pop(below, None)
+        for below in [each for each in above if each >= tag]:  # h2, h3, summary: in this order by name too
+            del above[below]
         text = above[tag] = _TAGS.sub("", match[2]).strip()
         if tag == "summary":
             return match[0]
-        stem = re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-") or "section"
-        names = itertools.chain([stem], (f"{stem}-{i}" for i in itertools.count(2)))
-        name = next(name for name in names if name not in taken)
-        taken.add(name)
+        name = unused(re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-") or "section", taken)
         if tag == "h2":
             contents.append((name, text))
         return f'<{tag} id="{name}">{match[2]}</{tag}>'

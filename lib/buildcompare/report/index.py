@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -62,8 +62,8 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     report that cannot be read becomes a row that says so.
     """
     rows = index_rows(folder, ledgers, metrics)
-    styles = ("buildcompare/report", "index/index")
-    write_files({folder / INDEX: page("index/index", *styles, rows=rows, gravest_first=GRAVEST_FIRST)})
+    shown = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
+    write_files({folder / INDEX: page("index/index", "buildcompare/report", "index/index", **shown)})
     return folder / INDEX, len(rows)
 
 
@@ -79,10 +79,10 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
         if isinstance(results, str):
-            broken.append(IndexRow(Entry.model_construct(name=path.name), links=links, fault=results))
+            broken.append(IndexRow(_entry(path.name), links=links, fault=results))
             continue
         own = resolve(results.history.ledger) if results.history else None
-        entry = _entry(results)
+        entry = _entry_of(results)
         nearest = sorted(opened, key=lambda ledger: ledger.folder != own)
         found = ((ledger.folder, held.name) for ledger in nearest if (held := ledger.find(entry)))
         place = next(found, None)
@@ -130,11 +130,15 @@ def _read(file: Path) -> Results | str:
     return results
 
 
-def _entry(results: Results) -> Entry:
+def _entry(name: str, **known: Any) -> Entry:
+    """An entry that no ledger holds: of one, all would be known."""
+    return Entry.model_construct(name=name, **known)
+
+
+def _entry_of(results: Results) -> Entry:
     """What a ledger knows a report's comparison by."""
     base, new = LedgerBuild.of(results.base.label), LedgerBuild.of(results.new.label)
-    judged = {"verdict": results.verdict, "simulated": results.simulated}
-    return Entry.model_construct(name=results.comparison, base=base, new=new, **judged)
+    return _entry(results.comparison, base=base, new=new, verdict=results.verdict, simulated=results.simulated)
 
 
 def _of_report(results: Results, entry: Entry, held: Step | None, links: Sequence[tuple[str, str]]) -> IndexRow:

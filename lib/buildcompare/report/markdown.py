@@ -75,17 +75,15 @@ def read_written(file: Path) -> dict[str, str]:
         marker = _MARKER.match(text, like.start())
         block = marker[2] if marker else ""
         wanted = _marker("end", opened[2]) if opened else _marker("begin", block)
-        expected = None
-        if marker is None:
-            expected = f"{_marker('begin', BLOCKS[0])}, to the letter"
-        elif block not in BLOCKS:
-            expected = f"a marker of {' or '.join(BLOCKS)}"
-        elif marker[0] != wanted:
-            expected = wanted
-        elif block in found:
-            expected = f"one block {block!r}"
-        if expected:
-            raise fault(key=_line(text, like), expected=expected, found=repr((marker or like)[0])[:80])
+        faults = (
+            (marker is None, f"{_marker('begin', BLOCKS[0])}, to the letter"),
+            (block not in BLOCKS, f"a marker of {' or '.join(BLOCKS)}"),
+            ((marker or like)[0] != wanted, wanted),
+            (block in found, f"one block {block!r}"),
+        )
+        for is_broken, expected in faults:
+            if is_broken:
+                raise fault(key=_line(text, like), expected=expected, found=repr((marker or like)[0])[:80])
         if opened and marker:
             found[block] = text[opened.end() : marker.start()]
         opened = None if opened else marker

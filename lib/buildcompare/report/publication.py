@@ -105,8 +105,6 @@ def _tidy_up(folder: Path) -> None:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # somebody else's
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # else it is somebody else's
     return True

@@ -106,13 +106,12 @@ def publish(
     the ledger that the params name (``history``), as what it says.
     """
     params = read_params(params_file)
-    if ledger_as is not None and params.history is None:
-        expected = "the folder of a ledger, such as data/history/mattermost, to record in"
-        raise InputError(file=params_file, key="history", expected=expected, found="none")
-    if params.history is not None:
-        ledger = read_ledger(resolve(params.history))
-        if ledger_as is not None:
-            ledger.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
+    ledger = None if params.history is None else read_ledger(resolve(params.history))
+    if ledger_as is not None:
+        if ledger is None:
+            expected = "the folder of a ledger, such as data/history/mattermost, to record in"
+            raise InputError(file=params_file, key="history", expected=expected, found="none")
+        ledger.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
     analysis.catalogue_of(params)
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
@@ -124,25 +123,22 @@ def publish(
     command = f"python -m buildcompare report {shlex.quote(str(shown))}"
     with publication.staged(folder) as staging:
         try:
-            made = staging / publication.NOTEBOOK
-            notebook = execute(params, made, command=command, progress=progress)
+            notebook = execute(params, staging / publication.NOTEBOOK, command=command, progress=progress)
         except KernelInputError:
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
         results = results_of(notebook)
         exporters: tuple[Any, ...] = (HtmlReportExporter, MarkdownReportExporter, JUnitExporter)
         (html, _), (readme, more), (junit, _) = (kind().from_notebook_node(notebook) for kind in exporters)
-        kept = put_written(readme, read_written(folder / publication.README))
-        names = (publication.RESULTS, publication.HTML, publication.README, publication.JUNIT)
-        texts = zip(names, (dumps(results), html, kept, junit), strict=True)
-        write_files({staging / name: text for name, text in texts})
+        texts = {publication.RESULTS: dumps(results), publication.HTML: html, publication.JUNIT: junit}
+        texts[publication.README] = put_written(readme, read_written(folder / publication.README))
+        write_files({staging / name: text for name, text in texts.items()})
         for name, contents in more["outputs"].items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)
-        if ledger_as is not None and params.history is not None:  # a refusal leaves the published report as it was
-            with locked(resolve(params.history)):
-                ledger = read_ledger(resolve(params.history))
-                position = None if ledger_as == "study" else ledger.next_position
+        if ledger_as is not None and ledger is not None:  # a refusal leaves the published report as it was
+            with locked(ledger.folder):
+                position = None if ledger_as == "study" else read_ledger(ledger.folder).next_position
                 known = {"simulated": results.simulated, "verdict": results.verdict}
                 entry = entry_of(params, results.tests, position=position, **known)
                 (file,) = record(ledger.folder, [entry])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
+from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import FIGURE_MIME, Figure
@@ -104,8 +105,6 @@ def summary(analysis: Analysis) -> Fragment:
 
 def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """How the load came up in each test: curve and times."""
-    from buildcompare.figures import base as figures  # late: what publishes a notebook draws nothing
-
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         if figure := figures.users(test):
@@ -115,8 +114,6 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """Every metric over the steady windows, and at equal load where the load was not the same."""
-    from buildcompare.figures import base as figures  # late: what publishes a notebook draws nothing
-
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
@@ -140,8 +137,6 @@ def labels(analysis: Analysis) -> Fragment:
 
 def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """One figure for each metric of each test."""
-    from buildcompare.figures import base as figures  # late: what publishes a notebook draws nothing
-
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield from figures.graphs(test)
@@ -149,8 +144,8 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 @functools.cache
 def _templates() -> Environment:
-    loader = FileSystemLoader([TEMPLATES, *(TEMPLATES / folder for folder in ("sections", "buildcompare", "index"))])
     look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections"])
     made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
     known = {name: getattr(module, name) for module, names in KNOWN for name in names.split()}
     made.filters |= known | {"test_title": title_of}
@@ -190,7 +185,7 @@ def page(name: str, *styles: str, **values: object) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = "\n".join((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)
     ours = {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
-    return template(f"{Path(name).name}.html").render(**ours, **values)
+    return template(f"{name}.html").render(**ours, **values)
 
 
 def outputs_of(notebook: NotebookNode) -> Iterator[Any]:
