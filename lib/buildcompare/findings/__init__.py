@@ -119,19 +119,14 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """What leans worse in a valid test, where some number of runs would settle it; gates first."""
     rows: list[tuple[bool, float, str, dict[str, object]]] = []
     for test in (each for each in tests if each.validity.status != ValidityStatus.INVALID):
-        for metric in test.metrics:
-            row = metric.deciding
+        known = {"slug", "name", "margin_percent"}
+        decided = [(each.deciding, each.gate, each.model_dump(include=known)) for each in test.metrics]
+        if users := test.supported_users:
+            decided.append((users, True, {"name": "supported users", "margin_percent": users.band_percent}))
+        for row, gate, named in decided:
             if row and row.required_runs and metrics.leans(row.p_worse_one_sided) and row.status != Status.REGRESSION:
-                evidence = metric.model_dump(include={"slug", "name", "margin_percent"})
-                evidence |= {"required_runs": row.required_runs, "delta_percent": row.delta_percent}
-                rows.append((not metric.gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-        users = test.supported_users
-        if users is None or not users.required_runs or users.status == Status.REGRESSION:
-            continue
-        if metrics.leans(users.p_worse_one_sided):
-            evidence = users.model_dump(include={"required_runs", "delta_percent"})
-            evidence |= {"name": "supported users", "margin_percent": users.band_percent}
-            rows.append((False, users.p_worse_one_sided or 0.0, test.name, evidence))
+                evidence = {**named, "required_runs": row.required_runs, "delta_percent": row.delta_percent}
+                rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
     for _, _, name, evidence in sorted(rows, key=lambda each: each[:2]):
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 

@@ -1,8 +1,9 @@
 """Findings about label tables: slower labels, labels that several tests agree on, labels of one build only."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
-from buildcompare.findings.finding import Found
+from buildcompare.findings.finding import Found, grouped
 from buildcompare.labels.tables import Agreement, LabelInTest, agreeing_labels
 from buildcompare.results import LabelResult, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status
@@ -42,16 +43,18 @@ def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:
                 lacking: Side = "new" if side == "base" else "base"
                 evidence: dict[str, object] = {"group": group, "side": lacking}
                 yield Found(FindingKind.NO_LABEL_TABLE, Severity.WARNING, evidence, test=test.name)
-    for side in SIDES:
-        same: dict[tuple[str, ...], list[str]] = {}
-        for test in tests:
-            paired = {row.group for row in test.labels if row.only_in is None}
-            rows = [row for row in test.labels if row.only_in == side and row.group in paired]
-            if rows:
-                same.setdefault(tuple(sorted({f"{row.label} ({row.group})" for row in rows})), []).append(test.name)
-        for alone, having in same.items():
-            evidence = {"side": side, "labels": list(alone), "tests": having}
+    alone = grouped(((side, _only_in(test, side)), test.name) for side in SIDES for test in tests)
+    for (side, labels), having in alone.items():
+        if labels:
+            evidence = {"side": side, "labels": labels, "tests": having}
             yield Found(FindingKind.LABELS_IN_ONE_BUILD, Severity.INFO, evidence, test=having[0])
+
+
+def _only_in(test: TestResult, side: Side) -> tuple[str, ...]:
+    """Labels that only this build has, of the tables that both have."""
+    paired = {row.group for row in test.labels if row.only_in is None}
+    rows = (row for row in test.labels if row.only_in == side and row.group in paired)
+    return tuple(sorted({f"{row.label} ({row.group})" for row in rows}))
 
 
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
@@ -70,12 +73,12 @@ def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:
     """Labels that rose in several tests, the surest first; a label by group, name and statistic."""
-    rows: dict[Hashable, list[LabelInTest]] = {}
+    rows: dict[Hashable, list[LabelInTest]] = defaultdict(list)
     for test in tests:
         for row in test.labels:
             if row.delta_percent is not None and row.p_value is not None:
                 found = LabelInTest(test.name, row.delta_percent, row.p_value / 2.0, row.status.changed)
-                rows.setdefault((row.group, row.label, row.stat), []).append(found)
+                rows[row.group, row.label, row.stat].append(found)
     return agreeing_labels(rows)
 
 

@@ -100,12 +100,9 @@ def waves(test: TestResult) -> Iterator[Found]:
 
 def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Early bumps that both builds have; tests with as many bumps share a finding."""
-    alike: dict[int, list[TestResult]] = {}
-    for test in tests:
-        counts = {ramp.early_bumps for ramp in (test.ramp_up.base, test.ramp_up.new)}
-        if test.type == "unbounded" and len(counts) == 1 and (count := counts.pop()):
-            alike.setdefault(count, []).append(test)
-    for count, having in alike.items():
+    shown = (test for test in tests if test.type == "unbounded" and test.ramp_up.base.early_bumps)
+    alike = (test for test in shown if test.ramp_up.base.early_bumps == test.ramp_up.new.early_bumps)
+    for count, having in grouped((test.ramp_up.base.early_bumps, test) for test in alike).items():
         ramps = [run.ramp_up for test in having for run in (*test.runs.base, *test.runs.new)]
         evidence = {
             "tests": [test.name for test in having],

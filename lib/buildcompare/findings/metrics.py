@@ -30,15 +30,15 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     Movements that several tests agree on rise in severity; one that only one of several tests shows, in a metric that
     users do not feel, is an info.
     """
-    changed: dict[tuple[str, tuple[tuple[str, str], ...], bool], list[Row]] = {}
-    for test in tests:
-        for metric in test.metrics:
-            if metric.delta_percent is not None and _significant(metric):
-                key = (metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0)
-                changed.setdefault(key, []).append((test, metric))
+    changed = (
+        ((metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0), (test, metric))
+        for test in tests
+        for metric in test.metrics
+        if metric.delta_percent is not None and _significant(metric)
+    )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
             "status", "no_worse_than_percent", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
-    for (slug, _, rises), rows in changed.items():
+    for (slug, _, rises), rows in grouped(changed).items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
         test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
         here = {t.name for t, _ in rows}

@@ -62,7 +62,8 @@ def _environment() -> Environment:
                 yield Token(token.lineno, "data", re.sub(r"\s*\n\s*", " ", token.value)) if is_text else token
 
     templates = FileSystemLoader(Path(__file__).parent / "sentences")
-    made = Environment(loader=templates, autoescape=False, undefined=StrictUndefined, extensions=[OneLine])  # noqa: S701
+    look: dict[str, Any] = {"autoescape": False, "undefined": StrictUndefined, "extensions": [OneLine]}
+    made = Environment(loader=templates, optimized=False, **look)  # noqa: S701  # most sentences are said once or never
     known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first)}
     made.filters |= known
     made.globals |= known
