@@ -111,13 +111,12 @@ def placed_in(base: dict[str, RunEvents], new: dict[str, RunEvents], clock: list
 
 def show(placed: tuple[PlacedEvent, ...]) -> None:
     for each in placed:
-        event = each.event
         what = "matched" if each.matched else "WARNING" if each.warning else "unmatched"
-        size = "     ?" if event.size_percent is None else f"{event.size_percent:+6.1f}"
-        span = f"{event.span_s[0] / 60:.1f}-{event.span_s[1] / 60:.1f}"
+        size = "     ?" if each.size_percent is None else f"{each.size_percent:+6.1f}"
+        span = f"{each.span_s[0] / 60:.1f}-{each.span_s[1] / 60:.1f}"
         print(
-            f"    {each.build:4} group {each.group:2} {each.metric:26} {event.kind:5} "
-            f"{event.at_s / 60:6.1f} min ({span:>13}) {size} %  {what}"
+            f"    {each.build:4} group {each.group:2} {each.metric:26} {each.kind:5} "
+            f"{each.at_s / 60:6.1f} min ({span:>13}) {size} %  {what}"
         )
 
 
@@ -166,10 +165,10 @@ def identical() -> None:
                 print(f"  {' '.join(key)}: {counts[-1]}")
                 show(tuple(each for each in placed if each.warning))
             sizes = [
-                abs(each.event.size_percent) / MARGINS[each.metric]
+                abs(each.size_percent) / MARGINS[each.metric]
                 for each in placed
-                if each.event.kind != "level"
-                and each.event.size_percent is not None
+                if each.kind != "level"
+                and each.size_percent is not None
                 and not each.matched
                 and len({other.metric for other in placed if other.group == each.group}) == 1
                 and key[1] not in SMALLEST

@@ -31,7 +31,6 @@ from buildcompare.config.params import Run, Source
 from buildcompare.config.project import root
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import (
-    LoadAdjusted,
     LoadedRun,
     MetricAtLoad,
     equal_load,
@@ -42,6 +41,8 @@ from buildcompare.metrics.equal_load import (
 )
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
+from buildcompare.results import LoadAdjustedResult
+from buildcompare.stats.effects import ALPHA
 from buildcompare.stats.noise import RepeatedRuns
 from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
 from loadsim.bundled import QUIET
@@ -68,28 +69,33 @@ class Tally:
     called: int = 0
     worse: int = 0
     worse_alone: int = 0
-    rows: list[LoadAdjusted] = field(default_factory=list)
+    rows: list[LoadAdjustedResult] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, judged: Mapping[str, LoadAdjusted]) -> None:
+    def add(self, judged: Mapping[str, LoadAdjustedResult]) -> None:
         """One pair."""
         self.pairs += 1
         self.rows += judged.values()
         lower = [row for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower"]
-        self.regressions += any(row.tested.status == "regression" for row in lower if row.tested)
-        self.called += any(row.tested.status in CALLED for row in judged.values() if row.tested)
-        self.worse += any((row.interval() or (0.0,))[0] > 0 for row in lower)
-        self.worse_alone += any(row.tested.effect.interval()[0] > 0 for row in lower if row.tested)
+        self.regressions += any(row.status == "regression" for row in lower)
+        self.called += any(row.status in CALLED for row in judged.values())
+        self.worse += any((row.ci_low or 0.0) > 0 for row in lower)
+        self.worse_alone += any(not _holds_zero(row) and (row.delta_percent or 0.0) > 0 for row in lower)
 
     def line(self, name: str) -> str:
         """The rates in percent, of pairs and of rows."""
-        known = [row.tested.effect.interval() for row in self.rows if row.tested]
-        covering = sum(low <= 0 <= high for low, high in known) / max(len(known), 1)
-        wide = [row.interval() or (0.0, 0.0) for row in self.rows]
+        known = [row for row in self.rows if row.p_value is not None]
+        covering = sum(_holds_zero(row) for row in known) / max(len(known), 1)
+        wide = [(row.ci_low or 0.0, row.ci_high or 0.0) for row in self.rows]
         together = sum(low <= 0 <= high for low, high in wide) / max(len(wide), 1)
         parts = [each / self.pairs for each in (self.regressions, self.called, self.worse, self.worse_alone)]
         rates = "".join(f"{100 * each:11.1f}" for each in (*parts, covering, together))
         return f"{name:46s}{rates}{1000 * self.seconds / self.pairs:8.0f}"
+
+
+def _holds_zero(row: LoadAdjustedResult) -> bool:
+    """Whether the 95 % interval of this row by itself does; so it does where nothing is known."""
+    return row.p_value is None or row.p_value >= ALPHA
 
 
 HEAD = f"{'in percent of pairs, and of rows':46s}" + "".join(
@@ -146,7 +152,7 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
 
 def judge(
     curves: Mapping[str, MetricAtLoad], runs: tuple[int, int], known: Sequence[RepeatedRuns]
-) -> dict[str, LoadAdjusted]:
+) -> dict[str, LoadAdjustedResult]:
     """Judge `curves` by what was learned from repeated runs, or else by the catalogue."""
     return judge_at_load(curves, runs, CATALOGUE.find, lambda metric: noise_at_load(metric, known))
 
@@ -210,7 +216,7 @@ def _spread(name: str, setups: Sequence[Sequence[LoadedRun]]) -> str:
 
 def _judged(
     base: Sequence[LoadedRun], new: Sequence[LoadedRun], known: Sequence[RepeatedRuns]
-) -> dict[str, LoadAdjusted]:
+) -> dict[str, LoadAdjustedResult]:
     curves = {slug: each for slug, each in equal_load(base, new).items() if CATALOGUE.find(slug).known}
     return judge(curves, (len(base), len(new)), known)
 

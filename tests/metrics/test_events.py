@@ -263,7 +263,7 @@ def test_the_same_movement_counts_even_where_it_is_no_event_by_itself() -> None:
 def test_another_event_in_the_other_build_does_not_excuse_it(other: pd.Series) -> None:
     placed = place({"heap": between(metric(44), 3000.0, 9999.0, 20.0)}, {"heap": other})
     (event,) = [each for each in placed if each.build == "base"]
-    assert (event.event.kind, event.matched, event.warning) == ("level", False, True)
+    assert (event.kind, event.matched, event.warning) == ("level", False, True)
 
 
 def test_a_lone_spike_needs_a_witness_unless_it_is_out_of_all_proportion() -> None:
@@ -368,9 +368,9 @@ def published(real: Path, name: str) -> tuple[PlacedEvent, ...]:
 def test_v9_1_goroutines_spiked_with_stack_and_p99_api(real: Path) -> None:
     placed = published(real, "v9.1/mysql_bounded")
     (spike,) = [each for each in placed if each.metric == "goroutines-in-use" and each.warning]
-    assert (spike.build, spike.matched, spike.event.kind) == ("base", False, "spike")
-    assert spike.event.at_s / 60 == pytest.approx(31.6, abs=1.0)
-    assert (spike.event.extreme / spike.event.before - 1) * 100 == pytest.approx(11.0, abs=1.0)
+    assert (spike.build, spike.matched, spike.kind) == ("base", False, "spike")
+    assert spike.at_s / 60 == pytest.approx(31.6, abs=1.0)
+    assert (spike.extreme / spike.before - 1) * 100 == pytest.approx(11.0, abs=1.0)
     group = {each.metric for each in placed if each.group == spike.group}
     assert group == {"goroutines-in-use", "p99-api-times", "stack-in-use"}
 
@@ -378,14 +378,14 @@ def test_v9_1_goroutines_spiked_with_stack_and_p99_api(real: Path) -> None:
 def test_v9_2_lost_an_agent(real: Path) -> None:
     placed = published(real, "v9.2/mysql_bounded")
     (lost,) = [each for each in placed if each.metric == "number-of-connected-devices"]
-    assert (lost.build, lost.event.kind, lost.matched, lost.warning) == ("new", "level", False, True)
-    assert lost.event.at_s / 60 == pytest.approx(75.0, abs=1.0)
-    assert lost.event.before == pytest.approx(5003, abs=5)
-    assert lost.event.before + lost.event.size == pytest.approx(4546, abs=5)
+    assert (lost.build, lost.kind, lost.matched, lost.warning) == ("new", "level", False, True)
+    assert lost.at_s / 60 == pytest.approx(75.0, abs=1.0)
+    assert lost.before == pytest.approx(5003, abs=5)
+    assert lost.before + lost.size == pytest.approx(4546, abs=5)
 
 
 def test_v11_1_heap_stepped_up(real: Path) -> None:
     placed = published(real, "v11.1/postgresql_bounded")
     (step,) = [each for each in placed if each.metric == "heap-in-use" and each.build == "base"]
-    assert (step.event.kind, step.matched, step.warning) == ("level", False, True)
-    assert step.event.at_s / 60 == pytest.approx(43.0, abs=1.0)
+    assert (step.kind, step.matched, step.warning) == ("level", False, True)
+    assert step.at_s / 60 == pytest.approx(43.0, abs=1.0)

@@ -173,12 +173,12 @@ def test_a_family_is_judged_against_margin_and_noise() -> None:
     same = compared(made(4000, seed=1), made(6000, seed=2))
     curves = {"cpu-utilization": curve, "stack-in-use": same, "unheard-of": curve}
     judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: NOISE if metric.known else None)
-    assert [row.row().status for row in judged.values()] == ["regression", "equivalent", "inconclusive"]
-    row = judged["cpu-utilization"].row()
+    assert [row.status for row in judged.values()] == ["regression", "equivalent", "inconclusive"]
+    row = judged["cpu-utilization"]
     assert row.users == 4000
     assert row.at_users_range == (pytest.approx(curve.users[0]), 4000.0)
     assert (row.ci_low or 0.0) < (row.delta_percent or 0.0) < (row.ci_high or 0.0)
-    assert judged["unheard-of"].row().p_value is None
+    assert judged["unheard-of"].p_value is None
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,11 @@ def test_a_family_is_judged_against_margin_and_noise() -> None:
 def test_simulated_builds_that_differ_in_their_limit_do_not_differ_at_equal_load(rule: Coordinator) -> None:
     base = loaded(simulate_run(RunSettings(noise=STILL), 31).recording)
     new = loaded(simulate_run(RunSettings(noise=STILL, coordinator=rule, time_limit_s=9000.0), 32).recording)
-    judged = judge_at_load(
-        equal_load([base], [new]), (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded")
-    )
+    curves = equal_load([base], [new])
+    judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
     assert len(judged) == 9
-    assert not [slug for slug, row in judged.items() if row.row().status in ("regression", "improvement")]
-    assert {slug for slug, row in judged.items() if abs(row.at_load.log_ratio) > 0.05} <= {
+    assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
+    assert {slug for slug, curve in curves.items() if abs(curve.log_ratio) > 0.05} <= {
         "avg-api-times",
         "avg-store-times",
         "p99-store-times",
@@ -209,11 +208,10 @@ def test_a_simulated_build_of_costlier_requests_is_found_although_it_carries_few
     server = ServerModel()
     slow = ServerModel(cpu_at_capacity_percent=22.0, cpu_per_login_percent=7.15, client_avg_at_capacity_s=0.11)
     runs = [loaded(simulate_run(RunSettings(server=s, noise=STILL), 40).recording) for s in (server, slow)]
-    judged = judge_at_load(
-        equal_load(runs[:1], runs[1:]), (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded")
-    )
-    assert judged["cpu-utilization"].row().status == "regression"
-    assert math.expm1(judged["cpu-utilization"].at_load.log_ratio) == pytest.approx(0.1, abs=0.025)
+    curves = equal_load(runs[:1], runs[1:])
+    judged = judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
+    assert judged["cpu-utilization"].status == "regression"
+    assert math.expm1(curves["cpu-utilization"].log_ratio) == pytest.approx(0.1, abs=0.025)
 
 
 @pytest.mark.parametrize(("test", "users"), [("postgresql_unbounded", 6537), ("mysql_unbounded", 7097)])
@@ -229,7 +227,7 @@ def test_cpu_of_v10_4_at_equal_load(real: Path, test: str, users: int) -> None:
     assert 0.0 < math.expm1(found["cpu-utilization"].log_ratio) < 0.05
     assert abs(found["goroutines-in-use"].log_ratio) < 0.005
     judged = judge_at_load(found, (1, 1), CATALOGUE.find, lambda metric: metric_noise(metric, "unbounded"))
-    assert not [slug for slug, row in judged.items() if row.row().status in ("regression", "improvement")]
+    assert not [slug for slug, row in judged.items() if row.status in ("regression", "improvement")]
 
 
 def test_the_curves_stand_where_both_builds_were() -> None:

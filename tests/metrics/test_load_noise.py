@@ -20,11 +20,11 @@ from buildcompare.config.catalogue import RunSd, read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.load.view import view_run
 from buildcompare.metrics.equal_load import (
-    LoadAdjusted,
     LoadedRun,
     MetricAtLoad,
     Residuals,
     adjusted,
+    effect_at_load,
     equal_load,
     judge_at_load,
     loaded_run,
@@ -148,7 +148,7 @@ def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
 # ---- The family -----------------------------------------------------------------------------------------------------
 
 
-def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjusted]:
+def judged(curves: Mapping[str, MetricAtLoad], groups: Sequence[RepeatedRuns]) -> dict[str, LoadAdjustedResult]:
     return judge_at_load(curves, (1, 1), CATALOGUE.find, lambda metric: noise_at_load(metric, groups))
 
 
@@ -204,14 +204,14 @@ def test_intervals_hold_for_the_family() -> None:
     curve = equal_load([straight(1.0, 1)], [straight(1.1, 2)])["cpu-utilization"]
     alone = judged({"cpu-utilization": curve}, groups)["cpu-utilization"]
     beside = judged({"cpu-utilization": curve, "p99-api-times": curve, "rps": curve}, groups)["cpu-utilization"]
-    narrow, wide = alone.interval(), beside.interval()
-    assert alone.tested is not None
-    assert narrow == pytest.approx(alone.tested.effect.interval())
-    assert narrow is not None
-    assert wide is not None
-    assert (beside.family, wide[0] < narrow[0], wide[1] > narrow[1]) == (2, True, True)
-    row = beside.row()
-    assert (row.noise_source, row.noise_of, row.constant) == ("calibration", "equal_load", True)
+    noise = noise_at_load(CPU, groups)
+    assert noise is not None
+    effect = effect_at_load(curve, noise, (1, 1))
+    assert (alone.ci_low, alone.ci_high) == pytest.approx(effect.interval())
+    assert (beside.ci_low, beside.ci_high) == pytest.approx(effect.interval(0.975))  # a family of two
+    assert (beside.ci_low or 0.0) < (alone.ci_low or 0.0)
+    assert (beside.ci_high or 0.0) > (alone.ci_high or 0.0)
+    assert (beside.noise_source, beside.noise_of, beside.constant) == ("calibration", "equal_load", True)
 
 
 # ---- The ratio and its error ----------------------------------------------------------------------------------------
@@ -357,10 +357,8 @@ def simulated(settings: RunSettings, seed: int) -> LoadedRun:
     return run
 
 
-def called(judged: Mapping[str, LoadAdjusted]) -> bool:
-    return any(
-        row.row().status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower"
-    )
+def called(judged: Mapping[str, LoadAdjustedResult]) -> bool:
+    return any(row.status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower")
 
 
 @pytest.mark.slow
@@ -389,8 +387,8 @@ def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
         strict = simulated(RunSettings(server=server, coordinator=other), seed + 2)
         unchanged = judged(equal_load([base], [strict]), groups)
         wrong += called(unchanged)
-        lows = {slug: row.interval() for slug, row in unchanged.items() if CATALOGUE.find(slug).better == "lower"}
-        worse += any(interval is not None and interval[0] > 0 for interval in lows.values())
+        lows = [row.ci_low for slug, row in unchanged.items() if CATALOGUE.find(slug).better == "lower"]
+        worse += any(low is not None and low > 0 for low in lows)
     assert found >= 8  # of twelve at 85 %: at least eight in 98 of 100
     assert wrong <= 1
     assert worse <= 2

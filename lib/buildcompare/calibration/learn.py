@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
@@ -25,7 +25,7 @@ from buildcompare.metrics.equal_load import loaded_run, measure_noise_at_load
 from buildcompare.metrics.events import no_change, search_window
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
-from buildcompare.results.codes import NoiseSource, Status, TestType
+from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats import noise
 from buildcompare.stats.effects import Effect, TestedEffect, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.reasons import reason_words
@@ -52,12 +52,8 @@ class CalibrationSpec(Traced):
 
 
 Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]
-Known = Annotated[
-    Short,
-    BeforeValidator(lambda value: math.nan if value is None else value),
-    PlainSerializer(lambda value: value if math.isfinite(value) else None),
-]
-"""NaN, in the file null: unknown."""
+Known = Annotated[Short, BeforeValidator(lambda value: math.nan if value is None else value)]
+"""NaN, which JSON has as null: unknown."""
 AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
@@ -287,9 +283,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFr
         others = [each for each in groups if each is not group]
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
         # The load is set and not judged; the catalogue's noise has no place in a check of this calibration.
-        noises = {
-            key: noise.metric_noise(metric, group.type, others) for key, metric in metrics.items() if not metric.load
-        }
+        noises = {k: noise.metric_noise(metric, group.type, others) for k, metric in metrics.items() if not metric.load}
         known = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
         for number, (first, second) in enumerate(itertools.combinations(group.runs, 2)):
             keys = sorted({*known} & {*first.metrics} & {*second.metrics})
@@ -315,13 +309,10 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
         pairs = label_pairs(group)
         pairs = pairs.assign(sd=scale * learned.predicted(pairs)).dropna(subset="sd")
         tables = pairs["group"] + " " + pairs["stat"]
+        known = [*zip(np.log(pairs["second"] / pairs["first"]), pairs["sd"], strict=True)]
         judged = []
-        for percent in (0.0, *INJECTED):
-            ratios = np.log(pairs["second"] / pairs["first"]) + math.log1p(percent / 100.0)
-            effects = [
-                Effect(ratio, math.sqrt(2.0) * sd, df, sd, NoiseSource.CALIBRATION)
-                for ratio, sd in zip(ratios, pairs["sd"], strict=True)
-            ]
+        for more in (math.log1p(percent / 100.0) for percent in (0.0, *INJECTED)):
+            effects = [Effect(r + more, math.sqrt(2.0) * sd, df, sd, NoiseSource.CALIBRATION) for r, sd in known]
             judged.append(judge_labels([*zip(tables, effects, strict=True)]))
         for number, key, *each in zip(pairs["pair"], tables + " " + pairs["label"], *judged, strict=True):
             rows += _checked(group, number, key, each)
@@ -332,9 +323,8 @@ def _checked(
     group: noise.RepeatedRuns, pair: int, key: str, judged: Sequence[TestedEffect | None]
 ) -> list[tuple[Any, ...]]:
     """One row of what was judged as measured and with each injected change; none where nothing was."""
-    called = [each is not None and each.status in (Status.REGRESSION, Status.IMPROVEMENT) for each in judged]
-    found = [hit and each is not None and each.effect.log_ratio > 0 for hit, each in zip(called, judged, strict=True)]
     if (plain := judged[0]) is None:
         return []
     low, high = plain.effect.interval()
-    return [(group.name, pair, key, plain.effect.log_ratio, called[0], low <= 0.0 <= high, *found[1:])]
+    found = [bool(each and each.status.changed and each.effect.log_ratio > 0) for each in judged[1:]]
+    return [(group.name, pair, key, plain.effect.log_ratio, plain.status.changed, low <= 0.0 <= high, *found)]

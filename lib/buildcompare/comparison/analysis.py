@@ -27,7 +27,7 @@ from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, compare_ramps, view_run, with_ramp_ups
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
-from buildcompare.metrics.equal_load import LoadAdjusted, at_equal_load
+from buildcompare.metrics.equal_load import MetricAtLoad, at_equal_load
 from buildcompare.metrics.events import compare_events
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
@@ -52,7 +52,7 @@ class TestView:
     recordings: TestRecordings
     catalogue: Catalogue
     labels: Pair[str]
-    at_load: Mapping[str, LoadAdjusted]
+    at_load: Mapping[str, MetricAtLoad]
     """By slug, each metric over the connected users; empty in a bounded test."""
 
 
@@ -164,7 +164,7 @@ def compare_test(
     validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator)
     views = with_ramp_ups(views)
     supported = compare_supported_users(test, views, catalogue, groups) if test.type == "unbounded" else None
-    at_load = at_equal_load(test, views, catalogue, groups)
+    curves, at_load = at_equal_load(test, views, catalogue, groups)
     tables = label_tables(views, label_noise or LabelNoise(groups), test.type)
     splits = split_averages(tables, catalogue)
     metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits)
@@ -184,7 +184,7 @@ def compare_test(
         events=compare_events(test, views, catalogue, groups),
         validity=validity,
     )
-    return TestView(result, recordings, catalogue, Pair(*labels), at_load)
+    return TestView(result, recordings, catalogue, Pair(*labels), curves)
 
 
 def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:

@@ -155,7 +155,7 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
         changed = Status.REGRESSION in statuses or Status.IMPROVEMENT in statuses
         if row.slug in test.at_load and not row.labels and (row.gate or changed):
             name = f"{test.result.name}_at_load_{row.slug}"
-            yield metric_at_load(name, test.labels, row, test.at_load[row.slug].at_load)
+            yield metric_at_load(name, test.labels, row, test.at_load[row.slug])
 
 
 def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad) -> Figure:

@@ -39,8 +39,8 @@ class TrafficMix:
     delta_percent: float
     mix_percent: float
     speed_percent: float
-    log_mix: float
     log_ratio: float  # The whole change as the logarithm of a ratio, and the mix part of it
+    log_mix: float
     mix_ci: Interval | None  # Intervals of the parts, where the noise of the labels is known
     speed_ci: Interval | None
     movers: pd.DataFrame
@@ -130,8 +130,7 @@ def traffic_mix(
     delta, log_ratio = 100.0 * float(averages[1] / averages[0] - 1.0), math.log(averages[1] / averages[0])
     scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # one over the logarithmic mean of both averages
     columns = {"label": both.index, "base_share_percent": 100.0 * shares[0], "new_share_percent": 100.0 * shares[1]}
-    movers = pd.DataFrame({**columns, "seconds": typical, "percent": percent})
-    by_size = np.argsort(-np.abs(percent), kind="stable")
+    parts = pd.DataFrame({**columns, "seconds": typical, "percent": percent})[moved != 0]
     mix_ci = speed_ci = None
     known_noise = {label: noise[label] for label in both.index if noise and label in noise}
     sd = pd.Series({label: each.sd for label, each in known_noise.items()}, dtype=float).reindex(both.index)
@@ -149,11 +148,11 @@ def traffic_mix(
         delta_percent=delta,
         mix_percent=mix,
         speed_percent=speed,
-        log_mix=mix * scale,
         log_ratio=log_ratio,
+        log_mix=mix * scale,
         mix_ci=mix_ci,
         speed_ci=speed_ci,
-        movers=movers.iloc[by_size[moved[by_size] != 0]].reset_index(drop=True),
+        movers=parts.sort_values("percent", key=np.abs, ascending=False, kind="stable", ignore_index=True),
     )
 
 

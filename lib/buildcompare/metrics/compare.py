@@ -12,9 +12,8 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, run_level
-from buildcompare.metrics.equal_load import LoadAdjusted
 from buildcompare.recordings.recording import Series
-from buildcompare.results import ErrorRateResult, MetricResult
+from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
@@ -31,7 +30,7 @@ def compare_metrics(
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
     *,
-    at_load: Mapping[str, LoadAdjusted] | None = None,
+    at_load: Mapping[str, LoadAdjustedResult] | None = None,
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
 ) -> list[MetricResult]:
     """Every series that a run of `test` recorded, in the catalogue's order, judged in its family."""
@@ -43,9 +42,8 @@ def compare_metrics(
     effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
     rows = []
     for (row, _), tested in zip(measured, judge_metrics(effects), strict=True):
-        loaded = (at_load or {}).get(row["slug"])
         judged = tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family} if tested else {}
-        rows.append(MetricResult(**row | judged, load_adjusted=loaded.row() if loaded else None))
+        rows.append(MetricResult(**row | judged, load_adjusted=(at_load or {}).get(row["slug"])))
     rows = with_traffic_mix(rows, effects, splits or {})
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
 
@@ -115,10 +113,13 @@ def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values
             why = views[side][0].steady.reason
             because, minutes = (why.code, why.minutes) if why else (None, None)
             return Reason(code=ReasonCode.NO_STEADY_WINDOW, build=side, because=because, minutes=minutes)
-    empty = [side for side in SIDES if values[side] is None]
-    if empty:
-        return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None)
-    return Reason(code=ReasonCode.ZERO_BASE)
+    return _no_number(values) or Reason(code=ReasonCode.ZERO_BASE)
+
+
+def _no_number(values: Pair[float | None]) -> Reason | None:
+    """That a build has no number, if one has none."""
+    empty = [side for side, value in values.items() if value is None]
+    return Reason(code=ReasonCode.NO_NUMBER, build=empty[0] if len(empty) == 1 else None) if empty else None
 
 
 def compare_error_rates(views: Views) -> list[ErrorRateResult]:
@@ -127,11 +128,8 @@ def compare_error_rates(views: Views) -> list[ErrorRateResult]:
     known = {series.metric: (series.name, series.unit) for series in recorded if series.role == "error"}
     rows = []
     for slug, (name, unit) in known.items():
-        base, new = (mean_of_runs([_rate(view, slug) for view in runs]) for runs in views)
-        rates = Pair(base, new)
-        missing = [side for side in SIDES if rates[side] is None]
-        why = Reason(code=ReasonCode.NO_NUMBER, build=missing[0] if len(missing) == 1 else None)
-        rows.append(_error_row(name, slug, unit, rates, why))
+        rates = Pair(*(mean_of_runs([_rate(view, slug) for view in runs]) for runs in views))
+        rows.append(_error_row(name, slug, unit, rates, _no_number(rates)))
     return rows
 
 

@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import ALPHA, Effect, TestedEffect, judge
+from buildcompare.stats.effects import ALPHA, Effect, judge
 from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, catalogue_noise, metric_noise
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
@@ -335,57 +335,19 @@ def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
 # ---- Judging --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LoadAdjusted:
-    """One metric at the highest load that both builds sustained; `None`s where its noise is not known."""
-
-    at_load: MetricAtLoad
-    tested: TestedEffect | None = None
-    family: int = 1  # how many metrics were judged together
-    min_detectable_percent: float | None = None
-    noise_of: Literal["equal_load", "levels", "none"] = "none"
-
-    def interval(self) -> tuple[float, float] | None:
-        """Of the change in percent, at 95 % for all metrics of the family together (Bonferroni).
-
-        Of ten intervals at 95 % each, one lies wholly on the bad side in a fifth of the tests in which nothing changed.
-        """
-        return self.tested.effect.interval(1.0 - ALPHA / self.family) if self.tested else None
-
-    def row(self) -> LoadAdjustedResult:
-        """As a row of results.json."""
-        low, high = self.interval() or (None, None)
-        seen, tested = self.at_load, self.tested
-        judged = tested.deciding_row() if tested else {"status": Status.INCONCLUSIVE}
-        own = {
-            "users": seen.at_users,
-            "base": seen.base,
-            "new": seen.new,
-            "delta_percent": (seen.new / seen.base - 1.0) * 100.0,
-            "ci_low": low,
-            "ci_high": high,
-            "p_adjusted": tested.p_adjusted if tested else None,
-            "min_detectable_percent": self.min_detectable_percent,
-            "at_users_range": (float(seen.users[0]), float(seen.users[-1])),
-            "constant": seen.constant,
-            "noise_of": self.noise_of,
-        }
-        return LoadAdjustedResult(**judged | own)
-
-
 def at_equal_load(
     test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
-) -> dict[str, LoadAdjusted]:
-    """Each metric of an unbounded test by its slug, at the highest load that both builds sustained."""
+) -> tuple[dict[str, MetricAtLoad], dict[str, LoadAdjustedResult]]:
+    """By slug, each metric of an unbounded test at the highest load that both builds sustained, and its judgement."""
     if test.type != "unbounded":
-        return {}
+        return {}, {}
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
     curves = equal_load(base, new)
     judged = judge_at_load(curves, (len(base), len(new)), catalogue.find, lambda metric: noise_at_load(metric, groups))
     if any(view.recording.digitised for side in SIDES for view in views[side]):
         biased = [slug for slug in judged if catalogue.find(slug).biased_when_digitised]
-        judged |= {slug: LoadAdjusted(curves[slug]) for slug in biased}
-    return judged
+        judged |= {slug: _row(curves[slug]) for slug in biased}
+    return curves, judged
 
 
 def judge_at_load(
@@ -393,12 +355,16 @@ def judge_at_load(
     runs: tuple[int, int],
     find: Callable[[str], Metric],
     noise_of: Callable[[Metric], Noise | None],
-) -> dict[str, LoadAdjusted]:
-    """Judge `curves`, by slug, made from `runs` of each build; `noise_of` is what runs of one build differ by."""
+) -> dict[str, LoadAdjustedResult]:
+    """Judge `curves`, by slug, made from `runs` of each build; `noise_of` is what runs of one build differ by.
+
+    The intervals hold at 95 % for all metrics of a family together (Bonferroni): of ten intervals at 95 % each, one
+    lies wholly on the bad side in a fifth of the tests in which nothing changed.
+    """
     metrics = {slug: find(slug) for slug in curves}
     noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
     effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
-    judged = {slug: LoadAdjusted(curve) for slug, curve in curves.items()}
+    judged = {slug: _row(curve) for slug, curve in curves.items()}
     for neutral in (False, True):
         family = [slug for slug in effects if (metrics[slug].better == Better.NEUTRAL) == neutral]
         margins = [metrics[slug].margin_percent for slug in family]
@@ -406,9 +372,24 @@ def judge_at_load(
         least = min_detectable_percent(together, margins)
         for slug, p_adjusted, size in zip(family, adjusted(together, margins), least, strict=True):
             tested = judge(effects[slug], metrics[slug].margin_percent, metrics[slug].better, p_adjusted)
-            of: Literal["equal_load", "levels"] = "equal_load" if noises[slug].at_load else "levels"
-            judged[slug] = LoadAdjusted(curves[slug], tested, len(family), size, of)
+            low, high = tested.effect.interval(1.0 - ALPHA / len(family))
+            own = {"ci_low": low, "ci_high": high, "p_adjusted": p_adjusted, "min_detectable_percent": size}
+            noise_of_row = "equal_load" if noises[slug].at_load else "levels"
+            judged[slug] = _row(curves[slug], **tested.deciding_row() | own, noise_of=noise_of_row)
     return judged
+
+
+def _row(seen: MetricAtLoad, **judged: Any) -> LoadAdjustedResult:
+    """A metric as a row of results.json; inconclusive where it was not judged."""
+    return LoadAdjustedResult(
+        users=seen.at_users,
+        base=seen.base,
+        new=seen.new,
+        delta_percent=(seen.new / seen.base - 1.0) * 100.0,
+        at_users_range=(float(seen.users[0]), float(seen.users[-1])),
+        constant=seen.constant,
+        **{"status": Status.INCONCLUSIVE, **judged},
+    )
 
 
 def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:

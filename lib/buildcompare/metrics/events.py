@@ -383,12 +383,11 @@ def _joined(run: _Averages, spikes: Sequence[Range], slow: list[MetricEvent]) ->
 
 
 @dataclass(frozen=True)
-class PlacedEvent:
+class PlacedEvent(MetricEvent):
     """An event of one metric of one build, and how it relates to the rest of the test."""
 
     metric: str
     build: Side
-    event: MetricEvent
     matched: bool  # whether the other build shows it too
     group: int = 0  # the same for events of one build that happened together; numbered by time, from 1
     warning: bool = False  # whether it is in one build only and surely larger than the metric's margin
@@ -403,12 +402,11 @@ def compare_events(
     for number, pair in enumerate(itertools.zip_longest(*views)):
         base, new = (_of_run(test, view, catalogue, identical) if view else {} for view in pair)
         groups = max((event.group or 0 for event in events), default=0)
-        for placed in match_events(base, new, margins):
-            event, view = placed.event, views[placed.build][number]
-            follows = test.type == "unbounded" and _follows_load(placed, view)
-            warns = placed.warning and all(pair) and not follows
-            row = {**vars(event), **vars(placed), "run": number + 1, "group": groups + placed.group, "warning": warns}
-            events.append(Event(**{name: value for name, value in row.items() if name in Event.model_fields}))
+        for event in match_events(base, new, margins):
+            follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
+            row = {name: value for name, value in vars(event).items() if name in Event.model_fields}
+            warns = event.warning and all(pair) and not follows
+            events.append(Event(**row | {"run": number + 1, "group": groups + event.group, "warning": warns}))
     return events
 
 
@@ -429,10 +427,9 @@ def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence
     return found
 
 
-def _follows_load(placed: PlacedEvent, view: RunView) -> bool:
+def _follows_load(event: PlacedEvent, view: RunView) -> bool:
     """Whether a level changed as the users did, which in an unbounded test climb for as long as they can."""
-    event = placed.event
-    if event.kind != "level" or event.size_percent is None or view.load is None or placed.metric == view.load_slug:
+    if event.kind != "level" or event.size_percent is None or view.load is None or event.metric == view.load_slug:
         return False
     load = view.load[np.isfinite(view.load.to_numpy())]
     before = load[(load.index > event.around_s[0]) & (load.index <= event.at_s)]
@@ -455,27 +452,27 @@ def match_events(
     what identical runs show every day. By slug; a metric without a margin (percent) never warns.
     """
     found = [
-        PlacedEvent(slug, build, event, _matched(slug, event, mine, other))
+        PlacedEvent(**vars(event), metric=slug, build=build, matched=_matched(slug, event, mine, other))
         for build, mine, other in zip(SIDES, (base, new), (new, base), strict=True)
         for slug, run in mine.items()
         for event in run.events
     ]
     groups: list[list[PlacedEvent]] = []
-    for each in sorted(found, key=lambda each: (each.build, each.matched, each.event.start_s, each.metric)):
+    for each in sorted(found, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
         first = groups[-1][0] if groups else None
         alike = first is not None and (first.build, first.matched) == (each.build, each.matched)
-        if first is None or not alike or each.event.start_s > first.event.start_s + TOGETHER_S:
+        if first is None or not alike or each.start_s > first.start_s + TOGETHER_S:
             groups.append([])
         groups[-1].append(each)
-    groups.sort(key=lambda group: (group[0].event.start_s, group[0].build))
+    groups.sort(key=lambda group: (group[0].start_s, group[0].build))
     # Standard errors of an interval that holds for all series at once (Sidak 1967).
     z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
     placed = []
     for number, group in enumerate(groups, 1):
         for each in group:
-            witnessed = each.event.kind == "level" or any(other.metric != each.metric for other in group)
+            witnessed = each.kind == "level" or any(other.metric != each.metric for other in group)
             least = margins.get(each.metric, math.inf) * (1.0 if witnessed else LONE)
-            warning = not each.matched and each.event.at_least_percent(z) >= least
+            warning = not each.matched and each.at_least_percent(z) >= least
             placed.append(replace(each, group=number, warning=warning))
     return tuple(placed)
 

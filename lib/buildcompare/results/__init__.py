@@ -212,7 +212,7 @@ class LoadAdjustedResult(Decided):
     """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""
 
     users: float
-    p_adjusted: Number
+    p_adjusted: Number = None
     """Over the metrics of the test of which less is better, or over those without a better direction."""
     at_users_range: Window
     """Loads at which both builds were seen."""
