@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import resolve
-from buildcompare.config.yaml import checked, read_yaml, unlike
+from buildcompare.config.yaml import checked, read_yaml, refuse
 from buildcompare.results.codes import Better
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
@@ -90,8 +89,7 @@ class LabelTable(_Strict):
     `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """One query of a catalogue, with its variables filled in, and what its series are."""
 
     metric: str
@@ -119,12 +117,10 @@ class Catalogue(_Strict):
     def _answerable(self) -> Catalogue:
         questions = self.questions(label_step_s=60.0)  # an unknown variable is an error when the file is read
         for (role, slug, _), count in Counter((each.role, each.metric, each.stat) for each in questions).items():
-            if count > 1:
-                raise unlike(f"a different slug for each {role}", f"{slug!r} twice")
-        slugs = [None, *(metric.slug for metric in self.metrics)]
+            refuse(count > 1, f"a different slug for each {role}", f"{slug!r} twice")
         for table in self.label_tables:
-            if table.average not in slugs:
-                raise unlike(f"the slug of a metric as the average of {table.group!r}", repr(table.average))
+            unknown = table.average not in (None, *(metric.slug for metric in self.metrics))
+            refuse(unknown, f"the slug of a metric as the average of {table.group!r}", repr(table.average))
         return self
 
     def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
@@ -145,11 +141,10 @@ class Catalogue(_Strict):
         asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
         if run_s is None:
             return tuple(asked)
-        counters: dict[str, str] = {}
-        for metric in self.metrics:
-            for name, selector in _COUNTER.findall(self._filled(metric.query or "")):
-                if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
-                    counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
+        counters: dict[str, str] = {}  # by name, with the selector of its first query
+        for name, selector in _COUNTER.findall("\n".join(each.query for each in asked if each.role == "graph")):
+            if not name.endswith(("_bucket", "_sum")):  # their _count starts again with them
+                counters.setdefault(name, f"{name}{selector}[{_duration(run_s)}]")
         for name, counter in counters.items():  # of each instance the series that started again most often
             asked.append(Question(name, name, "resets", "resets", f"sum(max(resets({counter})) by (instance))"))
         return tuple(asked)
@@ -158,14 +153,14 @@ class Catalogue(_Strict):
         """`query` with `{{app}}` as the selector `{...}` that `variables` has for app, and `{window}` filled in."""
 
         def selector(found: re.Match[str]) -> str:
-            if found[1] not in self.variables:
-                known = ", ".join(self.variables) or "none"
-                raise unlike(f"a variable that `variables` has ({known})", f"{found[0]!r} in {query!r}")
+            known = ", ".join(self.variables) or "none"
+            unknown = found[1] not in self.variables
+            refuse(unknown, f"a variable that `variables` has ({known})", f"{found[0]!r} in {query!r}")
             return "{" + self.variables[found[1]] + "}"
 
         filled = re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", selector, query)
-        if window is None and "{window}" in filled:
-            raise unlike("{window} only in queries of label tables", f"it in {query!r}")
+        stray = window is None and "{window}" in filled
+        refuse(stray, "{window} only in queries of label tables", f"it in {query!r}")
         return filled.replace("{window}", window or "")
 
     def find(self, name: str) -> Metric:
@@ -179,10 +174,9 @@ class Catalogue(_Strict):
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
         """The catalogue with other margins (percent, by slug)."""
         known = [metric.slug for metric in self.metrics]
-        for slug in margins:
-            if slug not in known:
-                expected = f"a metric of the catalogue ({', '.join(known)})"
-                raise InputError(file=None, key="margins", expected=expected, found=repr(slug))
+        if unknown := [slug for slug in margins if slug not in known]:
+            expected = f"a metric of the catalogue ({', '.join(known)})"
+            raise InputError(file=None, key="margins", expected=expected, found=repr(unknown[0]))
         changed = (m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics)
         return self.model_copy(update={"metrics": tuple(changed)})
 

@@ -5,7 +5,7 @@ the bound on aliases, texts as written and the lines of values would have to be 
 """
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -54,36 +54,33 @@ class Document:
 
 
 class _Reader(yaml.SafeLoader):
-    """The safe loader with dates left as text, and of collections only lists and mappings whose keys are text."""
+    """The safe loader with dates left as text."""
 
-    def __init__(self, text: str, file: Path) -> None:
-        super().__init__(text)
-        self.file, self.count = file, 0
-        self.nodes: dict[Location, yaml.Node] = {}
-
-    def look_over(self, node: yaml.Node, place: Location = ()) -> None:
-        """Keep where each value stands, count those behind aliases each time again, and refuse unclear keys."""
-        self.count += 1
-        if self.count > MAX_VALUES:
-            raise InputError(file=self.file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
-        self.nodes[place] = node
+    def values(self, node: yaml.Node, place: Location = ()) -> Iterator[tuple[Location, yaml.Node]]:
+        """Each value and its place, those behind aliases each time again; only lists, and mappings with text keys."""
+        if isinstance(node, yaml.CollectionNode) and node.tag not in (
+            self.DEFAULT_MAPPING_TAG,
+            self.DEFAULT_SEQUENCE_TAG,
+        ):
+            raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
+        yield place, node
         if isinstance(node, yaml.SequenceNode):
             for i, child in enumerate(node.value):
-                self.look_over(child, (*place, i))
-        keys: set[Hashable] = set()
+                yield from self.values(child, (*place, i))
+        keys: set[str] = set()
         for key_node, value_node in node.value if isinstance(node, yaml.MappingNode) else ():
             if key_node.tag == "tag:yaml.org,2002:merge":
                 for part in reversed(value_node.value) if isinstance(value_node, yaml.SequenceNode) else [value_node]:
-                    self.look_over(part, place)
+                    yield from self.values(part, place)
                 continue
             key, line = self.construct_object(key_node, deep=True), f"line {key_node.start_mark.line + 1}"
             if not isinstance(key, str):
                 expected, found = "a key that is text (put it in quotes)", repr(getattr(key_node, "value", key))
-                raise InputError(file=self.file, key=line, expected=expected, found=found)
+                raise InputError(file=self.name, key=line, expected=expected, found=found)
             if key in keys:
-                raise InputError(file=self.file, key=line, expected="each key once", found=f"{key!r} a second time")
+                raise InputError(file=self.name, key=line, expected="each key once", found=f"{key!r} a second time")
             keys.add(key)
-            self.look_over(value_node, (*place, key))
+            yield from self.values(value_node, (*place, key))
 
 
 _Reader.yaml_implicit_resolvers = {
@@ -92,22 +89,19 @@ _Reader.yaml_implicit_resolvers = {
 }
 
 
-_Reader.yaml_constructors = {
-    tag: construct
-    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
-    if tag not in {f"tag:yaml.org,2002:{collection}" for collection in ("set", "omap", "pairs")}
-}
-
-
 def read_yaml(file: Path) -> Document:
     """Read `file`, or raise :class:`InputError` naming the file and the line."""
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     try:
-        reader = _Reader(text, file)
+        reader = _Reader(text)
+        reader.name, nodes = str(file), {}
         node = reader.get_single_node()
         if node is not None:
-            reader.look_over(node)
-            return Document(reader.construct_document(node), file, reader.nodes)
+            for count, (place, value) in enumerate(reader.values(node)):
+                if count == MAX_VALUES:
+                    raise InputError(file=file, key=None, expected=f"at most {MAX_VALUES:,} values", found="more")
+                nodes[place] = value
+            return Document(reader.construct_document(node), file, nodes)
         expected, found = "a YAML mapping", "an empty file"
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         expected, found = "values that their tags can hold", str(error)[:80]
@@ -180,23 +174,19 @@ def checked(model: type[Model], data: Any, *, file: str | Path | None = None) ->
 def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: Document) -> InputError:
     # An unknown key explains a missing one beside it, so it is said first.
     error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    parts = tuple(part for part in error["loc"] if not (isinstance(part, str) and part.startswith("function-")))
-    missing = error["type"] == "missing"
-    location, value = _existing(parts[:-1] if missing else parts, document.data)
-    if missing:
-        expected, found = f"the key `{parts[-1]}`", "no such key"
-    elif error["type"] == "extra_forbidden":
+    kind, place = error["type"], error["loc"]
+    location, value = _existing(place, document.data)
+    if kind == "missing":
+        expected, found = f"the key `{place[-1]}`", "no such key"
+    elif kind == "extra_forbidden":
         expected, found = _known_keys(model, location), f"the unknown key `{location[-1]}`"
     else:
-        expected = re.sub("^(Value error, |Input should (be|have) )", "", error["msg"])
-        expected = _EXPECTED.get(error["type"], expected)
-        if error["type"] == "literal_error":
-            expected = f"one of {expected}"
+        expected = _EXPECTED.get(kind, re.sub("^(Value error, |Input should (be|have) )", "", error["msg"]))
+        expected = f"one of {expected}" if kind == "literal_error" else expected
         secret = any(part in _SECRET_KEYS for part in location)
         seen = _kind(value) if secret else _found(value, document.nodes.get(location))
-        if parts[-1:] == ("[key]",):  # a fault of the key itself
-            seen = repr(location[-1])
-        found = error.get("ctx", {}).get("found") or seen
+        key_at_fault = place[-1:] == ("[key]",)
+        found = error.get("ctx", {}).get("found") or (repr(location[-1]) if key_at_fault else seen)
     return InputError(file=document.file, key=document.key(location), expected=expected, found=found)
 
 

@@ -6,6 +6,7 @@ read in two ways is refused with its line.
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,10 +73,9 @@ class _Row:
         return self.cells.get(column, "")
 
     def number(self, column: str) -> float | None:
-        return float(self[column]) if self[column] else None
-
-    def whole(self, column: str) -> int | None:
-        return int(float(self[column])) if self[column] else None
+        """A cell's number, an integer where it is whole; None of an empty cell."""
+        number = float(self[column] or "nan")
+        return None if math.isnan(number) else int(number) if number.is_integer() else number
 
     def pair(self, figure: str) -> dict[str, float | None]:
         return {side: self.number(f"{figure}_{side}") for side in SIDES}
@@ -183,7 +183,7 @@ def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     data: dict[str, Any] = {
         "name": name,
         "kind": "monthly" if first["order"] else "study",
-        "position": first.whole("order"),
+        "position": first.number("order"),
         "tests": [_test(name, row) for name, row in tests.items()],
         "setup": {title: re.sub(r"^(\d+)m$", r"\1 minutes", value) for title, value in setup.items()},
         "coordinator": {column: said[column].number(column) for column in coordinator if column in said},
@@ -201,7 +201,7 @@ def _test(name: str, row: _Row) -> dict[str, Any]:
         "name": name,
         "type": kind,
         "db_engine": row["db"].casefold(),
-        "users": row.whole("users"),
+        "users": row.number("users"),
         "supported_users": users if any(users.values()) else None,
         "errors": errors if {*errors.values()} != {None} else None,
         "written": row.pair("readme_su") if "readme_su_base" in row.cells and kind == "unbounded" else None,
