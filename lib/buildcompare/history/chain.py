@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, groupby
+from itertools import combinations, groupby, zip_longest
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -362,9 +362,7 @@ def _normal(text: str) -> str:
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
     """From a catalogue's load metric, and what repeated runs taught."""
     load = catalogue.load
-    if load is None or load.margin_percent is None:
-        return None, 0.0
-    return metric_noise(load, "unbounded", groups), load.margin_percent
+    return (metric_noise(load, "unbounded", groups), load.margin_percent) if load else (None, 0.0)
 
 
 def compare_to_ledger(
@@ -405,19 +403,18 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
     Without the results of its `tests` it says which builds and tests are to be compared. `known` are further fields.
     """
     steps = params.coordinator
-    coordinator = {"users_inc": float(steps.users_inc), "users_dec": float(steps.users_dec), "rest_s": steps.rest_s}
+    thresholds = {f"threshold_{name}": value for name, value in steps.thresholds.items()}
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
-    results: Sequence[TestResult | None] = tests or [None] * len(params.tests)
     return Entry(
         name=params.name or "comparison",  # without a name it is never recorded
         kind="study" if position is None else "monthly",
         position=position,
         base=LedgerBuild.of(params.base.label),
         new=LedgerBuild.of(params.new.label),
-        tests=[_test(asked, result) for asked, result in zip(params.tests, results, strict=True)],
+        tests=[_test(asked, result) for asked, result in zip_longest(params.tests, tests)],
         setup=dict(params.setup),
-        coordinator={**coordinator, **{f"threshold_{name}": value for name, value in steps.thresholds.items()}},
+        coordinator={**steps.model_dump(exclude={"thresholds"}), **thresholds},
         servers=sorted(servers - {""}),
         source="report",
         **known,
