@@ -1,6 +1,5 @@
 """Show a ledger: the tables of the notebook of all releases, and the text of ``buildcompare history``."""
 
-import html
 import itertools
 import math
 import os
@@ -8,22 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
-from pandas.io.formats.style import Styler
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError, plural
-from buildcompare.config.project import resolve, root
+from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings
 from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain, supported_users_noise
-from buildcompare.history.ledger import Entry, Ledger, LedgerTest, read_ledger
+from buildcompare.history.ledger import Entry, Ledger, read_ledger
 from buildcompare.results.codes import SIDES
-from buildcompare.results.history import Drift, HistoryResult
+from buildcompare.results.history import HistoryResult
 from buildcompare.stats.effects import ALPHA, Effect
 from buildcompare.stats.noise import Noise
-from buildcompare.text.numbers import MISSING, VERDICT_WORDS, db_name, percent, ranged
+from buildcompare.text.numbers import percent
 from buildcompare.text.sentences import say
 
 USUAL = "data/history/mattermost"  # what the notebook opens when nobody said which ledger
@@ -64,26 +61,6 @@ class HistoryView:
                 rows.append([*row, step.setup_changed])
         columns = "comparison side build users low high drift_percent against judged jump setup_changed"
         return pd.DataFrame(rows, columns=columns.split())
-
-    def releases(self) -> pd.DataFrame:
-        """Every release and study, the newest first: builds, verdict, changes, drift, setup and the report's link."""
-        rows = []
-        for entry in (*reversed(self.ledger.chain), *self.ledger.studies):
-            step = self.chain.steps[entry.name]
-            setup = ", ".join(step.setup_changed) or "none recorded"
-            published = (root() / "reports" / entry.name / "report.html").is_file()
-            row = (
-                _name(entry),
-                f"{entry.base.title} → {entry.new.title}",
-                VERDICT_WORDS[entry.verdict] if entry.verdict else "not judged",
-                "; ".join(sorted(_measured(test, size) for test, size in step.changes)),
-                "; ".join(sorted(_drifted(row) for row in step.same_version)) or MISSING,
-                setup if step.before else MISSING,
-                f"../{quote(f'reports/{entry.name}/report.html')}" if published else "",  # as a notebook sees it
-            )
-            rows.append(row)
-        columns = ["comparison", "builds", "verdict", "supported users", "drift", "setup changed", "report"]
-        return pd.DataFrame(rows, columns=columns)
 
     def statements(self) -> pd.DataFrame:
         """Every sentence about each comparison, then about each study: columns comparison, sentence."""
@@ -147,15 +124,6 @@ def ledger_text(folder: Path, metrics: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def linked(releases: pd.DataFrame) -> Styler:
-    """`releases` as a table for people: every text is text, reports are links."""
-    shown = releases.style.hide(axis="index").format(escape="html")
-    shown = shown.set_table_styles([{"selector": "th, td", "props": "text-align: left; vertical-align: top"}])
-    return shown.format(
-        lambda href: f'<a href="{html.escape(str(href))}">report</a>' if href else MISSING, subset=["report"]
-    )
-
-
 def level_interval(users: float, runs: int, noise: Noise) -> list[float]:
     """The 95 % interval of a positive level, the mean over `runs` runs."""
     half = Effect(0.0, noise.sd / math.sqrt(runs), noise.df, noise.sd, noise.noise_source)
@@ -164,14 +132,3 @@ def level_interval(users: float, runs: int, noise: Noise) -> list[float]:
 
 def _name(entry: Entry) -> str:
     return entry.name if entry.kind == "monthly" else f"{entry.name} (study)"
-
-
-def _measured(test: LedgerTest, size: Effect | None) -> str:
-    users = [f"{each:,.0f}" if each else "unknown" for each in test.levels]
-    more = f", {ranged(size.delta_percent, *size.interval(), name='')}" if size else ""
-    return f"{db_name(test.db_engine) or test.name} {' → '.join(users)}{more}"
-
-
-def _drifted(row: Drift) -> str:
-    size = ranged(row.delta_percent, row.ci_low, row.ci_high, name="")
-    return f"{db_name(row.db_engine) or row.test} {size} since {row.against}{', jump' if row.jump else ''}"

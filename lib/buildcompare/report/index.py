@@ -3,19 +3,21 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from markupsafe import Markup
 from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger, version_in
+from buildcompare.history.view import HistoryView
 from buildcompare.report import publication
-from buildcompare.report.sections import GRAVEST_FIRST, page
+from buildcompare.report.sections import GRAVEST_FIRST, Fragment, page, template
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
 from buildcompare.stats.noise import Noise
@@ -65,6 +67,17 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     shown = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
     write_files({folder / INDEX: page("index/index", "buildcompare/report", "index/index", **shown)})
     return folder / INDEX, len(rows)
+
+
+def releases(view: HistoryView) -> Fragment:
+    """The same table of one ledger, as a notebook shows it: the newest of the chain first, the studies last."""
+    rows = []
+    for entry in (*reversed(view.ledger.chain), *view.ledger.studies):
+        file = f"reports/{entry.name}/{publication.HTML}"
+        links = [("report", f"../{quote(file)}")] if (root() / file).is_file() else []  # as a notebook sees it
+        rows.append(replace(_of_step(view.chain.steps[entry.name]), links=links))
+    html = template("index/releases.html").render(rows=rows, gravest_first=GRAVEST_FIRST)
+    return Fragment(Markup(html), f"[{len(rows)} releases]")  # noqa: S704  # escaped by the template
 
 
 def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[IndexRow]:
