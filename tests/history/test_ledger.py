@@ -139,15 +139,15 @@ def test_a_disk_that_is_full_in_between_leaves_the_ledger_as_it_was(
     record(tmp_path, [entry()])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     written: list[Path] = []
-    write_text = Path.write_text
+    write_bytes = Path.write_bytes
 
     def full(path: Path, *args: Any, **kw: Any) -> int:
         if written:
             raise OSError(28, "No space left on device")
         written.append(path)
-        return write_text(path, *args, **kw)
+        return write_bytes(path, *args, **kw)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     other = entry("v1.2", position=2, base=LedgerBuild(label="a"), new=LedgerBuild(label="b"))
     with pytest.raises(InputError, match="No space left"):
         record(tmp_path, [entry(verdict="pass"), other])
