@@ -302,20 +302,17 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
     """The labels of all identical pairs, judged; columns as :func:`check_metrics` has them."""
     rows = []
     for group in groups:
-        learned = LabelNoise([each for each in groups if each is not group])
-        if learned.tails is None:
-            continue
-        df, scale = learned.tails
-        pairs = label_pairs(group)
-        pairs = pairs.assign(sd=scale * learned.predicted(pairs)).dropna(subset="sd")
-        tables = pairs["group"] + " " + pairs["stat"]
-        known = [*zip(np.log(pairs["second"] / pairs["first"]), pairs["sd"], strict=True)]
-        judged = []
-        for more in (math.log1p(percent / 100.0) for percent in (0.0, *INJECTED)):
-            effects = [Effect(r + more, math.sqrt(2.0) * sd, df, sd, NoiseSource.CALIBRATION) for r, sd in known]
-            judged.append(judge_labels([*zip(tables, effects, strict=True)]))
-        for number, key, *each in zip(pairs["pair"], tables + " " + pairs["label"], *judged, strict=True):
-            rows += _checked(group, number, key, each)
+        learned, pairs = LabelNoise([each for each in groups if each is not group]), label_pairs(group)
+        for number, pair in pairs.groupby("pair"):
+            found = learned.effects(pair.rename(columns={"first": "base", "second": "new"}))["effect"]
+            tables = pair["group"] + " " + pair["stat"]
+            judged = []
+            for percent in (0.0, *INJECTED):
+                more = math.log1p(percent / 100.0)
+                scaled = [own and replace(own, log_ratio=own.log_ratio + more) for own in found]
+                judged.append(judge_labels([*zip(tables, scaled, strict=True)]))
+            for key, *each in zip(tables + " " + pair["label"], *judged, strict=True):
+                rows += _checked(group, int(number), key, each)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -165,7 +165,7 @@ def compare_test(
     views = with_ramp_ups(views)
     supported = compare_supported_users(test, views, catalogue, groups) if test.type == "unbounded" else None
     curves, at_load = at_equal_load(test, views, catalogue, groups)
-    tables = label_tables(views, label_noise or LabelNoise(groups), test.type)
+    tables = label_tables(views, label_noise or LabelNoise(groups, catalogue.label_tables))
     splits = split_averages(tables, catalogue)
     metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits)
     result = schema.TestResult(
@@ -238,7 +238,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     groups = calibration[0].repeated_runs() if calibration else []
     labels = (params.base.label, params.new.label)
     shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
-    shared["label_noise"] = LabelNoise(groups)
+    shared["label_noise"] = LabelNoise(groups, catalogue.label_tables)
     compared = {test.name: compare_test(test, recordings[test.name], catalogue, **shared) for test in params.tests}
     tests = [each.result for each in compared.values()]
     inputs = [

@@ -73,6 +73,14 @@ class Alert(ErrorRate):
     threshold: float
 
 
+class LabelSd(_Strict):
+    """How far labels of one table and statistic move between two runs of one build."""
+
+    percent: float = Field(gt=0)
+    """Standard deviation of one run, of the t distribution with so many degrees of freedom."""
+    df: float = Field(gt=0)
+
+
 class LabelTable(_Strict):
     """A table of one value per label: API handlers, database methods."""
 
@@ -84,6 +92,8 @@ class LabelTable(_Strict):
     """The last bound of the server's histogram: a percentile at or above it is a lower bound."""
     average: str | None = None
     """Slug of the metric that averages over all calls of this table: what a changed traffic mix moves."""
+    run_sd_percent: dict[Literal["avg", "p99"], LabelSd] = {}
+    """By statistic; beyond what all labels of the table move together."""
     queries: dict[Literal["avg", "p99", "calls", "buckets"], str] = {}
     """One query per statistic, each with one series per value of `label`; `buckets` have one per bound (`le`) too.
     `{window}` is the step of the series, such as 60s, and the length of the run for the one value of the whole run."""

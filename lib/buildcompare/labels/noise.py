@@ -1,142 +1,168 @@
-"""Predict how far one label's value moves between two runs of one build, where most labels have few repeated runs."""
+"""How far one label's value moves between two runs of one build: learned from repeated runs, or the catalogue's."""
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
-from scipy import special
+from scipy import optimize, special
 
+from buildcompare.config.catalogue import LabelTable
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.codes import NoiseSource, TestType
-from buildcompare.stats.noise import LABEL_KEY, NO_LABELS, Noise, RepeatedRuns, RunLevels
+from buildcompare.results.codes import NoiseSource
+from buildcompare.stats.changepoints import robust_sd
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.noise import LABEL_KEY, Noise, RepeatedRuns, RunLevels
 
+TABLE = ["group", "stat"]  # What a table is told apart by: its noise is learned by itself
 FEWEST_SETUPS = 3  # Setups that the tails need: one is held out, and the others must not be one alone
-FEWEST_ROWS = 20  # Labels with repeated values that a table needs before its noise is modelled at all
+FEWEST_ROWS = 20  # Rows that a table needs to learn its noise, and for the change that they share
 RESOLUTION = 0.01  # Noise below one percent is not told apart: percentiles come from histograms with few buckets
-KNOTS = (0.05, 0.35, 0.65, 0.95)  # Quantiles of the levels: Harrell (2001), Regression Modeling Strategies, table 2.3
-_LogVariance = Callable[[pd.DataFrame], FloatArray]  # Expected log variance of the rows of one table
+TYPICAL = 12.0
+"""Differences that the spread of the whole table counts for beside a label's own: of 4 to 32, by the development half
+of Mattermost's ceiling tests, where a spline in the level and an effect of each label found no more."""
+CALM, RARE = 0.8, 0.98  # Parts of the held-out changes at which their t distribution is fitted
+FATTEST, THINNEST = 0.5, 100.0  # Bounds on its degrees of freedom
+QUIETEST = 0.1  # Bound on how much calmer than usual a pair may be: two copies of one file differ in nothing
+MILLISECOND = 1e-3  # Published tables are rounded to it
+
+
+@dataclass(frozen=True)
+class TableNoise:
+    """How far the labels of one table move between runs of one build."""
+
+    sd: float  # Of one run, log scale: robust, over all labels
+    df: float  # Of the t distribution of changes over their predicted deviations
+    source: NoiseSource = NoiseSource.CATALOGUE
+    scale: float = 1.0  # Its scale
+    usual: float = math.nan  # The median of these, before the spread of their pair is counted in
 
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The noise of labels, learned from groups of repeated runs.
+    """The noise of labels, from groups of repeated runs, or else as the catalogue's `tables` state it.
 
-    Short times and rare calls are noisier, and so is what was noisy elsewhere: log variances are modelled by a natural
-    cubic spline in the log level (Hastie, Tibshirani & Friedman 2009, section 5.2.1) and an effect of each label shrunk
-    towards it by its reliability (best linear unbiased prediction, Robinson 1991). Differences of held-out groups
-    divided by the predicted noise follow a scaled t, fitted by maximum likelihood: the tails are measured, not assumed.
+    A run is slower or faster as a whole, so a label's change is what it moved beyond the median of its table. A label
+    that was noisy elsewhere is so again: its own squared changes count beside the spread of the table. And a pair of
+    runs whose labels lie far apart says less of each: the root of how much farther than usual widens it. Changes of
+    held-out groups over the deviations predicted so follow a t distribution, whose tails are measured by quantiles.
     """
 
     groups: Sequence[RepeatedRuns] = ()
+    tables: Sequence[LabelTable] = ()
 
-    def predict(self, runs: Sequence[pd.DataFrame], test_type: TestType) -> dict[tuple[str, str, str], Noise]:
-        """The noise by group, label and statistic of the label tables of all runs at hand; without what is unknown."""
-        rows = pd.concat([run[run["value"] > 0] for run in runs])
-        if rows.empty or self.tails is None:
-            return {}
-        df, scale = self.tails
-        rows = rows.assign(level=np.log(rows["value"]), calls=rows["calls"].where(rows["calls"] > 0))
-        found = rows.groupby(LABEL_KEY, as_index=False)[["level", "calls"]].mean()
-        sds = scale * self.predicted(found.assign(log_calls=np.log(found["calls"]), bounded=test_type == "bounded"))
-        keys = found[LABEL_KEY].itertuples(index=False, name=None)
-        return {key: Noise(sd, df, NoiseSource.CALIBRATION) for key, sd in zip(keys, sds, strict=True) if sd > 0}
-
-    @cached_property
-    def tails(self) -> tuple[float, float] | None:
-        """Degrees of freedom and scale of the t distribution of differences over the noise of the other groups."""
-        from scipy import stats
-
-        scores = []
-        for left_out in self.groups if len(self.groups) >= FEWEST_SETUPS else ():
-            pairs = label_pairs(left_out)
-            sds = LabelNoise([group for group in self.groups if group is not left_out]).predicted(pairs)
-            score = np.log((pairs["second"] / pairs["first"]).to_numpy()) / (math.sqrt(2.0) * sds)
-            if np.isfinite(score).any():
-                scores.append(score[np.isfinite(score)])
-        if len(scores) < FEWEST_SETUPS - 1:
-            return None
-        df, _, scale = stats.t.fit(np.concatenate(scores), floc=0.0)
-        return float(df), float(scale)
-
-    def predicted(self, rows: pd.DataFrame) -> FloatArray:
-        """The predicted standard deviation of one run (log scale), before the tails; NaN where nothing is known.
-
-        `rows` have the columns group, label, stat, level (log), log_calls (NaN: unknown) and bounded.
-        """
-        found = np.full(len(rows), np.nan)
-        for table, at in rows.groupby(["group", "stat"]).indices.items():
-            if log_variance := self._models.get(table):
-                found[at] = np.exp(0.5 * log_variance(rows.iloc[at]))
+    def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
+        """The noise of one run by group, label and statistic, of `rows` with these; without what is unknown."""
+        found = {}
+        for table, of_table in rows.groupby(TABLE):
+            if known := self._known.get(table):
+                keys = of_table[LABEL_KEY].itertuples(index=False, name=None)
+                sds = known.scale * self._deviations(known, of_table)
+                found |= {key: Noise(sd, known.df, known.source) for key, sd in zip(keys, sds, strict=True)}
         return found
 
+    def effects(self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1)) -> pd.DataFrame:
+        """The change that the table of each row shares (`shared`, log scale), and the `effect` beyond it, or None.
+
+        `rows` have the columns of `LABEL_KEY`, base and new: the means over so many `runs`, positive (else: no effect).
+        """
+        found = pd.DataFrame({"shared": 0.0, "effect": None}, rows.index)
+        per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
+        positive = rows[rows["base"].gt(0) & rows["new"].gt(0)]
+        rounding = _rounding(positive[["base", "new"]].to_numpy(dtype=np.float64))
+        for table, of_table in positive.groupby(TABLE):
+            known = self._known.get(table)
+            if known is None:
+                continue
+            base, new = of_table[["base", "new"]].to_numpy(dtype=np.float64).T
+            sd = np.hypot(self._deviations(known, of_table) * per_pair, rounding * np.hypot(1.0 / base, 1.0 / new))
+            change, shared, spread = np.log(new / base), 0.0, 1.0
+            if change.size >= FEWEST_ROWS:
+                shared = float(np.median(change))
+                spread = max(float(np.median(np.abs(change - shared) / sd)) / known.usual, QUIETEST)
+            noises = sd * known.scale * math.sqrt(spread)
+            each = zip(change - shared, noises, strict=True)
+            made = [Effect(own, noise, known.df, noise / per_pair, known.source) for own, noise in each]
+            found.loc[of_table.index] = pd.DataFrame({"shared": shared, "effect": made}, of_table.index)
+        return found
+
+    def _deviations(self, known: TableNoise, rows: pd.DataFrame) -> FloatArray:
+        """The predicted deviation of one run of each label of one table."""
+        own = rows[LABEL_KEY].join(self._squares, on=LABEL_KEY)[["sum", "count"]].fillna(0.0)
+        return _shrunk(known.sd, own["sum"], own["count"])
+
     @cached_property
-    def _models(self) -> dict[Hashable, _LogVariance]:
-        rows = pd.concat([_variances(group) for group in self.groups] or [NO_LABELS])
-        tables = rows.groupby(["group", "stat"])
-        return {table: _fit(of_table) for table, of_table in tables if len(of_table) >= FEWEST_ROWS}
+    def _known(self) -> Mapping[Hashable, TableNoise]:
+        stated = {(table.group, stat): noise for table in self.tables for stat, noise in table.run_sd_percent.items()}
+        known = {
+            key: TableNoise(math.log1p(each.percent / 100.0), each.df, usual=_reach(each.df, 0.5))
+            for key, each in stated.items()
+        }
+        if self._changes["setup"].nunique() < FEWEST_SETUPS:
+            return known
+        rows = self._changes.groupby(TABLE)
+        return known | {key: _learned(of_table) for key, of_table in rows if len(of_table) >= FEWEST_ROWS}
+
+    @cached_property
+    def _changes(self) -> pd.DataFrame:
+        pairs = [label_pairs(group).assign(setup=number) for number, group in enumerate(self.groups)]
+        changes = pd.concat(pairs or [label_pairs(RepeatedRuns("", "bounded", [])).assign(setup=0)])
+        return changes.assign(square=changes["change"] ** 2)
+
+    @cached_property
+    def _squares(self) -> pd.DataFrame:
+        return self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
 
 
-def _fit(rows: pd.DataFrame) -> _LogVariance:
-    """Fit log variances by a spline in the level, call rate and test type, and an effect of each label."""
-    knots: FloatArray = np.asarray(rows["level"].quantile(KNOTS), dtype=np.float64)
-    log_calls = float(rows["log_calls"].mean()) if rows["log_calls"].notna().any() else 0.0
-    design, wanted = _design(rows, knots, log_calls), rows["log_variance"].to_numpy()
-    coefficients: FloatArray = np.linalg.lstsq(design, wanted, rcond=None)[0]
-    residuals = pd.Series(wanted - design @ coefficients).groupby(rows["label"].to_numpy())
-    means, counts = residuals.mean(), residuals.count()
-    within = float((residuals.std(ddof=0) ** 2 * counts).sum()) / max(float((counts - 1).sum()), 1.0)
-    between = max(float((means**2).mean() - (within / counts).mean()), 0.0)
-    effects = means * (between / (between + within / counts)) if between else 0.0 * means
+def _learned(changes: pd.DataFrame) -> TableNoise:
+    """The noise of a table, from the changes of its labels in all groups."""
+    sd = max(robust_sd(changes["change"]), RESOLUTION)
+    by_label, by_group = (changes.groupby(keys)["square"] for keys in (["label"], ["label", "setup"]))
+    squares, count = (by_label.transform(what) - by_group.transform(what) for what in ("sum", "count"))  # of the others
+    scores = changes["change"].abs() / _shrunk(sd, squares, count)
+    usual = float(scores.median())
+    spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual
+    calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, RARE])
 
-    def log_variance(rows: pd.DataFrame) -> FloatArray:
-        own = rows["label"].map(effects).fillna(0.0).to_numpy(dtype=np.float64)
-        return own + _design(rows, knots, log_calls) @ coefficients
+    def too_fat(log_df: float) -> float:
+        return _reach(math.exp(log_df), RARE) / _reach(math.exp(log_df), CALM) - rare / calm
 
-    return log_variance
-
-
-def _design(rows: pd.DataFrame, knots: FloatArray, log_calls: float) -> FloatArray:
-    """Columns: one, level, two natural cubic spline terms, call rate, test type.
-
-    By hand, because patsy.cr refuses knots that coincide, which they do where many labels have one level.
-    """
-    level = np.clip(rows["level"].to_numpy(), knots[0], knots[-1])
-    cubes = np.maximum(level[:, None] - knots, 0.0) ** 3
-    slopes = (cubes[:, :-1] - cubes[:, -1:]) / np.maximum(knots[-1] - knots[:-1], 1e-9)
-    rest = rows["log_calls"].fillna(log_calls), rows["bounded"].astype(float)
-    return np.column_stack([np.ones_like(level), level, slopes[:, :-1] - slopes[:, -1:], *rest])
+    bounds = math.log(FATTEST), math.log(THINNEST)
+    fits = too_fat(bounds[0]) > 0 > too_fat(bounds[1])
+    df = math.exp(optimize.brentq(too_fat, *bounds)) if fits else (FATTEST if too_fat(bounds[1]) < 0 else THINNEST)
+    return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / _reach(df, CALM), usual)
 
 
-@lru_cache(256)  # many models are learned from the same groups, all but one
-def _variances(group: RepeatedRuns) -> pd.DataFrame:
-    """Log variance, level and calls of each label with repeated values."""
-    rows = pd.concat([NO_LABELS, *(run.labels[run.labels["value"] > 0] for run in group.runs)])
-    rows = rows.assign(log=np.log(rows["value"]), log_calls=np.log(rows["calls"].where(rows["calls"] > 0)))
-    found = rows.groupby(LABEL_KEY, as_index=False).agg(
-        level=("log", "mean"), variance=("log", "var"), runs=("log", "size"), log_calls=("log_calls", "mean")
-    )
-    found = found[found["runs"] > 1]
-    half_df = (found["runs"] - 1.0) / 2.0
-    bias = special.digamma(half_df) - np.log(half_df)  # of the logarithm of a variance
-    return found.assign(log_variance=np.log(found["variance"] + RESOLUTION**2) - bias, bounded=group.type == "bounded")
+def _reach(df: float, part: float) -> float:
+    """How far from zero this part of a t distribution reaches."""
+    return float(special.stdtrit(df, 0.5 + part / 2.0))
 
 
-@lru_cache(256)
+def _shrunk(sd: float, squares: pd.Series, count: pd.Series) -> FloatArray:
+    return np.sqrt(((TYPICAL * sd**2 + squares) / (TYPICAL + count)).to_numpy(dtype=np.float64))
+
+
+def _rounding(values: FloatArray) -> float:
+    """The standard deviation of rounding where all `values` are whole milliseconds; 0 where they are exact."""
+    steps = values / MILLISECOND
+    return MILLISECOND / math.sqrt(12.0) if np.allclose(steps, np.rint(steps), rtol=0.0, atol=1e-6) else 0.0
+
+
+@lru_cache(256)  # the noise of many comparisons is learned from the same groups, all but one
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Every label in every pair of runs of one group: its values `first` and `second`, and what predicts its noise."""
+    """Every label in every pair of runs of one group, by the pair's number: its values `first` and `second`.
+
+    `change` is the logarithm of their ratio beyond what the table shares, as far as one run makes it.
+    """
     found = []
     for number, runs in enumerate([*itertools.combinations(group.runs, 2)] or [(RunLevels(), RunLevels())]):
-        first, second = (run.labels[run.labels["value"] > 0] for run in runs)
-        pair = first.merge(second, on=LABEL_KEY, suffixes=("_first", "_second")).sort_values(["group", "stat", "label"])
-        found.append(pair.assign(pair=number))
-    pairs = pd.concat(found, ignore_index=True).rename(columns={"value_first": "first", "value_second": "second"})
-    calls = pairs[["calls_first", "calls_second"]]
-    return pairs.assign(
-        level=np.log(pairs[["first", "second"]]).mean(axis=1),
-        log_calls=np.log(calls.where(calls > 0).mean(axis=1)),
-        bounded=group.type == "bounded",
-    )
+        first, second = (run.labels.loc[run.labels["value"] > 0, [*LABEL_KEY, "value"]] for run in runs)
+        pair = first.merge(second, on=LABEL_KEY).set_axis([*LABEL_KEY, "first", "second"], axis=1)
+        found.append(pair.sort_values(["group", "stat", "label"]).assign(pair=number))
+    pairs = pd.concat(found, ignore_index=True)
+    ratio = np.log(pairs["second"] / pairs["first"])
+    shared = ratio.groupby([pairs["pair"], *(pairs[name] for name in TABLE)]).transform("median")
+    return pairs.assign(change=(ratio - shared) / math.sqrt(2.0))

@@ -14,7 +14,7 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
-from buildcompare.results.codes import Number, Pair, Reason, ReasonCode, Status, TestType
+from buildcompare.results.codes import NoiseSource, Number, Pair, Reason, ReasonCode, Status, TestType
 from buildcompare.stats.effects import TestedEffect, judge_labels, measure_effect
 from buildcompare.stats.noise import LABEL_KEY, Noise, RunLevel, label_frame
 
@@ -23,20 +23,20 @@ CALLS = "calls"  # The statistic of how often a label was called in the window
 
 @dataclass(frozen=True, eq=False)
 class LabelTables:
-    """The label tables of all runs of a test, and the noise of their rows by group, label and statistic."""
+    """The label tables of all runs of a test, and the noise of their rows."""
 
     runs: Pair[list[pd.DataFrame]]
     steady: bool  # Whether all are of the steady window; False: of the whole run, as the sources summed it up
-    noise: Mapping[tuple[str, str, str], Noise]
+    noise: LabelNoise
 
 
-def label_tables(views: Views, label_noise: LabelNoise, test_type: TestType) -> LabelTables:
+def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
     """Measure the labels of every run: over the steady windows, or else all over the whole runs."""
     seen = [*views.base, *views.new]
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
     runs = views.map(lambda of: [label_levels(each.recording, None if whole else each.steady.window) for each in of])
-    return LabelTables(runs, steady, label_noise.predict([with_calls(run) for side in runs for run in side], test_type))
+    return LabelTables(runs, steady, label_noise)
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
@@ -185,23 +185,26 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
     """Every label of a test, paired by name and judged."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
     rows = label_table(*(pd.concat(runs) for runs in tables.runs), top_buckets=tops)
-    values = tables.runs.map(lambda runs: pd.concat([with_calls(run) for run in runs]).groupby(LABEL_KEY)["value"])
-    levels = values.map(lambda of: of.apply(lambda each: [*map(RunLevel, each)]).to_dict())
-    effects = []
-    for key, delta in zip(rows[LABEL_KEY].itertuples(index=False, name=None), rows["delta_percent"], strict=True):
-        noise = tables.noise.get(key) if np.isfinite(delta) else None
-        effects.append(((key[0], key[2]), measure_effect(levels.base[key], levels.new[key], noise) if noise else None))
+    known = rows[rows["delta_percent"].notna()]
+    runs = len(tables.runs.base), len(tables.runs.new)
+    effects = tables.noise.effects(known, runs).reindex(rows.index).replace(np.nan, None)
+    judged = judge_labels([*zip(rows["group"] + " " + rows["stat"], effects["effect"], strict=True)])
     records = rows.astype(object).where(rows.notna(), None).to_dict("records")
-    return [_result(row, judged, tables) for row, judged in zip(records, judge_labels(effects), strict=True)]
+    moved = 100.0 * np.expm1(effects["shared"])
+    return [_result(*each, tables) for each in zip(records, judged, moved, strict=True)]
 
 
-def _result(row: Mapping[Hashable, Any], judged: TestedEffect | None, tables: LabelTables) -> LabelResult:
+def _result(
+    row: Mapping[Hashable, Any], judged: TestedEffect | None, shared_percent: float, tables: LabelTables
+) -> LabelResult:
     reason = Reason(code=row["reason"], build=row["reason_build"]) if row["reason"] else None
     calls: Pair[Number] = Pair(row["base_calls"], row["new_calls"])
     unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
     return LabelResult(
         **{field: row[field] for field in (*LABEL_KEY, "base", "new", "delta_percent", "only_in")},
         **(judged.row() if judged else {"status": unjudged}),
+        shared_percent=shared_percent if judged else None,
+        noise_source=judged.effect.noise_source if judged else NoiseSource.NONE,
         p_adjusted=judged.p_adjusted if judged else None,
         calls=calls if calls != Pair(None, None) else None,
         window="steady" if tables.steady else "whole_run",

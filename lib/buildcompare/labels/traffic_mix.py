@@ -19,7 +19,7 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
-from buildcompare.stats.noise import Noise
+from buildcompare.stats.noise import LABEL_KEY, Noise
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
@@ -161,10 +161,11 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
     if not tables.steady or not all((run["stat"] == CALLS).any() for side in tables.runs for run in side):
         return {}
     root = math.sqrt(min(len(side) for side in tables.runs))
+    labels = pd.concat([*tables.runs.base, *tables.runs.new]).drop_duplicates(LABEL_KEY)
     found = {}
     for table in catalogue.label_tables:
-        averages = ((key[1], each) for key, each in tables.noise.items() if key == (table.group, key[1], "avg"))
-        noise = {label: replace(each, sd=each.sd / root) for label, each in averages}
+        averages = labels[(labels["group"] == table.group) & (labels["stat"] == "avg")]
+        noise = {key[1]: replace(each, sd=each.sd / root) for key, each in tables.noise.predict(averages).items()}
         split = traffic_mix(*(_traffic(side, table.group) for side in tables.runs), noise=noise)
         if table.average is not None and split is not None:
             found[table.average] = (table.group, split)

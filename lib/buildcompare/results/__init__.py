@@ -347,8 +347,11 @@ class LabelRow(Model):
 
 
 class LabelResult(Tested, LabelRow):
-    """One label and statistic of one test."""
+    """One label and statistic of one test; `ci_low` to `ci_high` is of what it moved beyond `shared_percent`."""
 
+    shared_percent: Number = None
+    """The median change of its table, which is one of the whole run: the row is judged beyond it."""
+    noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
     window: Literal["steady", "whole_run"]
