@@ -9,7 +9,6 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
@@ -27,7 +26,7 @@ from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
 from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats import noise
-from buildcompare.stats.effects import Effect, TestedEffect, judge_labels, judge_metrics, measure_effect
+from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.reasons import reason_words
 
 METHOD = 4  # Raised with every change of how runs are measured or judged: a self-check of another is not shown

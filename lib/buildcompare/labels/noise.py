@@ -56,7 +56,7 @@ class LabelNoise:
 
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
         """The noise of one run by group, label and statistic, of `rows` with these; without what is unknown."""
-        found = {}
+        found: dict[tuple[str, str, str], Noise] = {}
         for table, of_table in rows.groupby(TABLE):
             if known := self._known.get(table):
                 keys = of_table[LABEL_KEY].itertuples(index=False, name=None)
@@ -97,7 +97,7 @@ class LabelNoise:
     @cached_property
     def _known(self) -> Mapping[Hashable, TableNoise]:
         stated = {(table.group, stat): noise for table in self.tables for stat, noise in table.run_sd_percent.items()}
-        known = {
+        known: dict[Hashable, TableNoise] = {
             key: TableNoise(math.log1p(each.percent / 100.0), each.df, usual=_reach(each.df, 0.5))
             for key, each in stated.items()
         }

@@ -14,9 +14,9 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
-from buildcompare.results.codes import NoiseSource, Number, Pair, Reason, ReasonCode, Status, TestType
-from buildcompare.stats.effects import TestedEffect, judge_labels, measure_effect
-from buildcompare.stats.noise import LABEL_KEY, Noise, RunLevel, label_frame
+from buildcompare.results.codes import NoiseSource, Number, Pair, Reason, ReasonCode, Status
+from buildcompare.stats.effects import TestedEffect, judge_labels
+from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # The statistic of how often a label was called in the window
 
@@ -185,9 +185,8 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
     """Every label of a test, paired by name and judged."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
     rows = label_table(*(pd.concat(runs) for runs in tables.runs), top_buckets=tops)
-    known = rows[rows["delta_percent"].notna()]
-    runs = len(tables.runs.base), len(tables.runs.new)
-    effects = tables.noise.effects(known, runs).reindex(rows.index).replace(np.nan, None)
+    comparable = rows.assign(base=rows["base"].where(rows["delta_percent"].notna()))
+    effects = tables.noise.effects(comparable, (len(tables.runs.base), len(tables.runs.new)))
     judged = judge_labels([*zip(rows["group"] + " " + rows["stat"], effects["effect"], strict=True)])
     records = rows.astype(object).where(rows.notna(), None).to_dict("records")
     moved = 100.0 * np.expm1(effects["shared"])
