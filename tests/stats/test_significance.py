@@ -16,15 +16,15 @@ from scipy import special
 from scipy.signal import lfilter
 
 from buildcompare.calibration.learn import check_metrics, run_levels, self_check
-from buildcompare.config.catalogue import Metric, RunSd, read_catalogue
+from buildcompare.config.catalogue import LabelSd, LabelTable, Metric, RunSd, read_catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.labels.noise import LabelNoise
+from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
 from buildcompare.results import Results
-from buildcompare.stats.effects import judge_labels, measure_effect
+from buildcompare.stats.effects import LABEL_ALPHA, judge_labels, measure_effect
 from buildcompare.stats.levels import mean_with_error
-from buildcompare.stats.noise import Noise, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
+from buildcompare.stats.noise import LABEL_KEY, Noise, RepeatedRuns, RunLevel, RunLevels, label_frame, metric_noise
 
 SAMPLES = 1080
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
@@ -234,44 +234,80 @@ def label_groups(rng: np.random.Generator, setups: int, labels: int) -> list[Rep
     return groups
 
 
+def pair_of(first: RunLevels, second: RunLevels) -> pd.DataFrame:
+    """Both runs as base and new, row by row."""
+    return first.labels.merge(second.labels, on=LABEL_KEY, suffixes=("_base", "_new")).rename(
+        columns={"value_base": "base", "value_new": "new"}
+    )
+
+
 @pytest.mark.slow
-def test_the_noise_of_a_label_follows_its_level() -> None:
-    noise = LabelNoise(label_groups(np.random.default_rng(10), 6, 80))
-    found = noise.predict([labelled({"quiet": 0.5, "loud": 0.002}).labels], "bounded")
-    quiet, loud = (found["api", label, "avg"] for label in ("quiet", "loud"))
-    assert quiet.sd == pytest.approx(0.04 * 0.5 ** (-1 / 3), rel=0.4)
-    assert loud.sd == pytest.approx(0.04 * 0.002 ** (-1 / 3), rel=0.4)
+def test_a_label_that_was_noisy_elsewhere_is_predicted_to_be_so_again() -> None:
+    groups = label_groups(np.random.default_rng(10), 6, 80)
+    found = LabelNoise(groups).predict(groups[0].runs[0].labels)
+    levels = {row.label: row.value for row in groups[0].runs[0].labels.itertuples()}
+    by_level = sorted(levels, key=levels.__getitem__)
+    loud, quiet = (
+        np.mean([found["api", label, "avg"].sd for label in labels]) for labels in (by_level[:10], by_level[-10:])
+    )
+    assert loud > 2.0 * quiet
 
 
 @pytest.mark.slow
 def test_label_rows_of_unchanged_builds_are_marked_at_their_rate() -> None:
-    rng = np.random.default_rng(12)
-    groups = label_groups(rng, 8, 80)
+    groups = label_groups(np.random.default_rng(12), 8, 80)
     noise = LabelNoise(groups[:7])
     marked = judged = 0
     for first, second in itertools.combinations(groups[7].runs, 2):
-        rows = []
-        known = noise.predict([first.labels, second.labels], "bounded")
-        assert len(known) == 80
-        for a, b in zip(first.labels.itertuples(), second.labels.itertuples(), strict=True):
-            effect = measure_effect([RunLevel(a.value)], [RunLevel(b.value)], known["api", a.label, "avg"])
-            rows.append(("api avg", effect))
-        found = judge_labels(rows, margin_percent=0.1)
+        effects = noise.effects(pair_of(first, second))["effect"]
+        found = judge_labels([("api avg", effect) for effect in effects], margin_percent=0.1)
+        assert len(found) == 80
         judged += len(found)
         marked += sum(each is not None and each.status in ("regression", "improvement") for each in found)
     assert marked / judged <= 0.05
 
 
 @pytest.mark.slow
-def test_too_little_says_nothing_of_a_label() -> None:
+def test_a_change_of_the_whole_table_marks_no_label_and_that_of_one_label_does() -> None:
+    groups = label_groups(np.random.default_rng(14), 6, 80)
+    rows = pair_of(groups[5].runs[0], groups[5].runs[1])
+    plain = LabelNoise(groups[:5]).effects(rows)
+    slower = LabelNoise(groups[:5]).effects(rows.assign(new=1.3 * rows["new"]))
+    assert slower["shared"].iloc[0] - plain["shared"].iloc[0] == pytest.approx(math.log(1.3))
+    for before, after in zip(plain["effect"], slower["effect"], strict=True):
+        assert after.log_ratio == pytest.approx(before.log_ratio)
+        assert after.sd == pytest.approx(before.sd)
+    last = rows.index[rows["base"].argmax()]  # a quiet one
+    rows.loc[last, "new"] *= 3.0
+    (alone,) = judge_labels([("api avg", LabelNoise(groups[:5]).effects(rows)["effect"][last])])
+    assert alone is not None
+    assert alone.status == "regression"
+
+
+def test_rounded_times_are_known_to_half_a_millisecond() -> None:
+    catalogue = LabelTable(group="api", title="", label="", run_sd_percent={"avg": LabelSd(percent=5.0, df=2.0)})
+    rows = pd.DataFrame({"group": "api", "stat": "avg", "label": ["a", "b"], "base": [0.001, 0.5], "new": [0.002, 0.5]})
+    rounded = LabelNoise(tables=[catalogue]).effects(rows)["effect"]
+    exact = LabelNoise(tables=[catalogue]).effects(rows.assign(new=[0.0021234, 0.5]))["effect"]
+    assert exact[0].sd == pytest.approx(math.sqrt(2.0) * math.log1p(0.05))
+    assert rounded[0].sd == pytest.approx(math.hypot(exact[0].sd, 0.001 / math.sqrt(12.0) * math.hypot(1000.0, 500.0)))
+    assert rounded[1].sd == pytest.approx(exact[1].sd, rel=0.01)
+
+
+@pytest.mark.slow
+def test_too_little_says_nothing_of_a_label_but_what_the_catalogue_says() -> None:
     few = label_groups(np.random.default_rng(13), 2, 80)
     known = labelled({"l1": 0.1}).labels
-    assert LabelNoise(few).predict([known], "bounded") == {}
-    assert LabelNoise().predict([known], "bounded") == {}
+    assert LabelNoise(few).predict(known) == {}
+    assert LabelNoise().predict(known) == {}
     enough = label_groups(np.random.default_rng(13), 4, 80)
-    assert [*LabelNoise(enough).predict([known], "bounded")] == [("api", "l1", "avg")]
-    assert LabelNoise(enough).predict([known.assign(group="store")], "bounded") == {}
-    assert LabelNoise(enough).predict([known.assign(value=0.0)], "bounded") == {}
+    assert [*LabelNoise(enough).predict(known)] == [("api", "l1", "avg")]
+    assert LabelNoise(enough).predict(known.assign(group="store")) == {}
+    catalogue = read_catalogue("mattermost").label_tables
+    assert LabelNoise(few, catalogue).predict(known)["api", "l1", "avg"].noise_source == "catalogue"
+    assert LabelNoise(enough, catalogue).predict(known)["api", "l1", "avg"].noise_source == "calibration"
+    nothing = known.assign(base=0.0, new=known["value"])
+    assert LabelNoise(enough).effects(nothing)["effect"].isna().all()
 
 
 # ---- Real runs ------------------------------------------------------------------------------------------------------
@@ -308,6 +344,22 @@ def test_real_identical_pairs_are_rarely_called_changed(ceiling: list[RepeatedRu
     assert metrics["covering"] / metrics["rows"] >= 0.93
     assert labels["covering"] / labels["rows"] >= 0.93
     assert metrics["found"]["50"] / metrics["rows"] >= 0.95
+    assert labels["found"]["100"] / labels["rows"] >= 0.50
+
+
+def test_labels_are_judged_by_the_catalogue_where_there_is_no_calibration(ceiling: list[RepeatedRuns]) -> None:
+    noise = LabelNoise(tables=read_catalogue("mattermost").label_tables)
+    marked = tripled = rows = 0
+    for group in ceiling:
+        for _, pair in label_pairs(group).rename(columns={"first": "base", "second": "new"}).groupby("pair"):
+            effects = [each for each in noise.effects(pair)["effect"] if each is not None]
+            rows += len(effects)
+            marked += sum(each.p_value < LABEL_ALPHA for each in effects)
+            three = [replace(each, log_ratio=each.log_ratio + math.log(3.0)) for each in effects]
+            tripled += sum(each.p_value < LABEL_ALPHA for each in three)
+    assert rows > 12_000
+    assert marked / rows <= 0.025
+    assert tripled / rows >= 0.5
 
 
 def test_twenty_percent_on_a_resource_is_found(ceiling: list[RepeatedRuns]) -> None:

@@ -29,7 +29,7 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.reasons import reason_words
 
-METHOD = 4  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+METHOD = 5  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 
@@ -243,7 +243,7 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 
 # ---- The self-check -------------------------------------------------------------------------------------------------
 
-INJECTED = (5.0, 10.0, 20.0, 50.0)  # Percent by which one run of a pair is scaled
+INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
 """Number of the pair in its group, whether it is called changed, its 95 % interval holds zero, the change was found."""
 Find = Callable[[str], Metric]  # The catalogue's metric of a slug
@@ -302,7 +302,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
     rows = []
     for group in groups:
         learned, pairs = LabelNoise([each for each in groups if each is not group]), label_pairs(group)
-        for number, pair in pairs.groupby("pair"):
+        for number, (_, pair) in enumerate(pairs.groupby("pair")):
             found = learned.effects(pair.rename(columns={"first": "base", "second": "new"}))["effect"]
             tables = pair["group"] + " " + pair["stat"]
             judged = []
@@ -311,7 +311,7 @@ def check_labels(groups: Sequence[noise.RepeatedRuns]) -> pd.DataFrame:
                 scaled = [own and replace(own, log_ratio=own.log_ratio + more) for own in found]
                 judged.append(judge_labels([*zip(tables, scaled, strict=True)]))
             for key, *each in zip(tables + " " + pair["label"], *judged, strict=True):
-                rows += _checked(group, int(number), key, each)
+                rows += _checked(group, number, key, each)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from scipy import optimize, special
+from scipy import special
 
 from buildcompare.config.catalogue import LabelTable
 from buildcompare.recordings.recording import FloatArray
@@ -25,7 +26,7 @@ TYPICAL = 12.0
 """Differences that the spread of the whole table counts for beside a label's own: of 4 to 32, by the development half
 of Mattermost's ceiling tests, where a spline in the level and an effect of each label found no more."""
 CALM, RARE = 0.8, 0.98  # Parts of the held-out changes at which their t distribution is fitted
-FATTEST, THINNEST = 0.5, 100.0  # Bounds on its degrees of freedom
+DFS = np.geomspace(0.5, 100.0, 100)  # Its degrees of freedom lie between the first and the last
 QUIETEST = 0.1  # Bound on how much calmer than usual a pair may be: two copies of one file differ in nothing
 MILLISECOND = 1e-3  # Published tables are rounded to it
 
@@ -92,13 +93,13 @@ class LabelNoise:
     def _deviations(self, known: TableNoise, rows: pd.DataFrame) -> FloatArray:
         """The predicted deviation of one run of each label of one table."""
         own = rows[LABEL_KEY].join(self._squares, on=LABEL_KEY)[["sum", "count"]].fillna(0.0)
-        return _shrunk(known.sd, own["sum"], own["count"])
+        return _shrunk(known.sd, own["sum"], own["count"]).to_numpy(dtype=np.float64)
 
     @cached_property
     def _known(self) -> Mapping[Hashable, TableNoise]:
         stated = {(table.group, stat): noise for table in self.tables for stat, noise in table.run_sd_percent.items()}
         known: dict[Hashable, TableNoise] = {
-            key: TableNoise(math.log1p(each.percent / 100.0), each.df, usual=_reach(each.df, 0.5))
+            key: TableNoise(math.log1p(each.percent / 100.0), each.df, usual=float(_reach(each.df, 0.5)))
             for key, each in stated.items()
         }
         if self._changes["setup"].nunique() < FEWEST_SETUPS:
@@ -126,23 +127,18 @@ def _learned(changes: pd.DataFrame) -> TableNoise:
     usual = float(scores.median())
     spread = scores.groupby([changes["setup"], changes["pair"]]).transform("median") / usual
     calm, rare = (scores / np.sqrt(spread.clip(lower=QUIETEST))).quantile([CALM, RARE])
-
-    def too_fat(log_df: float) -> float:
-        return _reach(math.exp(log_df), RARE) / _reach(math.exp(log_df), CALM) - rare / calm
-
-    bounds = math.log(FATTEST), math.log(THINNEST)
-    fits = too_fat(bounds[0]) > 0 > too_fat(bounds[1])
-    df = math.exp(optimize.brentq(too_fat, *bounds)) if fits else (FATTEST if too_fat(bounds[1]) < 0 else THINNEST)
-    return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / _reach(df, CALM), usual)
+    # The fatter the tails, the farther the rare ones lie from the calm ones.
+    df = float(np.interp(rare / calm, (_reach(DFS, RARE) / _reach(DFS, CALM))[::-1], DFS[::-1]))
+    return TableNoise(sd, df, NoiseSource.CALIBRATION, calm / float(_reach(df, CALM)), usual)
 
 
-def _reach(df: float, part: float) -> float:
+def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
     """How far from zero this part of a t distribution reaches."""
-    return float(special.stdtrit(df, 0.5 + part / 2.0))
+    return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
-def _shrunk(sd: float, squares: pd.Series, count: pd.Series) -> FloatArray:
-    return np.sqrt(((TYPICAL * sd**2 + squares) / (TYPICAL + count)).to_numpy(dtype=np.float64))
+def _shrunk(sd: float, squares: pd.Series, count: pd.Series) -> pd.Series:
+    return pd.Series(np.sqrt((TYPICAL * sd**2 + squares) / (TYPICAL + count)))
 
 
 def _rounding(values: FloatArray) -> float:
@@ -163,6 +159,6 @@ def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
         pair = first.merge(second, on=LABEL_KEY).set_axis([*LABEL_KEY, "first", "second"], axis=1)
         found.append(pair.sort_values(["group", "stat", "label"]).assign(pair=number))
     pairs = pd.concat(found, ignore_index=True)
-    ratio = np.log(pairs["second"] / pairs["first"])
+    ratio = pd.Series(np.log(pairs["second"] / pairs["first"]))
     shared = ratio.groupby([pairs["pair"], *(pairs[name] for name in TABLE)]).transform("median")
     return pairs.assign(change=(ratio - shared) / math.sqrt(2.0))
