@@ -7,6 +7,7 @@ README.md beside it, of the first comparison, is a picture of the wording.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import tempfile
@@ -25,7 +26,7 @@ TOLERANCE = 1e-5
 WIDTH = 118
 SENTENCES = ("text", "verdict_rule")
 """Keys of results.json whose values are made from the numbers and codes beside them."""
-KIND = ("status", "only_in", "reason", "at_least", "window")
+KIND = ("group", "stat", "status", "only_in", "reason", "at_least", "window", "noise_source", "shared_percent")
 """What few label rows have alone: said once for all that agree in it."""
 
 
@@ -81,30 +82,44 @@ def _rounded(value: Any) -> Any:
         return {key: _rounded(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    kept = float(f"{value:.{DIGITS}g}")
+    return int(kept) if kept.is_integer() else kept
 
 
 def _table(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows of equal keys as a table: what all share, the kinds of row that there are, the rows with their kind."""
-    keys = list(rows[0]) if rows else []
+    """Label rows as a table: what all share, the kinds of row that there are, and by label its rows with their kind.
+
+    A change that is just what base and new say is left out of a row.
+    """
+    keys = [key for key in (rows[0] if rows else ()) if key != "label"]
+    assert all(row["delta_percent"] is None or math.isclose(row["delta_percent"], _change(row)) for row in rows)
     same = {key: rows[0][key] for key in keys if all(row[key] == rows[0][key] for row in rows)}
     of_kind = [key for key in KIND if key in keys and key not in same]
-    columns = [key for key in keys if key not in same and key not in of_kind]
+    columns = [key for key in keys if key not in same and key not in of_kind and key != "delta_percent"]
     kinds: list[dict[str, Any]] = []
     table: list[list[Any]] = []
-    for row in rows:
-        kind = {key: row[key] for key in of_kind}
-        if kind not in kinds:
-            kinds.append(kind)
-        table.append([kinds.index(kind), *(row[key] for key in columns)])
+    for label, of_label in itertools.groupby(rows, key=lambda row: row["label"]):
+        table.append([label])
+        for row in of_label:
+            kind = {key: row[key] for key in of_kind}
+            if kind not in kinds:
+                kinds.append(kind)
+            table[-1].append([kinds.index(kind), *(row[key] for key in columns)])
     return {"same": same, "kinds": kinds, "columns": columns, "rows": table}
 
 
+def _change(row: dict[str, Any]) -> float:
+    return 100.0 * (float(row["new"]) / float(row["base"]) - 1.0)
+
+
 def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that a table was made from."""
+    """The rows that a table was made from, without their `delta_percent`."""
     return [
-        {**table["same"], **table["kinds"][row[0]], **dict(zip(table["columns"], row[1:], strict=True))}
-        for row in table["rows"]
+        {"label": label, **table["same"], **table["kinds"][row[0]], **dict(zip(table["columns"], row[1:], strict=True))}
+        for label, *of_label in table["rows"]
+        for row in of_label
     ]
 
 

@@ -53,4 +53,5 @@ def test_nothing_of_a_label_row_is_lost(bundled: Callable[[str], Path]) -> None:
     results = json.loads((bundled(name) / "results.json").read_text("utf-8"))
     kept = json.loads(golden.made(bundled(name))["results.json"])
     for test, small in zip(results["tests"], kept["tests"], strict=True):
-        assert list(golden.differences(test["labels"], golden.rows_of(small["labels"]))) == []
+        rows = [{key: row[key] for key in row if key != "delta_percent"} for row in test["labels"]]
+        assert list(golden.differences(rows, golden.rows_of(small["labels"]))) == []
