@@ -23,7 +23,7 @@ DIGITS = 6
 """Processors and their libraries add in another order: the last digits of a sum differ."""
 TOLERANCE = 1e-5
 """Relative; one unit of the last of the kept digits, so that a number at a rounding's edge is not another one."""
-WIDTH = 118
+WIDTH = 140
 SENTENCES = ("text", "verdict_rule")
 """Keys of results.json whose values are made from the numbers and codes beside them."""
 KIND = ("group", "stat", "status", "only_in", "reason", "at_least", "window", "noise_source", "shared_percent")
