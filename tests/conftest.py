@@ -23,6 +23,10 @@ REQUIRE_ALL = "BUILDCOMPARE_REQUIRE_ALL"
 
 T = TypeVar("T")
 
+# Before numpy is imported, for this process and all that it starts: matrices here are small, and threads that wait for
+# each other beside another worker's cost more than the sums themselves.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 # ---- A skip is a failure where BUILDCOMPARE_REQUIRE_ALL=1 -----------------------------------------------------------
 
