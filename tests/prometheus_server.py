@@ -161,10 +161,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def needed(name: str) -> str:
+def needed(name: str, package: str = "prometheus") -> str:
     found = shutil.which(name)
     if found is None:
-        pytest.skip(f"no {name} on the PATH (Debian: the package prometheus)")
+        pytest.skip(f"no {name} on the PATH (Debian: the package {package})")
     return found
 
 
@@ -421,7 +421,7 @@ class Certificates:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Made by openssl, for 127.0.0.1."""
-    openssl = needed("openssl")
+    openssl = needed("openssl", "openssl")
     folder = tmp_path_factory.mktemp("certificates")
 
     def run(*arguments: str) -> None:

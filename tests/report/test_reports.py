@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import nbformat
-import pypdf
 import pytest
 
 from buildcompare.report.publication import MADE
 from buildcompare.report.publish import publish
 from buildcompare.results import json_schema
+from prometheus_server import needed
 from support import real_params, write_params
 
 SEEDS = {"v10.4": "000", "v11.1": "002", "v9.6": "004"}
@@ -223,7 +224,8 @@ def test_the_page_prints_without_cut_tables(reports: dict[str, Made], browser: A
         return list(cut)
 
     assert browser.run(print_it) == []
-    text = "".join(page.extract_text() for page in pypdf.PdfReader(pdf).pages)
+    command = [needed("pdftotext", "poppler-utils"), "-raw", str(pdf), "-"]  # as it was drawn: cell by cell
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     printed = "".join(unicodedata.normalize("NFKC", text).split())  # fonts print "fi" as one sign
     for test in reports["v10.4"].results["tests"]:
         for row in test["labels"]:  # the folded tables are printed in full
