@@ -69,8 +69,28 @@ LONGEST = ("report/test_publication.py", "report/test_accessibility.py", "report
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
     for item in items:
-        if SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}:
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if SLOW_FIXTURES & fixtures:
             item.add_marker("slow")
+        if "real" in fixtures:
+            item.add_marker("no_cover")
+
+
+# ---- What coverage does not trace ------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Pause coverage while fixtures of a test marked `no_cover` are made: pytest-cov pauses it in the test only."""
+    plugin = item.config.pluginmanager.getplugin("_cov")
+    controller = None if plugin is None else plugin.cov_controller
+    if controller is None or item.get_closest_marker("no_cover") is None:
+        return (yield)
+    controller.pause()
+    try:
+        return (yield)
+    finally:
+        controller.resume()
 
 
 # ---- Where things are -----------------------------------------------------------------------------------------------
