@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,8 @@ def users_curve(plateau: float, *, ramp_s: float, hold_s: float, step_s: float =
     return np.concatenate([values, fall])
 
 
-def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> Path:
-    """Write curves as a table of samples; a NaN is written as an empty value."""
+def csv_text(metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> str:
+    """Curves as a table of samples; a NaN is written as an empty value."""
     frames = [
         pd.DataFrame(
             {
@@ -109,28 +109,44 @@ def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 
     ]
     table = pd.concat(frames)
     table["timestamp"] = table["timestamp"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return table.to_csv(index=False)
+
+
+def write_csv(file: Path, metrics: Mapping[str, np.ndarray], *, step_s: float = 5.0) -> Path:
+    """Write curves as a table of samples."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(file, index=False)
+    file.write_text(csv_text(metrics, step_s=step_s), "utf-8")
     return file
 
 
-def small_params(folder: Path, **more: Any) -> dict[str, Any]:
-    """A comparison of one bounded and one unbounded test with three metrics, quick to publish."""
+@cache
+def small_tables() -> dict[str, str]:
+    """The recordings of :func:`small_params` by test and side."""
     rng = np.random.default_rng(7)
-    tests = []
+    tables = {}
     for kind, ramp_s in (("bounded", 600.0), ("unbounded", 1500.0)):
-        runs = {}
         for side, level, length in (("base", 0.010, 2400.0), ("new", 0.011, 2700.0)):
             users = users_curve(1000.0, ramp_s=ramp_s, hold_s=length, shutdown=6)
             noise = partial(rng.normal, 0.0, size=users.size)
-            file = write_csv(
-                folder / f"{kind}-{side}.csv",
+            tables[f"{kind}-{side}"] = csv_text(
                 {
                     "number-of-connected-devices": users,
                     "avg-api-times": level + noise(1e-4),
                     "rps": users / 10 + noise(0.5),
-                },
+                }
             )
+    return tables
+
+
+def small_params(folder: Path, **more: Any) -> dict[str, Any]:
+    """A comparison of one bounded and one unbounded test with three metrics, quick to publish."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tests = []
+    for kind in ("bounded", "unbounded"):
+        runs = {}
+        for side, level in (("base", 0.010), ("new", 0.011)):
+            file = folder / f"{kind}-{side}.csv"
+            file.write_text(small_tables()[f"{kind}-{side}"], "utf-8")
             labels = folder / f"{kind}-{side}.labels.csv"
             labels.write_text(f"group,label,stat,value\napi,getPost,avg,{level}\napi,getPost,p99,{level * 10}\n")
             runs[side] = {"recording": str(file), "labels": str(labels)}
