@@ -16,7 +16,7 @@ import pytest
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, read_params
-from buildcompare.report.publish import publish
+from buildcompare.report.publish import Published, publish
 from buildcompare.report.sections import RESULTS_MIME, outputs_of, results_of
 from buildcompare.results import Results
 from support import small_params, write_params
@@ -30,6 +30,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def params_file(folder: Path) -> Path:
     return write_params(folder / "small.yaml", small_params(folder / "data"))
+
+
+@pytest.fixture(scope="module")
+def published(params_file: Path) -> Published:
+    """Its report, by the command line's own function."""
+    return publish(params_file, output=params_file.parent / "out")
 
 
 @pytest.fixture
@@ -49,9 +55,8 @@ def without_run(results: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_plain_papermill_gives_the_results_of_the_command_line(
-    project: Path, params_file: Path, elsewhere: Path, tmp_path: Path
+    project: Path, params_file: Path, published: Published, elsewhere: Path, tmp_path: Path
 ) -> None:
-    published = publish(params_file, output=tmp_path / "out")
     command = [sys.executable, "-m", "papermill", "notebooks/comparison.ipynb", str(tmp_path / "out.ipynb")]
     command += ["-f", str(params_file), "--no-progress-bar"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
@@ -64,9 +69,8 @@ def test_plain_papermill_gives_the_results_of_the_command_line(
 
 
 @pytest.mark.slow
-def test_values_of_a_small_comparison(params_file: Path, tmp_path: Path) -> None:
-    results = publish(params_file, output=tmp_path / "out").results
-    bounded, unbounded = results.tests
+def test_values_of_a_small_comparison(published: Published) -> None:
+    bounded, unbounded = published.results.tests
     api = next(metric for metric in bounded.metrics if metric.slug == "avg-api-times")
     assert api.base == pytest.approx(0.010, rel=0.005)
     assert api.new == pytest.approx(0.011, rel=0.005)
