@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.project import resolve
-from buildcompare.config.yaml import checked, read_yaml, refuse
+from buildcompare.config.project import read_text, resolve
+from buildcompare.config.yaml import MAX_BYTES, checked, read_yaml, refuse
 from buildcompare.results.codes import Better
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
@@ -224,4 +225,10 @@ def slugify(name: str) -> str:
 def read_catalogue(name: str) -> Catalogue:
     """Read ``params/metrics/<name>.yaml``, or the YAML file at the path `name`."""
     file = resolve(name if name.endswith((".yaml", ".yml")) else Path("params/metrics") / f"{name}.yaml")
+    return _read(file, read_text(file, "a YAML file", max_bytes=MAX_BYTES))
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, text: str) -> Catalogue:
+    """The catalogue of a file that holds `text`; a comparison asks for the same one several times."""
     return checked(Catalogue, read_yaml(file))
