@@ -61,13 +61,18 @@ SLOW_FIXTURES = {
 """Tests that ask for one of these are `slow`: a browser, a kernel, a server, the real data, or a calibration."""
 
 
-LONGEST = ("report/test_publication.py", "report/test_accessibility.py", "report/test_reports.py")
-"""Files of more than a minute: they come first, or one worker would be at such a file long after the other is done."""
+LONGEST = (
+    "report/test_accessibility.py", "report/test_publication.py", "notebooks/test_notebooks.py",
+    "report/test_reports.py", "recordings/test_prometheus_faults.py", "recordings/test_prometheus_size.py",
+    "findings/test_evidence.py", "report/test_hostile.py", "recordings/test_pull.py",
+)  # fmt: skip
+"""Files of half a minute and more, the longest first: else one worker would be at such a file long after the other."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
+    places = {PROJECT / "tests" / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     for item in items:
         fixtures = {*getattr(item, "fixturenames", ())}
         if SLOW_FIXTURES & fixtures:
