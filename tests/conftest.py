@@ -78,24 +78,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if SLOW_FIXTURES & fixtures:
             item.add_marker("slow")
         if "real" in fixtures:
-            item.add_marker("no_cover")
+            item.add_marker("untraced")
 
 
 # ---- What coverage does not trace ------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Pause coverage while fixtures of a test marked `no_cover` are made: pytest-cov pauses it in the test only."""
-    plugin = item.config.pluginmanager.getplugin("_cov")
-    controller = None if plugin is None else plugin.cov_controller
-    if controller is None or item.get_closest_marker("no_cover") is None:
-        return (yield)
-    controller.pause()
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Stop coverage around a test marked `untraced` and the fixtures that are made for it.
+
+    All that runs of it: pytest-cov starts two in a worker, and one that is stopped (`no_cover`) wakes the other.
+    """
+    from coverage import Coverage
+
+    stopped: list[Coverage] = []
+    while item.get_closest_marker("untraced") and (running := Coverage.current()) is not None:
+        running.stop()
+        stopped.append(running)
     try:
         return (yield)
     finally:
-        controller.resume()
+        for each in reversed(stopped):
+            each.start()
 
 
 # ---- Where things are -----------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> N
     assert [each.label for each in agreeing_labels(crowd)] == ["twice"], "what chance shows anyway sinks"
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_chance_agrees_as_often_as_is_said() -> None:
     rng, tables = np.random.default_rng(3), 2000

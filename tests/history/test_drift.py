@@ -111,7 +111,7 @@ def test_a_quiet_chain_has_no_jump_and_one_jump_is_found() -> None:
     assert same_version(chain(quiet))[0].loc["c12", "delta_percent"] == pytest.approx(50, abs=10)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 def test_chains_without_a_jump_are_rarely_said_to_have_one() -> None:
     levels = 10_000 * np.exp(np.random.default_rng(2).normal(0, 0.06, (200, 20)))
     found = drift_of(entries(levels, levels))
@@ -167,7 +167,7 @@ def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
     assert linked([0, 2, 1, 3]) == [("c2", "c0", False), ("c1", "c0", True), ("c3", "c2", True)]
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("links", [5, 33])
 def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_one(links: int) -> None:
     """Batches of tests lie 8 % apart, as the published ones do; the true step halves the level."""

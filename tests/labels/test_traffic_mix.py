@@ -96,7 +96,7 @@ def test_frames_are_checked() -> None:
         traffic_mix(pd.concat([frame, frame]), frame)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_intervals_hold_what_repeated_draws_show() -> None:
     """Durations are redrawn with the stated noise: the parts of identical speed fall into their intervals."""

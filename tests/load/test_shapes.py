@@ -30,7 +30,7 @@ from support import test_folders
 # ---- Simulated runs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_simulated_shapes_are_what_really_happened() -> None:
     right: dict[str, list[bool]] = {name: [] for name in ("onset", "bumps", "slope", "waves", "period", "amplitude")}
@@ -52,7 +52,7 @@ def test_simulated_shapes_are_what_really_happened() -> None:
         assert np.mean(found_right) >= 0.95, (name, found_right)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> None:
     significant, right = [], []
@@ -70,7 +70,7 @@ def test_the_shift_of_simulated_runs_is_true_and_chance_is_not_significant() -> 
     assert sum(significant) <= 1
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_a_kink_is_at_the_first_alert() -> None:
     """Expected where the first alert comes late enough to see the faster ramp before it."""
@@ -89,7 +89,7 @@ def test_a_kink_is_at_the_first_alert() -> None:
     assert np.mean(expected) >= 0.8
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_goroutines_tell_the_beginning_and_the_ramp() -> None:
     bumps, slopes = [], []

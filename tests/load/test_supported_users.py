@@ -117,9 +117,7 @@ def reported(history: pd.DataFrame, folder: Path, side: str) -> float:
     return float(rows[f"su_{side}"].iloc[0])
 
 
-def test_every_whole_published_curve_gives_the_published_figure(
-    real: Path, compared: Callable[[str], Results]
-) -> None:
+def test_every_whole_published_curve_gives_the_published_figure(real: Path, compared: Callable[[str], Results]) -> None:
     """v8.0 is left out: its graphs belong to other runs than its table, its makers say so."""
     history = published(real)
     errors, cut = [], []

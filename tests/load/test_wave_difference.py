@@ -42,7 +42,7 @@ def test_waves_of_two_builds_are_compared_cycle_by_cycle() -> None:
     assert compare_waves(base, shape(path(*BUMPY, (6000, 6000))).waves) == (None, None)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_waves_of_identical_simulated_runs_are_seldom_called_different() -> None:
     called = []

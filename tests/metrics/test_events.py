@@ -201,7 +201,7 @@ def test_numbers_at_the_ends_of_their_range_are_no_fault(values: np.ndarray) -> 
         assert WINDOW[0] <= event.span_s[0] <= event.span_s[1] <= WINDOW[1]
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_a_metric_that_goes_up_and_down_all_the_time_has_events_of_known_size() -> None:
     """Between the spikes of a job that runs every few minutes there may be no calm sample at all."""

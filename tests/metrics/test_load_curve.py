@@ -149,7 +149,7 @@ def test_repeated_runs_make_it_surer() -> None:
     assert effect_at_load(runs, NOISE, (3, 3)).sd < 0.75 * effect_at_load(one, NOISE, (1, 1)).sd
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_intervals_on_red_noise_hold_what_they_promise() -> None:
     """AR(1) with phi .8 at one-minute steps: a 95 % interval of two equal runs contains zero in at least 88 %."""

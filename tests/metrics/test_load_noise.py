@@ -361,7 +361,7 @@ def called(judged: Mapping[str, LoadAdjustedResult]) -> bool:
     return any(row.status == "regression" for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower")
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_slower_requests_are_called_and_other_thresholds_are_not() -> None:
     """Twelve pairs each; benchmarks/load_curve.py has the rates."""

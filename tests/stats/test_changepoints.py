@@ -141,7 +141,7 @@ def test_the_noise_of_an_ar1_process_is_estimated(phi: float) -> None:
     assert np.mean([each.mean_variance(50) for each in noises]) == pytest.approx(np.var(means), rel=0.2)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 @pytest.mark.parametrize(("phi", "size"), [(0.0, 1080), (0.5, 1080), (0.9, 1080), (0.5, 75)])
 def test_without_calibration_false_alarms_are_few_and_a_step_is_found(phi: float, size: int) -> None:
@@ -153,7 +153,7 @@ def test_without_calibration_false_alarms_are_few_and_a_step_is_found(phi: float
     assert np.mean(found) >= 0.60
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.slow
 def test_with_calibration_false_alarms_are_rare_and_a_step_is_found() -> None:
     rng = np.random.default_rng(13)
