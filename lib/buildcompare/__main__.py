@@ -6,6 +6,7 @@ Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on reg
 
 import contextlib
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -205,6 +206,8 @@ def _said_faults() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line; a wrong use of it is bad input, not what click makes of it."""
+    # Threads spin on matrices as small as ours: twice the CPU, and not a second less. Kernels inherit it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
     try:
