@@ -17,11 +17,11 @@ from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Test, check_params
 from buildcompare.findings import suggest
-from buildcompare.labels.tables import LabelInTest, agreeing_labels
+from buildcompare.labels.tables import agreeing_labels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.report import junit, markdown, sections
 from buildcompare.results import Finding, LabelResult, Suggestion, TestResult, Validity
-from buildcompare.results.codes import Pair
+from buildcompare.results.codes import Pair, Status
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
 
 LABELS = ("v1", "v2")
@@ -90,22 +90,24 @@ def kinds(*tests: TestResult) -> dict[str, Finding]:
 
 
 def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> None:
-    marked, leans = LabelInTest("a", 40.0, 0.001, True), LabelInTest("b", 12.0, 0.06, False)
+    marked, leans = (40.0, 0.002, True), (12.0, 0.12, False)
     labels = {
         "both": [marked, leans],
-        "twice": [marked, replace(marked, test="b")],
-        "alone": [marked, replace(leans, p_value=0.4)],
-        "small": [marked, replace(leans, delta_percent=1.0)],
-        "against": [marked, replace(leans, delta_percent=-12.0)],
-        "leaning": [replace(leans, test="a"), leans],
+        "twice": [marked, marked],
+        "alone": [marked, (12.0, 0.8, False)],
+        "small": [marked, (1.0, 0.12, False)],
+        "against": [marked, (-12.0, 0.12, False)],
+        "leaning": [leans, leans],
     }
-    found = agreeing_labels(labels)
-    assert [each.label for each in found] == ["twice", "both"]
+    tables = {test: [label_row("api", name, *rows[i]) for name, rows in labels.items()] for i, test in enumerate("ab")}
+    found = agreeing_labels(tables)
+    assert [each.label["label"] for each in found] == ["twice", "both"]
     assert [each.marked for each in found] == [2, 1]
     assert found[0].expected == pytest.approx(6 * 0.01**2)
     assert found[1].expected == pytest.approx(6 * (0.1**2 - 0.09**2))
-    crowd = labels | {i: [LabelInTest("a", 0.0, 0.5, False), LabelInTest("b", 0.0, 0.5, False)] for i in range(600)}
-    assert [each.label for each in agreeing_labels(crowd)] == ["twice"], "what chance shows anyway sinks"
+    crowd = [label_row("api", str(i), 0.0, 1.0, False) for i in range(600)]
+    sure = agreeing_labels({test: [*rows, *crowd] for test, rows in tables.items()})
+    assert [each.label["label"] for each in sure] == ["twice"], "what chance shows anyway sinks"
 
 
 @pytest.mark.untraced
@@ -113,11 +115,20 @@ def test_agreement_needs_a_marked_row_and_another_that_leans_the_same_way() -> N
 def test_chance_agrees_as_often_as_is_said() -> None:
     rng, tables = np.random.default_rng(3), 2000
     counted, expected = 0, 0.0
+    plain = label_row("api", "", 20.0, 1.0, False)
     for _ in range(tables):
         p = rng.random((50, 3))
         rows = {
-            i: [LabelInTest(str(j), 20.0, float(p[i, j]), bool(p[i, j] < 0.01)) for j in range(3)] for i in range(50)
-        }
+            str(j): [
+                plain.model_copy(update={
+                    "label": str(i),
+                    "p_value": 2.0 * float(p[i, j]),
+                    "status": Status.REGRESSION if p[i, j] < 0.01 else Status.INCONCLUSIVE,
+                })
+                for i in range(50)
+            ]
+            for j in range(3)
+        }  # fmt: skip
         twice = [each for each in agreeing_labels(rows) if each.marked >= 2]
         counted += len(twice)
         expected = next((each.expected for each in twice if (each.marked, len(each.rows)) == (2, 2)), expected)

@@ -10,6 +10,7 @@ from buildcompare.config.catalogue import Catalogue
 from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
+from buildcompare.labels.tables import agreeing_labels
 from buildcompare.results import Finding, InputProvenance, Suggestion, TestResult
 from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus
 from buildcompare.text.sentences import Names
@@ -133,9 +134,9 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
     """The label that is slower in the most tests."""
-    for agreed in of_labels.slower_in_several(tests)[:1]:
-        marked = {row.test: row.delta_percent for row in agreed.rows if row.marked}
+    for agreed in agreeing_labels({test.name: test.labels for test in tests})[:1]:
+        marked = {test: row.delta_percent for test, row in agreed.rows.items() if row.status.changed}
         if agreed.marked > 1:
             largest = next(iter(marked.values()))
-            evidence = {**of_labels.named(agreed), "marked": agreed.marked, "largest_percent": largest, "tests": marked}
+            evidence = {**agreed.label, "marked": agreed.marked, "largest_percent": largest, "tests": marked}
             yield suggestion(SuggestionKind.LOOK_AT_LABEL, evidence, names)

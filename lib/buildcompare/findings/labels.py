@@ -1,10 +1,9 @@
 """Findings about label tables: slower labels, labels that several tests agree on, labels of one build only."""
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
-from buildcompare.labels.tables import Agreement, LabelInTest, agreeing_labels
+from buildcompare.labels.tables import agreeing_labels
 from buildcompare.results import LabelResult, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status
 from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
@@ -59,33 +58,18 @@ def _only_in(test: TestResult, side: Side) -> tuple[str, ...]:
 
 def labels_in_several_tests(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Labels that are slower in one test, and slower or leaning in others."""
-    agreed = slower_in_several(tests)
+    agreed = agreeing_labels({test.name: test.labels for test in tests})
     if not agreed:
         return
     rare = agreed[0].marked > 1 and agreed[0].expected < RARE
     found = []
     for each in agreed:
-        in_tests = {row.test: {"delta_percent": row.delta_percent, "marked": row.marked} for row in each.rows}
-        found.append({**named(each), "marked": each.marked, "expected": each.expected, "tests": in_tests})
+        in_tests = {
+            test: {"delta_percent": row.delta_percent, "marked": row.status.changed} for test, row in each.rows.items()
+        }
+        found.append({**each.label, "marked": each.marked, "expected": each.expected, "tests": in_tests})
     evidence = {"labels": found, "not_named": max(len(agreed) - MOST_LABELS, 0)}
     yield Found(FindingKind.LABELS_IN_SEVERAL_TESTS, Severity.WARNING if rare else Severity.INFO, evidence)
-
-
-def slower_in_several(tests: Sequence[TestResult]) -> list[Agreement]:
-    """Labels that rose in several tests, the surest first; a label by group, name and statistic."""
-    rows: dict[Hashable, list[LabelInTest]] = defaultdict(list)
-    for test in tests:
-        for row in test.labels:
-            if row.delta_percent is not None and row.p_value is not None:
-                found = LabelInTest(test.name, row.delta_percent, row.p_value / 2.0, row.status.changed)
-                rows[row.group, row.label, row.stat].append(found)
-    return agreeing_labels(rows)
-
-
-def named(agreed: Agreement) -> dict[str, str]:
-    """The label by its group, name and statistic."""
-    assert isinstance(agreed.label, tuple)
-    return dict(zip(("group", "label", "stat"), agreed.label, strict=True))
 
 
 def methods_with_handlers(test: TestResult) -> Iterator[Found]:

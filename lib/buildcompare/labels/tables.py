@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -236,36 +237,20 @@ MOST_EXPECTED = 1.0  # What chance shows this often or oftener is left out
 
 
 @dataclass(frozen=True)
-class LabelInTest:
-    """One label in one test: its change in percent, one-sided p-value of that direction, and whether it is marked."""
-
-    test: str
-    delta_percent: float
-    p_value: float
-    marked: bool
-
-    @property
-    def slower(self) -> bool:
-        """Whether it is marked as slower or leans that way."""
-        leans = self.delta_percent >= LEAST_PERCENT and self.p_value < LEANING
-        return self.delta_percent > 0 and (self.marked or leans)
-
-
-@dataclass(frozen=True)
 class Agreement:
     """A label that became slower in several tests."""
 
-    label: Hashable
-    rows: tuple[LabelInTest, ...]  # The tests that mark it or lean the same way, the largest change first
+    label: Mapping[str, str]  # By the columns of `LABEL_KEY`
+    rows: Mapping[str, LabelResult]  # By the tests that mark it or lean the same way, the largest change first
     marked: int  # How many of them mark it
     expected: float  # Labels of all at hand that would be marked or lean in as many tests where nothing changed
 
 
-def agreeing_labels(labels: Mapping[Hashable, Sequence[LabelInTest]]) -> list[Agreement]:
+def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreement]:
     """Labels that one test at least marks as slower and others mark or lean towards, the surest first.
 
     Single rows of long tables are marked by chance. The same label marked in two tests that ran at other times, or on
-    another database, hardly ever is: how often can be counted.
+    another database, hardly ever is: how often can be counted. `tables` are the rows of each test.
     """
     from scipy import stats
 
@@ -273,14 +258,22 @@ def agreeing_labels(labels: Mapping[Hashable, Sequence[LabelInTest]]) -> list[Ag
         both = ((n, stats.binom.sf(marked - 1, n, ALPHA / LEANING)) for n in range(slower, tests + 1))
         return float(sum(stats.binom.pmf(n, tests, LEANING) * enough for n, enough in both))
 
-    found = []
-    tests = Counter(len(rows) for rows in labels.values())
-    for label, rows in labels.items():
-        slower = sorted((row for row in rows if row.slower), key=lambda row: -row.delta_percent)
-        marked = sum(row.marked for row in slower)
+    labels: dict[tuple[str, str, str], dict[str, LabelResult]] = {}
+    for test, row in ((test, row) for test, rows in tables.items() for row in rows if row.p_value is not None):
+        labels.setdefault((row.group, row.label, row.stat), {})[test] = row
+    found, tests = [], Counter(map(len, labels.values()))
+    for label, judged in sorted(labels.items()):
+        slower = {test: row for test, row in judged.items() if _is_slower(row)}
+        marked = sum(row.status.changed for row in slower.values())
         if marked and len(slower) > 1:
             expected = math.fsum(times * chance(marked, len(slower), count) for count, times in tests.items())
             if expected < MOST_EXPECTED:
-                found.append(Agreement(label, tuple(slower), marked, expected))
-    means = {each.label: math.fsum(row.delta_percent for row in each.rows) / len(each.rows) for each in found}
-    return sorted(found, key=lambda each: (each.expected, -means[each.label], str(each.label)))
+                rows = dict(sorted(slower.items(), key=lambda each: -(each[1].delta_percent or 0.0)))
+                found.append(Agreement(dict(zip(LABEL_KEY, label, strict=True)), rows, marked, expected))
+    return sorted(found, key=lambda each: (each.expected, -fmean(row.delta_percent or 0 for row in each.rows.values())))
+
+
+def _is_slower(row: LabelResult) -> bool:
+    """Whether a judged row is marked as slower or leans that way."""
+    delta, p_value = row.delta_percent or 0.0, (row.p_value or 0.0) / 2.0
+    return delta > 0 and (row.status.changed or (delta >= LEAST_PERCENT and p_value < LEANING))
