@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Named, Run, Source
-from buildcompare.config.project import resolve, write_files
+from buildcompare.config.project import read_text, resolve, write_files, writing
 from buildcompare.config.yaml import Strict, Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
@@ -120,19 +120,14 @@ class Calibration(Strict):
 
 def read_calibration(file: str, catalogue_name: str) -> Calibration:
     """Read a calibration for a comparison that uses the catalogue `catalogue_name`."""
-    path, key, expected = resolve(file), "calibration", "a file that `python -m buildcompare calibrate` made"
-    if not path.is_file():
-        raise InputError(file=file, key=key, expected=expected, found="no such file")
+    key, expected = "calibration", "a file that `python -m buildcompare calibrate` made"
+    text = read_text(resolve(file), expected, key=key, max_bytes=MAX_BYTES)
     try:
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise InputError(file=file, key=key, expected=f"at most {MAX_BYTES:,} bytes", found=f"{size:,} bytes")
-        calibration = Calibration.model_validate_json(path.read_bytes())
+        calibration = Calibration.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors()[0]
         key = ".".join(str(part) for part in fault["loc"]) or key
         raise InputError(file=file, key=key, expected=expected, found=fault["msg"].casefold()) from None
-    except OSError as error:
-        raise InputError(file=file, key=key, expected=expected, found=str(error.strerror)) from None
     if (found := calibration.metrics) != catalogue_name:
         expected = f"a calibration for the catalogue {catalogue_name}"
         raise InputError(file=file, key="metrics", expected=expected, found=f"one for {found}")
@@ -155,33 +150,13 @@ def ids_of(recording: Recording) -> list[str]:
     return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
 
 
-def write_calibration(calibration: Calibration, file: Path) -> None:
-    """Write the file, whole or not at all."""
-    text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
-    try:
-        write_files({file: text})
-    except OSError as error:
-        raise _unwritable(file, error) from None
-
-
-def check_writable(file: Path) -> None:
-    """Make the folder of `file`, before the long work whose result shall stand there."""
-    if file.is_dir():
-        raise InputError(file=file, key="--output", expected="the name of a file", found="a folder")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(file, error) from None
-
-
-def _unwritable(file: Path, error: OSError) -> InputError:
-    return InputError(file=file, key="--output", expected="a file that can be written", found=str(error.strerror))
-
-
 def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibration:
     """Measure every run of `spec_file` as a comparison would, check the pipeline on them, and write `output`."""
     spec = checked(CalibrationSpec, read_yaml(spec_file))
-    check_writable(output)
+    if output.is_dir():
+        raise InputError(file=output, key="--output", expected="the name of a file", found="a folder")
+    with writing(output, "--output", "a file that can be written"):
+        output.parent.mkdir(parents=True, exist_ok=True)  # before the long work whose result shall stand there
     try:
         catalogue = read_catalogue(spec.metrics)
     except InputError as error:
@@ -214,7 +189,9 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
     found = self_check(calibration.repeated_runs(), catalogue.find)
     calibration = calibration.model_copy(update={"self_check": found})
-    write_calibration(calibration, output)
+    text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
+    with writing(output, "--output", "a file that can be written"):
+        write_files({output: text})
     return calibration
 
 

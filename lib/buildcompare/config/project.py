@@ -1,8 +1,9 @@
 """Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
@@ -35,6 +36,15 @@ def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: i
     except (OSError, ValueError) as error:  # also a path that no file can have
         found = getattr(error, "strerror", None) or str(error)
     raise InputError(file=file, key=key, expected=expected, found=found)
+
+
+@contextlib.contextmanager
+def writing(file: Path, key: str, expected: str) -> Iterator[None]:
+    """Say what the system has against writing there as an InputError that names `file` and `key`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(file=file, key=key, expected=expected, found=error.strerror or str(error)) from None
 
 
 def write_files(contents: Mapping[Path, str | bytes]) -> None:

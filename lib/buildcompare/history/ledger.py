@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Named
-from buildcompare.config.project import read_text, write_files
+from buildcompare.config.project import read_text, write_files, writing
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
 
@@ -223,22 +223,13 @@ def _read(file: Path) -> Entry:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
-    with _writing(folder):
+    with writing(folder, "history", "a folder that can be written"):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a")
     with file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        expected = "a folder that can be written"
-        raise InputError(file=folder, key="history", expected=expected, found=error.strerror or str(error)) from None
 
 
 def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
@@ -255,7 +246,7 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
         ledger = ledger.with_entry(entry)
         data = ledger.entries[0].model_dump(mode="json", exclude_defaults=True)
         texts[folder / f"{entry.name}.json"] = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
-    with _writing(folder):
+    with writing(folder, "history", "a folder that can be written"):
         write_files(texts)
     return list(texts)
 
