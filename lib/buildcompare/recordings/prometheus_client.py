@@ -5,7 +5,6 @@ rounds as float() does and is many times faster than a JSON parser (benchmarks/p
 """
 
 import base64
-import json
 import os
 import re
 import ssl
@@ -21,14 +20,15 @@ import numpy as np
 import pyarrow as pa
 import requests
 from pyarrow import csv
+from pydantic_core import from_json
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, Timeout
 from urllib3 import exceptions as faults
 from urllib3.util.retry import Retry
 
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Source
-from buildcompare.config.project import resolve
+from buildcompare.config.params import Auth, Source, Tls
+from buildcompare.config.project import read_text, resolve
 from buildcompare.recordings.recording import FloatArray
 
 REPEATS = 4
@@ -38,6 +38,8 @@ MAX_WAIT_S = 60.0
 CONNECT_S = 10.0
 GRACE_S = 5.0
 """How much longer than the server's own time-out we wait, so that its words reach us."""
+MAX_SECRET_BYTES = 100_000
+"""Servers refuse headers far shorter than this."""
 MAX_BYTES = 1_000_000_000
 """Bound on one answer: 5,000 series of 1,081 points take about 170 MB."""
 LONG_QUERY = 1_500
@@ -88,7 +90,7 @@ class Client:
         """Kind and version of the server, having made sure that it is ready."""
         ready = self._page("/-/ready").decode("utf-8", "replace").casefold()
         try:
-            build = dict(json.loads(self._page("/api/v1/status/buildinfo"))["data"])
+            build = dict(from_json(self._page("/api/v1/status/buildinfo"))["data"])
         except (ValueError, KeyError, TypeError):
             build = {}
         if "victoriametrics" in ready:  # its buildinfo pretends to be Prometheus
@@ -289,62 +291,54 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
-    session.headers.update(source.headers)
-    own = {name: _secret(f"headers_env.{name}", variable=named) for name, named in source.headers_env.items()}
-    session.headers.update(own)
-    authorization, secret = _authorization(source)
-    secrets = [*own.values(), authorization, authorization.partition(" ")[2], secret]
-    if authorization:
+    own = {name: _secret(f"headers_env.{name}", variable) for name, variable in source.headers_env.items()}
+    session.headers.update({**source.headers, **own})
+    secrets = [*own.values()]
+    if source.auth is not None:
+        authorization, secret = _authorization(source.auth)
         session.headers["Authorization"] = authorization
+        secrets += [authorization, authorization.partition(" ")[2], secret]
     session.auth = lambda request: request  # without any requests would look for a password in ~/.netrc
-    tls = source.tls
-    if tls is not None:
-        session.verify = tls.verify
-        if tls.ca is not None:
-            certificates = "a file of certificates (PEM)"
-            session.verify = _pem(tls.ca, "ca", certificates, ssl.SSLContext.load_verify_locations)
-        if tls.cert is not None:
-            key = None if tls.key is None else _pem(tls.key, "key", "", lambda context, file: None)
-            wanted = "a certificate and its key (PEM, without a passphrase)"
-            file = _pem(tls.cert, "cert", wanted, lambda c, f: c.load_cert_chain(f, key, password=lambda: b""))
-            session.cert = file if key is None else (file, key)
-    return session, sorted(filter(None, secrets), key=len, reverse=True)
+    if source.tls is not None:
+        ca = _pem(source.tls, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
+        key = _pem(source.tls, "key", "a key", lambda context, file: None)  # read with its certificate
+        wanted = "a certificate and its key (PEM, without a passphrase)"
+        cert = _pem(source.tls, "cert", wanted, lambda c, file: c.load_cert_chain(file, key, password=lambda: b""))
+        session.verify = ca or source.tls.verify
+        session.cert = (cert, key) if cert and key else cert
+    return session, sorted(secrets, key=len, reverse=True)
 
 
-def _authorization(source: Source) -> tuple[str, str]:
+def _authorization(auth: Auth) -> tuple[str, str]:
     """The value of the header, and the token or password in it."""
-    auth = source.auth
-    if auth is None:
-        return "", ""
-    if auth.username_env is not None and auth.password_env is not None:
-        user = _secret("auth.username_env", variable=auth.username_env, ascii_only=False)
-        password = _secret("auth.password_env", variable=auth.password_env, ascii_only=False)
-        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode(), password
-    key = "auth.bearer_token_env" if auth.bearer_token_env else "auth.bearer_token_file"
-    token = _secret(key, variable=auth.bearer_token_env or "", file=auth.bearer_token_file or "")
-    return f"Bearer {token}", token
+    named = auth.model_dump(exclude_none=True)  # a token, or a user and a password
+    held = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
+    if len(held) == 1:
+        return f"Bearer {held[0]}", held[0]
+    return "Basic " + base64.b64encode(":".join(held).encode()).decode(), held[1]
 
 
-def _secret(key: str, *, variable: str = "", file: str = "", ascii_only: bool = True) -> str:
-    """One line of text in an environment variable or a file."""
-    place = file or f"the environment variable {variable}"
-    try:
-        value = (resolve(file).read_text("utf-8") if file else os.environ.get(variable, "")).strip()
-        if not value:
-            expected, found = (f"a token in {file}", "an empty file") if file else (place, "none or empty")
-        elif not value.isprintable() or (ascii_only and not value.isascii()):
-            expected = f"one line of printable {'ASCII' if ascii_only else 'text'} in {place}"
-            found = "other characters"
-        else:
-            return value
-    except (OSError, UnicodeDecodeError) as error:
-        expected = f"a readable file {file}"
-        found = str(error.strerror) if isinstance(error, OSError) else "bytes that are not UTF-8"
-    raise InputError(file=None, key=f"source.{key}", expected=expected, found=found)
+def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
+    """One line of text in an environment variable, or in a file where the key says so."""
+    key, place = f"source.{key}", name if key.endswith("_file") else f"the environment variable {name}"
+    if key.endswith("_file"):
+        value = read_text(resolve(name), f"a readable file {name}", key=key, max_bytes=MAX_SECRET_BYTES).strip()
+    else:
+        value = os.environ.get(name, "").strip()
+    if not value:
+        expected = f"a token in {name}" if key.endswith("_file") else place
+        raise InputError(file=None, key=key, expected=expected, found="none or empty")
+    if not value.isprintable() or (ascii_only and not value.isascii()):
+        expected = f"one line of printable {'ASCII' if ascii_only else 'text'} in {place}"
+        raise InputError(file=None, key=key, expected=expected, found="other characters")
+    return value
 
 
-def _pem(name: str, key: str, expected: str, load: Callable[[ssl.SSLContext, str], Any]) -> str:
+def _pem(tls: Tls, key: str, expected: str, load: Callable[[ssl.SSLContext, str], object]) -> str | None:
     """The path of a file, once OpenSSL could read it: later its error would name neither file nor key."""
+    name = getattr(tls, key)
+    if name is None:
+        return None
     file = resolve(name)
     try:
         if file.is_file():
@@ -400,14 +394,11 @@ def _parsed(texts: list[bytearray]) -> list[Pairs] | None:
 
 def _json(text: bytes) -> dict[str, Any]:
     try:
-        data = json.loads(text.decode())
+        data = from_json(text.decode())
     except UnicodeDecodeError as error:
         raise PassingError(f"bytes that are not UTF-8 (byte {error.start})") from None
-    except json.JSONDecodeError as error:
-        where = "that ends early" if error.pos >= len(text) - 1 or "Unterminated" in error.msg else "that is damaged"
-        raise PassingError(f"JSON {where} ({error.msg})") from None
-    except RecursionError:
-        raise PassingError("JSON with too many nested levels") from None
+    except ValueError as error:
+        raise PassingError(f"JSON that {'ends early' if 'EOF' in str(error) else 'is damaged'} ({error})") from None
     if not isinstance(data, dict):
         raise PassingError("JSON that is no object")
     return data
