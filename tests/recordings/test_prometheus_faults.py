@@ -255,7 +255,7 @@ def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     ("more", "key", "words"),
     [
         ({"auth": {"bearer_token_env": "NOT_SET"}}, "source.auth.bearer_token_env", "the environment variable NOT_SET"),
-        ({"auth": {"bearer_token_file": "missing"}}, "source.auth.bearer_token_file", "No such file"),
+        ({"auth": {"bearer_token_file": "missing"}}, "source.auth.bearer_token_file", "no such file"),
         ({"tls": {"ca": "missing"}}, "source.tls.ca", "found no such file"),
         ({"tls": {"ca": "LICENSE"}}, "source.tls.ca", "a file of certificates"),
         ({"tls": {"cert": "LICENSE"}}, "source.tls.cert", "a certificate and its key"),
