@@ -47,6 +47,16 @@ def not_utf8(exchange: Exchange) -> None:
     exchange.body = exchange.body.replace(b'"metric":{', b'"metric":{"\xff":"x",', 1)
 
 
+def negative_chunk(exchange: Exchange) -> None:
+    handler = exchange.handler
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"-5\r\n" + exchange.body)
+    exchange.sent = handler.close_connection = True
+
+
 def stalled(exchange: Exchange) -> None:
     time.sleep(3)
 
@@ -66,6 +76,7 @@ def stalled_in_mid_body(exchange: Exchange) -> None:
 RESET, EARLY_END = partial(world.cut_off, abruptly=True), partial(world.cut_off, abruptly=False)
 TIMED_OUT = api_error(503, "timeout", "query timed out in expression evaluation")
 BAD_QUERY = api_error(400, "bad_data", "1:1: parse error\nand more")
+PICTURE = "docs/report.png"
 PAGE = becomes(200, "<html>Please log in</html>", "text/html")
 
 
@@ -90,6 +101,7 @@ PASSING = {
     "reset in mid-body": RESET,
     "end in mid-body": EARLY_END,
     "truncated JSON": truncated,
+    "a chunk of negative size": negative_chunk,
     "invalid UTF-8": not_utf8,
     "429 with Retry-After": becomes(429, "slow down", "text/plain", **{"Retry-After": "1"}),
     "429": becomes(429, "slow down", "text/plain"),
@@ -163,6 +175,7 @@ class Lasting:
 LASTING = {
     "reset in mid-body": Lasting(RESET, SourceError, ("a whole answer", "5 times"), asked_once=False),
     "truncated JSON": Lasting(truncated, SourceError, ("a whole answer", "JSON that"), asked_once=False),
+    "a chunk of negative size": Lasting(negative_chunk, SourceError, ("a damaged body", "5 times"), asked_once=False),
     "invalid UTF-8": Lasting(not_utf8, SourceError, ("bytes that are not UTF-8",), asked_once=False),
     "401": Lasting(becomes(401, f"no: {TOKEN}", "text/plain"), InputError, ("HTTP 401", "no: ***"), key="source.auth"),
     "403": Lasting(becomes(403, "", "text/html"), InputError, ("HTTP 403: Forbidden",), key="source.auth"),
@@ -256,6 +269,8 @@ def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"auth": {"bearer_token_env": "NOT_SET"}}, "source.auth.bearer_token_env", "the environment variable NOT_SET"),
         ({"auth": {"bearer_token_file": "missing"}}, "source.auth.bearer_token_file", "no such file"),
+        ({"auth": {"bearer_token_file": PICTURE}}, "source.auth.bearer_token_file", f"{PICTURE}: source.auth"),
+        ({"auth": {"bearer_token_file": PICTURE}}, "source.auth.bearer_token_file", "found bytes that are no UTF-8"),
         ({"tls": {"ca": "missing"}}, "source.tls.ca", "found no such file"),
         ({"tls": {"ca": "LICENSE"}}, "source.tls.ca", "a file of certificates"),
         ({"tls": {"cert": "LICENSE"}}, "source.tls.cert", "a certificate and its key"),

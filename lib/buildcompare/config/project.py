@@ -32,7 +32,7 @@ def read_text(file: Path, expected: str, *, key: str | None = None, max_bytes: i
     except FileNotFoundError:
         found = "no such file"
     except UnicodeDecodeError as error:
-        key, expected, found = f"byte {error.start}", "text in UTF-8", "bytes that are no UTF-8"
+        expected, found = "text in UTF-8", f"bytes that are no UTF-8 (byte {error.start})"
     except (OSError, ValueError) as error:  # also a path that no file can have
         found = getattr(error, "strerror", None) or str(error)
     raise InputError(file=file, key=key, expected=expected, found=found)

@@ -179,12 +179,15 @@ class Client:
 
     def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         total = 0
-        while chunk := response.read(_CHUNK, decode_content=True):
-            total += len(chunk)
-            if total > MAX_BYTES:
-                expected = f"an answer of at most {MAX_BYTES // 1_000_000:,} MB"
-                raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
-            yield chunk
+        try:
+            while chunk := response.read(_CHUNK, decode_content=True):
+                total += len(chunk)
+                if total > MAX_BYTES:
+                    expected = f"an answer of at most {MAX_BYTES // 1_000_000:,} MB"
+                    raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
+                yield chunk
+        except ValueError as error:  # http.client takes a negative size of a chunk for a number of bytes to read
+            raise PassingError(f"a damaged body ({one_line(str(error))})") from None
 
     def _named(self, error: BaseException) -> Exception:
         """What requests and urllib3 say in ten lines, in one."""
