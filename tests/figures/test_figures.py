@@ -6,6 +6,7 @@ import re
 from importlib.resources import files
 from typing import Any, cast
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -124,8 +125,8 @@ def test_a_figure_at_equal_load_answers_in_its_title_and_its_alternative_text() 
     ],
 )
 def test_a_title_fits_its_figure(title: str) -> None:
-    figure, axes = figures.new_figure(figures.SMALL, title)
-    with figures.styled():
+    with mpl.rc_context(figures.STYLE):
+        figure, axes = figures.new_figure(figures.SMALL, title)
         figure.draw_without_rendering()
     (text,) = (each for each in axes.findobj(Text) if each.get_text() == axes.get_title("left"))
     assert text.get_window_extent().x1 <= figure.bbox.x1

@@ -6,7 +6,6 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, get_args
 
 import matplotlib as mpl
@@ -40,6 +39,14 @@ INK, GRID, SHADE, PAPER = (THEME[name] for name in ("ink", "grid", "shade", "pap
 COLOURS: dict[str, str] = {side: THEME[side] for side in SIDES}
 DASHES: dict[str, Any] = {"base": (), "new": (4, 1.2)}
 WIDTHS = {"base": 1.3, "new": 1.1}
+_INKED = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
+STYLE: dict[Any, Any] = sns.axes_style("whitegrid") | sns.plotting_context("paper") | dict.fromkeys(_INKED, INK) | {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.0, "axes.labelsize": 8.0,
+    "xtick.labelsize": 8.0, "ytick.labelsize": 7.5, "axes.titlesize": 9.0, "axes.titleweight": "bold",
+    "axes.titlelocation": "left", "grid.color": GRID, "svg.fonttype": "none", "svg.hashsalt": "buildcompare",
+    "path.simplify": True, "path.simplify_threshold": 0.3,
+}  # fmt: skip
+"""What makes a :class:`Figure` does so in this style, from its first line to its file."""
 LEGEND: dict[str, Any] = {
     "loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1, "frameon": False, "fontsize": 7.5,
 }  # fmt: skip
@@ -67,6 +74,7 @@ def graphs(test: TestView) -> Iterator[Figure]:
         yield graph(test, metric, f"{test.result.name}_0_{unused(stem, taken)}")
 
 
+@mpl.rc_context(STYLE)
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     """Both builds' curves of one metric, in a file of this name."""
     figure, axes = new_figure(SMALL, say("figures", "metric_title", metric))
@@ -83,6 +91,7 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     return finished(figure, name, alt, graph_of=test.result.name)
 
 
+@mpl.rc_context(STYLE)
 def users(test: TestView) -> Figure | None:
     """The curves of connected users with their phases and the shift; None where nobody recorded them."""
     load, labels = test.catalogue.load, test.labels
@@ -123,14 +132,14 @@ def _shift(axes: Axes, test: TestView, slug: str) -> None:
     arrow = {"arrowstyle": "<->", "color": INK, "lw": 1.0, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=(at / 60, new), xytext=(at / 60, base), arrowprops=arrow)
     paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    gap = f" {shift_words(ramp.shift_users)}"
-    axes.text(at / 60, (base + new) / 2, gap, fontsize=7.5, va="center", color=INK, bbox=paper, zorder=5)
+    axes.text(
+        at / 60, (base + new) / 2, f" {shift_words(ramp.shift_users)}", va="center", bbox=paper, fontsize=7.5, zorder=5
+    )
 
 
 def _phase_bars(axes: Axes, test: TestView) -> None:
     """Draw a bar for each build under the curves: which phase it was in."""
-    with styled():
-        bars = axes.inset_axes((0.0, -0.34, 1.0, 0.14), sharex=axes)
+    bars = axes.inset_axes((0.0, -0.34, 1.0, 0.14), sharex=axes)
     limit = axes.get_xlim()[1]
     for row, side in enumerate(SIDES):
         for phase in test.result.runs[side][0].phases:
@@ -158,26 +167,26 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
             yield metric_at_load(name, test.labels, row, test.at_load[row.slug])
 
 
+@mpl.rc_context(STYLE)
 def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad) -> Figure:
     """The metric over the users: a dot per minute, each build's curve with its 95 % interval, and where they meet."""
     top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in SIDES)
     factor, unit = unit_scale(top, metric.unit)
-    with styled():
-        figure, axes = new_figure(SMALL, say("figures", "at_load_title", metric), above=0.14)
-        for side in SIDES:
-            users, values = seen.points[side].T
-            curve, half, colour = seen.curves[side] * factor, 1.96 * seen.se_curves[side], COLOURS[side]
-            axes.scatter(users, values * factor, s=5, color=colour, alpha=0.35, lw=0)
-            axes.fill_between(seen.users, curve * np.exp(-half), curve * np.exp(half), color=colour, alpha=0.18, lw=0)
-            axes.plot(seen.users, curve, color=colour, lw=1.6, dashes=DASHES[side])
-        axes.axvline(seen.at_users, color=INK, lw=0.8, ls=":")
-        offset: dict[str, Any] = {"xytext": (-3, 0), "textcoords": "offset points", "ha": "right", "fontsize": 7}
-        at = f"both sustained {seen.at_users:,.0f}"
-        axes.annotate(at, (seen.at_users, 0.02), xycoords=("data", "axes fraction"), **offset)
-        highest = 1.1 * factor * max(top, seen.base, seen.new)
-        axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None), ylim=(0.0, highest))
-        axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
-        legend_above(axes, dict(labels.items()))
+    figure, axes = new_figure(SMALL, say("figures", "at_load_title", metric), above=0.14)
+    for side in SIDES:
+        users, values = seen.points[side].T
+        curve, half, colour = seen.curves[side] * factor, 1.96 * seen.se_curves[side], COLOURS[side]
+        axes.scatter(users, values * factor, s=5, color=colour, alpha=0.35, lw=0)
+        axes.fill_between(seen.users, curve * np.exp(-half), curve * np.exp(half), color=colour, alpha=0.18, lw=0)
+        axes.plot(seen.users, curve, color=colour, lw=1.6, dashes=DASHES[side])
+    axes.axvline(seen.at_users, color=INK, lw=0.8, ls=":")
+    offset: dict[str, Any] = {"xytext": (-3, 0), "textcoords": "offset points", "ha": "right", "fontsize": 7}
+    at = f"both sustained {seen.at_users:,.0f}"
+    axes.annotate(at, (seen.at_users, 0.02), xycoords=("data", "axes fraction"), **offset)
+    highest = 1.1 * factor * max(top, seen.base, seen.new)
+    axes.set(xlabel="connected users", ylabel=unit, xlim=(0.0, None), ylim=(0.0, highest))
+    axes.xaxis.set_major_formatter(lambda users, _: f"{users:,.0f}")
+    legend_above(axes, dict(labels.items()))
     counts = Pair.of(lambda side: len(seen.points[side]))
     return finished(figure, name, say("figures", "at_load_alt", metric, labels, counts))
 
@@ -216,12 +225,11 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
         return 0.0
     top = float(long["value"].abs().max())
     factor, _ = unit_scale(top, unit)
-    with styled():
-        order: dict[str, Any] = {"hue_order": SIDES, "style_order": SIDES, "estimator": None, "sort": False}
-        look: dict[str, Any] = {"palette": COLOURS, "dashes": DASHES, "sizes": WIDTHS, "legend": False, "ax": axes}
-        by = dict.fromkeys(("hue", "style", "size"), "build")
-        data = long.assign(value=long["value"] * factor)
-        sns.lineplot(data, x="elapsed_min", y="value", units="stretch", **by, **order, **look)
+    order: dict[str, Any] = {"hue_order": SIDES, "style_order": SIDES, "estimator": None, "sort": False}
+    look: dict[str, Any] = {"palette": COLOURS, "dashes": DASHES, "sizes": WIDTHS, "legend": False, "ax": axes}
+    by = dict.fromkeys(("hue", "style", "size"), "build")
+    data = long.assign(value=long["value"] * factor)
+    sns.lineplot(data, x="elapsed_min", y="value", units="stretch", **by, **order, **look)
     legend_above(axes, {side: label for side, label in test.labels.items() if (long["build"] == side).any()})
     return top
 
@@ -229,7 +237,7 @@ def draw_curves(axes: Axes, test: TestView, slug: str, labels: Mapping[str, str]
 def legend_above(axes: Axes, labels: Mapping[Side, str]) -> None:
     """Name the builds."""
     lines = [Line2D([], [], color=COLOURS[s], lw=WIDTHS[s], dashes=DASHES[s]) for s in labels]
-    legend = axes.legend(lines, list(labels), ncols=2, labelcolor=INK, handlelength=2.6, **LEGEND)
+    legend = axes.legend(lines, list(labels), ncols=2, handlelength=2.6, **LEGEND)
     for text, label in zip(legend.get_texts(), labels.values(), strict=True):
         text.set(text=label, parse_math=False)  # here, as a legend leaves out labels that start with an underscore
 
@@ -250,28 +258,15 @@ def steady_windows(axes: Axes, test: TestView) -> None:
         axes.text(middle, 0.99, said, transform=place, ha="center", va="top", fontsize=7, alpha=0.7)
 
 
-def styled() -> AbstractContextManager[None]:
-    """The style that every part of a figure is drawn in."""
-    ink = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
-    own = {
-        "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.0, "grid.color": GRID,
-        "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left", "svg.fonttype": "none",
-        "svg.hashsalt": "buildcompare", "path.simplify": True, "path.simplify_threshold": 0.3,
-    }  # fmt: skip
-    themes: dict[Any, Any] = {**sns.axes_style("whitegrid"), **sns.plotting_context("paper")}
-    return mpl.rc_context(themes | dict.fromkeys(ink, INK) | own)
-
-
 def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above: float = 0) -> tuple[Drawing, Axes]:
     """An empty figure of `size` inches; all of one size have the same margins, so that axes stand under each other."""
     (width, height), left, right, top, bottom = size, 0.68, 0.08, 0.52 + above, 0.45 + below
-    with styled():
-        figure = Drawing(figsize=size)
-        FigureCanvasAgg(figure)  # it measures the title
-        axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
-        _fit(axes.set_title(title, y=1.0, pad=17, parse_math=False), figure.dpi * (width - left))
-        axes.set_xlabel("elapsed time, minutes")
-        sns.despine(ax=axes)
+    figure = Drawing(figsize=size)
+    FigureCanvasAgg(figure)  # it measures the title
+    axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
+    _fit(axes.set_title(title, y=1.0, pad=17, parse_math=False), figure.dpi * (width - left))
+    axes.set_xlabel("elapsed time, minutes")
+    sns.despine(ax=axes)
     return figure, axes
 
 
@@ -297,9 +292,8 @@ def scale_axis(axes: Axes, top: float, unit: str) -> None:
 def finished(figure: Drawing, name: str, alt: str, graph_of: str | None = None) -> Figure:
     """The figure in both forms."""
     vector, pixels = io.StringIO(), io.BytesIO()
-    with styled():
-        figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
-        figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
     return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph_of=graph_of)
 
 
@@ -334,47 +328,38 @@ _HEIGHT = 3.8
 _HEADROOM = 1.16  # Above the highest level, for the sizes of jumps
 
 
+@mpl.rc_context(STYLE)
 def levels(table: pd.DataFrame, db_engine: str) -> Figure:
     """Draw one database's chain: `table` as :meth:`HistoryView.levels` makes it, at least one row."""
     order, names = pd.factorize(table["comparison"])
     table = table.assign(order=order, place=order + table["side"].map(APART))
-    with styled():
-        width = min(max(_LEAST, 1.5 + _WIDTH_OF_ONE * len(names)), _MOST)
-        drawing = Drawing(figsize=(width, _HEIGHT), layout="constrained")
-        axes = drawing.add_subplot()
-        axes.set_title(say("figures", "levels_title", table.to_dict("records"), db_engine), pad=17, parse_math=False)
-        _drift(axes, table)
-        _builds(axes, table)
-        _marks(axes, table)
-        every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
-        look: dict[str, Any] = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
-        axes.set_xticks(range(0, len(names), every), names[::every], **look)
-        axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, _HEADROOM * table["high"].max()), xlabel="")
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axes.set_ylabel("supported users")
-        axes.grid(visible=False, axis="x")
-        axes.legend(ncols=4, **LEGEND)
-        sns.despine(ax=axes)
-    alt = say("figures", "levels_alt", table.to_dict("records"), db_engine)
-    return finished(drawing, f"history_{db_engine or 'users'}", alt)
-
-
-def _builds(axes: Axes, table: pd.DataFrame) -> None:
-    for side, rows in table.groupby("side"):
-        errors = [rows["users"] - rows["low"], rows["high"] - rows["users"]]
-        look: dict[str, Any] = {"color": COLOURS[str(side)], "zorder": 3}
-        axes.errorbar(rows["place"], rows["users"], yerr=errors, fmt="none", lw=1.1, capsize=2, **look)
-        look |= {"marker": MARKERS[str(side)], "label": f"{side}, with 95 % interval"}
-        axes.scatter(rows["place"], rows["users"], s=16, linewidths=0, **look)
-
-
-def _drift(axes: Axes, table: pd.DataFrame) -> None:
-    """A line from each new build to the same version as a later base."""
+    width = min(max(_LEAST, 1.5 + _WIDTH_OF_ONE * len(names)), _MOST)
+    drawing = Drawing(figsize=(width, _HEIGHT), layout="constrained")
+    axes = drawing.add_subplot()
+    axes.set_title(say("figures", "levels_title", table.to_dict("records"), db_engine), pad=17, parse_math=False)
+    # A line from each new build to the same version as a later base.
     before = table.loc[table["side"] == "new", ["comparison", "place", "users"]]
     links = table.merge(before, left_on="against", right_on="comparison", suffixes=("", "_before"))
     if not links.empty:
         x, y = (links.assign(gap=np.nan)[[f"{name}_before", name, "gap"]].to_numpy() for name in ("place", "users"))
         axes.plot(x.ravel(), y.ravel(), color=INK, lw=0.9, ls=":", label="same version, measured again", zorder=2)
+    for side, rows in table.groupby("side"):
+        errors = [rows["users"] - rows["low"], rows["high"] - rows["users"]]
+        look: dict[str, Any] = {"fmt": MARKERS[str(side)], "ms": 4.0, "mec": "none", "color": COLOURS[str(side)]}
+        look |= {"elinewidth": 1.1, "capthick": 1.1, "capsize": 2, "label": f"{side}, with 95 % interval", "zorder": 3}
+        axes.errorbar(rows["place"], rows["users"], yerr=errors, **look)
+    _marks(axes, table)
+    every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
+    look = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
+    axes.set_xticks(range(0, len(names), every), names[::every], **look)
+    axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, _HEADROOM * table["high"].max()), xlabel="")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_ylabel("supported users")
+    axes.grid(visible=False, axis="x")
+    axes.legend(ncols=4, **LEGEND)
+    sns.despine(ax=axes)
+    alt = say("figures", "levels_alt", table.to_dict("records"), db_engine)
+    return finished(drawing, f"history_{db_engine or 'users'}", alt)
 
 
 def _marks(axes: Axes, table: pd.DataFrame) -> None:
