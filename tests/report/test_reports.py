@@ -195,7 +195,7 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
         "Verdict", "Comments", "Action Items", "Setup", "Supported users", "Ramp-up", "Metrics", "Labels", "Events",
         "Graphs", "Provenance",
     ]  # fmt: skip
-    assert "Pass, with two things to look at." in text
+    assert "Pass, with three things to look at." in text
     assert "6,934" in text
     assert wide <= 1200
     assert len(alts) == 49
