@@ -17,7 +17,7 @@ from buildcompare.load.view import round_marks, time_to_users
 from buildcompare.recordings.sources import record
 from buildcompare.results.codes import Reason, ReasonCode
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
-from buildcompare.text.reasons import explain
+from buildcompare.text.sentences import say
 from curves import CATALOGUE, curve, kinds, recording
 from support import users_curve
 
@@ -111,7 +111,7 @@ def test_a_metric_that_all_but_vanishes_breaks_no_report(factor: float) -> None:
     row = next(metric for metric in result.metrics if metric.slug == "heap-in-use")
     assert row.delta_percent == pytest.approx(100.0 * (factor - 1.0))
     assert any(f.metric == "heap-in-use" for f in findings.find([result], ("a", "b")))
-    assert explain(row)
+    assert say("reasons", "explain", row)
 
 
 def test_runs_of_one_build_are_averaged() -> None:

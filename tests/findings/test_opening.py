@@ -22,7 +22,6 @@ from buildcompare.results import (
     TrafficMixResult,
     Validity,
 )
-from buildcompare.text import reasons
 from buildcompare.text.sentences import say
 from loadsim import RunSettings, simulate_run
 from quiet import quiet, with_metric
@@ -63,7 +62,7 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
 
 
 def conclusion(row: SupportedUsersResult) -> str:
-    evidence = {**dict(row), "by_chance_percent": reasons.by_chance_percent(row)}
+    evidence = {**dict(row), "by_chance_percent": row.by_chance_percent}
     return say("reasons", "conclusion", evidence, "higher")
 
 
@@ -261,7 +260,7 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, load_adjusted=row)
     metric = next(each for each in test.metrics if each.slug == "stack-in-use")
     assert metric.load_adjusted is not None
-    assert reasons.at_load_words(metric.load_adjusted.model_dump(), metric.better, 5.0) == said
+    assert say("reasons", "at_equal_load", metric.load_adjusted, metric.better, 5.0) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
     assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)
 

@@ -15,7 +15,7 @@ from buildcompare.load.view import RunView, view_run
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import LimitedBy
-from buildcompare.text.reasons import limited_words
+from buildcompare.text.sentences import say
 from loadsim import Coordinator, RunSettings, ServerModel, SimulatedRun, Thresholds, simulate_run
 from loadsim.measure import ALERTS
 
@@ -71,7 +71,9 @@ def test_a_bounded_run_may_be_far_from_every_limit() -> None:
     found = limits(simulate_run(small, 1, alerts=True))
     assert found.limiting("base") is None
     assert found.near("base") == []
-    assert limited_words(found, "base", CATALOGUE.alerts).startswith("no alert in the steady window")
+    assert say("reasons", "limited_by", found, "base", {each.slug: each for each in CATALOGUE.alerts}).startswith(
+        "no alert in the steady window"
+    )
 
 
 def test_alert_series_change_nothing_else(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_shares_and_times_are_counted() -> None:
     assert found.first("base") is slow
     assert found.limiting("base") is busy
     assert found.near("base") == [busy, slow]
-    assert limited_words(found, "base", (SLOW, BUSY)) == (
+    assert say("reasons", "limited_by", found, "base", {each.slug: each for each in (SLOW, BUSY)}) == (
         "Busy (at or above 85.0 % in 50% of the steady window; 2 times in all); first to alert: Slow, at 1 min; "
         "near its limit: Slow (90%)"
     )
@@ -134,7 +136,7 @@ def test_stated_thresholds_and_the_stop_count() -> None:
     stated, run = {"slow": 0.4, "busy": 90.0}, seen(COLD, 300.0, (120.0, 300.0))
     later = LimitedBy(alerts=alerts_of_build((SLOW, BUSY), stated, [run], "base"))
     assert (later.first("base"), later.limiting("base")) == (None, None)
-    words = limited_words(later, "base", (SLOW, BUSY))
+    words = say("reasons", "limited_by", later, "base", {each.slug: each for each in (SLOW, BUSY)})
     assert words.startswith("no alert in the steady window; near its limit: Busy (")
 
 

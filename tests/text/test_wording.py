@@ -26,7 +26,6 @@ from buildcompare.results.codes import (
     ValidityCode,
     ValidityStatus,
 )
-from buildcompare.text.reasons import reason_words, validity_words
 from buildcompare.text.sentences import Names, macros, say
 
 PG, MY = "postgresql_bounded", "mysql_bounded"
@@ -354,22 +353,29 @@ def test_a_suggestion_in_words(kind: SuggestionKind, evidence: dict[str, Any], e
 
 def test_reasons_in_words() -> None:
     for code in ReasonCode:
-        said = reason_words(Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES))
+        said = say(
+            "reasons", "reason_words", Reason(code=code, build="new", minutes=2.0, because=ReasonCode.NO_SAMPLES)
+        )
         assert said
         assert not said.endswith(".")
     assert set(macros("reasons").REASONS) == set(ReasonCode)
     assert set(macros("reasons").NO_ESTIMATE) == set(NoEstimate)
     assert set(macros("history").NO_HISTORY) == set(NoHistory)
     assert set(macros("history").DRIFT) == set(DriftKind)
-    assert reason_words(Reason(code=ReasonCode.NO_NUMBER)) == "no number in the steady window of either build"
+    assert (
+        say("reasons", "reason_words", Reason(code=ReasonCode.NO_NUMBER))
+        == "no number in the steady window of either build"
+    )
     because = Reason(code=ReasonCode.NO_STEADY_WINDOW, build="base", because=ReasonCode.SHORT, minutes=2.4)
-    assert reason_words(because) == "no steady window in the base build: only 2 minutes of steady load"
+    assert (
+        say("reasons", "reason_words", because) == "no steady window in the base build: only 2 minutes of steady load"
+    )
 
 
 def test_a_run_is_named_by_its_build_and_number() -> None:
     reason = ValidityReason(code=ValidityCode.GAPS, status=ValidityStatus.LIMITED, text="gaps", side="new", run=2)
-    assert validity_words([reason], ("v1", "v2")) == ["v2: gaps"]
-    assert validity_words([reason], several=True) == ["new run 2: gaps"]
+    assert say("reasons", "limits", [reason], False, Pair("v1", "v2")) == "v2: gaps"
+    assert say("reasons", "limits", [reason, reason], several=True) == "new run 2: gaps; new run 2: gaps"
 
 
 def test_the_first_sentences() -> None:

@@ -27,7 +27,7 @@ from buildcompare.recordings.sources import Slot, read_run
 from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, measure_effect
-from buildcompare.text.reasons import reason_words
+from buildcompare.text.sentences import say
 
 METHOD = 5  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
@@ -175,7 +175,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
             view = view_run(recording, group.type, catalogue)
             file = run.file or spec_file
             if view.steady.window is None:
-                reason = reason_words(view.steady.reason) if view.steady.reason else "none"
+                reason = say("reasons", "reason_words", view.steady.reason) if view.steady.reason else "none"
                 raise InputError(file=file, key=where, expected="a run with a steady window", found=reason)
             runs.append(KeptRun.of(recording, run_levels(view, group.type, catalogue)))
             for each in runs[-1].ids:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import Event, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Status
-from buildcompare.text.reasons import by_chance_percent
 
 REPORTED_TOLERANCE_PERCENT = 1.0
 """Reported and estimated supported users agree within 0.5 % on published runs; twice that is reported."""
@@ -28,7 +27,7 @@ def supported_users(test: TestResult) -> Iterator[Found]:
             "at_least", "reason"}  # fmt: skip
     evidence = {
         **users.model_dump(mode="json", include=keys),
-        "by_chance_percent": by_chance_percent(users),
+        "by_chance_percent": users.by_chance_percent,
         "ruled_out_percent": None if users.ci_low is None else -users.ci_low,
     }
     worse = users.delta_percent is not None and users.status == Status.REGRESSION

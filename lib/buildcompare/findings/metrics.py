@@ -7,7 +7,6 @@ from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
-from buildcompare.text.reasons import by_chance_percent
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 LEANING = 0.1
@@ -49,7 +48,7 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
             "contrary": [_in_test(t, m) for t, m in elsewhere if _significant(m)],
             "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
         }
-        evidence = {**metric.model_dump(include=keys), "by_chance_percent": by_chance_percent(metric), "groups": groups}
+        evidence = {**metric.model_dump(include=keys), "by_chance_percent": metric.by_chance_percent, "groups": groups}
         yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
 
 

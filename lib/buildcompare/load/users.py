@@ -17,7 +17,7 @@ from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, St
 from buildcompare.stats.effects import judge, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
-from buildcompare.text.reasons import limited_words
+from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
 MIN_COVERAGE = 0.9
@@ -173,7 +173,8 @@ def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coor
     for side in SIDES:
         found += alerts_of_build(catalogue.alerts, coordinator.thresholds, views[side], side)
     limits = LimitedBy(alerts=found)
-    words: dict[str, str] = {use.build: limited_words(limits, use.build, catalogue.alerts) for use in found}
+    alerts = {alert.slug: alert for alert in catalogue.alerts}
+    words: dict[str, str] = {use.build: say("reasons", "limited_by", limits, use.build, alerts) for use in found}
     return limits.model_copy(update=words) if found else None
 
 

@@ -26,7 +26,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report import commonmark
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
-from buildcompare.text import numbers, reasons, sentences
+from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ HEADLINE_TESTS = 6  # tests in the table below the verdict; the others are folde
 KNOWN = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
-    (reasons, "at_load_words explain reason_words validity_words"),
     (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
     (numbers, "change db_name interval minutes p_words percent quantity status_words test_words"),
 )

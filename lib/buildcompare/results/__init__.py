@@ -207,6 +207,13 @@ class Decided(Tested):
     """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
 
+    @property
+    def by_chance_percent(self) -> float | None:
+        """How far two comparisons of unchanged builds differ in 19 of 20 cases, in percent; None if unknown."""
+        if self.ci_high is None or self.delta_percent is None or not self.delta_percent > -100.0:
+            return None  # of a metric that is as good as gone there is no ratio
+        return ((1.0 + self.ci_high / 100.0) / (1.0 + self.delta_percent / 100.0) - 1.0) * 100.0
+
 
 class LoadAdjustedResult(Decided):
     """One metric at equal load; `ci_low` to `ci_high` hold at 95 % for all metrics of its family together."""

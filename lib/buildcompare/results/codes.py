@@ -90,7 +90,7 @@ ReasonCode = StrEnum(
     TOO_SHORT_TO_MEASURE LOAD_UNKNOWN NO_SAMPLES FEW_SAMPLES NEVER_RISES STILL_MOVES SHORT UNFIT_EARLY
     """,
 )
-ReasonCode.__doc__ = "Why a row was not judged, or a run has no steady window; in words: `buildcompare.text.reasons`."
+ReasonCode.__doc__ = "Why a row was not judged, or a run has no steady window; in words: text/sentences/reasons.j2."
 NoEstimate = StrEnum(
     "NoEstimate",
     """
