@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import StrMethodFormatter
 
 from buildcompare.comparison.analysis import TestView
@@ -161,7 +160,7 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
     """A figure for each metric of `test` that users feel, or that changed at equal load or at the builds' own."""
     for row in test.result.metrics:
         statuses = (row.status, row.load_adjusted.status if row.load_adjusted else None)
-        changed = Status.REGRESSION in statuses or Status.IMPROVEMENT in statuses
+        changed = any(status and status.changed for status in statuses)
         if row.slug in test.at_load and not row.labels and (row.gate or changed):
             name = f"{test.result.name}_at_load_{row.slug}"
             yield metric_at_load(name, test.labels, row, test.at_load[row.slug])
@@ -264,21 +263,19 @@ def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above
     figure = Drawing(figsize=size)
     FigureCanvasAgg(figure)  # it measures the title
     axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
-    _fit(axes.set_title(title, y=1.0, pad=17, parse_math=False), figure.dpi * (width - left))
     axes.set_xlabel("elapsed time, minutes")
     sns.despine(ax=axes)
-    return figure, axes
-
-
-def _fit(title: Text, width: float) -> None:
-    """Shrink `title` until no line is wider than `width` pixels; cut its lines where that would be too small."""
-    points = float(title.get_fontsize()) * min(1.0, 0.97 * width / title.get_window_extent().width)
+    # The title shrinks until no line is too wide; where that would be too small, its lines are cut.
+    drawn = axes.set_title(title, y=1.0, pad=17, parse_math=False)
+    part = 0.97 * figure.dpi * (width - left) / drawn.get_window_extent().width
+    points = float(drawn.get_fontsize()) * min(1.0, part)
     if points < LEAST_POINTS:
-        lines = title.get_text().split("\n")
+        lines = title.split("\n")
         keep = max(int(max(map(len, lines)) * points / LEAST_POINTS) - 2, 10)
         cut = (f"{each[: keep // 2]} … {each[keep // 2 - keep :]}" if len(each) > keep else each for each in lines)
-        title.set_text("\n".join(cut))
-    title.set_fontsize(max(points, LEAST_POINTS))
+        drawn.set_text("\n".join(cut))
+    drawn.set_fontsize(max(points, LEAST_POINTS))
+    return figure, axes
 
 
 def scale_axis(axes: Axes, top: float, unit: str) -> None:

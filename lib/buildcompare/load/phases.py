@@ -314,8 +314,8 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
         # What the waves are made of is the spectral peak.
         made_of = test is not None and test.p_value <= SIGNIFICANT and test.swing >= SWING * amplitude
         peak = test.period_s if test is not None and made_of else None
-        agree = period is not None and peak is not None and abs(period - peak) <= NEAR * peak
-        period = period if agree else peak
+        if not (period and peak and abs(period - peak) <= NEAR * peak):
+            period = peak
     resolved = period is None or period >= RESOLVED * curve.sample_s
     if period is not None and period < ALIASED * curve.sample_s:
         period = None

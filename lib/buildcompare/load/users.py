@@ -169,11 +169,9 @@ def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coor
     """
     if test.type != "unbounded":
         return None
-    found: list[AlertResult] = []
-    for side in SIDES:
-        found += alerts_of_build(catalogue.alerts, coordinator.thresholds, views[side], side)
+    alerts, thresholds = {alert.slug: alert for alert in catalogue.alerts}, coordinator.thresholds
+    found = [use for side in SIDES for use in alerts_of_build(catalogue.alerts, thresholds, views[side], side)]
     limits = LimitedBy(alerts=found)
-    alerts = {alert.slug: alert for alert in catalogue.alerts}
     words: dict[str, str] = {use.build: say("reasons", "limited_by", limits, use.build, alerts) for use in found}
     return limits.model_copy(update=words) if found else None
 

@@ -243,13 +243,12 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     found: dict[str, object] = {"plateau_users": view.plateau_users}
     if shape is not None:
         beginning, line, waves, plateau = shape.beginning, shape.ramp, shape.waves, shape.plateau
-        seen = beginning.onset_s is not None  # else the recording does not show how the run began
-        if line is not None and not seen:
+        if beginning.onset_s is not None:  # else the recording does not show how the run began
+            found |= {"onset_s": beginning.onset_s, "early_bumps": len(beginning.bumps)}
+            found |= {"early_bump_seconds": beginning.bump_seconds}
+        elif line is not None:
             times = dict.fromkeys(times)  # a window that opened in mid-ramp does not know since when
         found |= {
-            "onset_s": beginning.onset_s,
-            "early_bumps": len(beginning.bumps) if seen else None,
-            "early_bump_seconds": beginning.bump_seconds if seen else None,
             "kink_s": line and line.kink_s,
             "waves_p_value": waves.test and waves.test.p_value,
             "equilibrium": plateau and plateau.settled,
@@ -404,17 +403,11 @@ def compare_ramps(views: Views) -> RampUps:
         "wave_amplitude_users": None if proxy else _middle([amplitude for _, amplitude in waves], "value"),
     }
     if (middle := _middle(shifts, "users")) is not None:
-        status = Status.REGRESSION if middle.users < 0 else Status.IMPROVEMENT
-        found |= {
-            "shift_users": middle.users,
-            "shift_seconds": middle.seconds,
-            "shift_ci_low": middle.users_ci[0],
-            "shift_ci_high": middle.users_ci[1],
-            "shift_p_value": middle.p_value,
-            "shift_window": middle.window,
-            "shift_noise_source": middle.noise_source,
-            "shift_status": status if middle.significant else Status.INCONCLUSIVE,
-        }
+        same = ("users", "seconds", "p_value", "window", "noise_source")
+        found |= {f"shift_{name}": getattr(middle, name) for name in same}
+        found["shift_ci_low"], found["shift_ci_high"] = middle.users_ci
+        if middle.significant:
+            found["shift_status"] = Status.REGRESSION if middle.users < 0 else Status.IMPROVEMENT
     base, new = views.map(lambda runs: _mean_ramp([view.ramp_up for view in runs]))
     return RampUps(base=base, new=new, **found)
 

@@ -18,7 +18,7 @@ from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, Ste
 from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
-from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
+from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, ValidityCode, ValidityStatus
 from buildcompare.text.sentences import say
 
 REACHED = 0.97
@@ -27,8 +27,6 @@ APART = 0.05  # bounded runs whose loads differ by more than this were not the s
 HELD = 0.97  # below this part of its load a bounded run does not hold it
 NOT_HELD, HARDLY_HELD = 0.05, 0.25  # parts of the time below `HELD` from which a bounded run is limited and invalid
 PROXY_HARDLY_ANY = 0.1  # a proxy of the users shows a restart only below this part of its level
-CEILING = 0.98
-"""An unbounded run that ends above this part of its ceiling was stopped by it; waves keep the mean below it."""
 STEEP = 0.4
 """Users per second, twice mattermost-load-test-ng's stop rule: a curve that moves this fast was not interrupted, but
 has no level yet."""
@@ -129,12 +127,11 @@ def _said(reason: ValidityReason, **place: Any) -> ValidityReason:
     return reason.model_copy(update={"text": say("validity", reason.code, reason.numbers, reason), **place})
 
 
-def _limited(code: ValidityCode, numbers: Mapping[str, float] | None = None, **more: Any) -> ValidityReason:
-    return ValidityReason(code=code, status=ValidityStatus.LIMITED, numbers=dict(numbers or {}), **more)
-
-
-def _invalid(code: ValidityCode, numbers: Mapping[str, float], **more: Any) -> ValidityReason:
-    return ValidityReason(code=code, status=ValidityStatus.INVALID, numbers=dict(numbers), **more)
+def _reason(
+    code: ValidityCode, numbers: dict[str, float] | None = None, *, invalid: bool = False, **more: Any
+) -> ValidityReason:
+    status = ValidityStatus.INVALID if invalid else ValidityStatus.LIMITED
+    return ValidityReason(code=code, status=status, numbers=numbers or {}, **more)
 
 
 # ---- One run --------------------------------------------------------------------------------------------------------
@@ -143,19 +140,19 @@ def _invalid(code: ValidityCode, numbers: Mapping[str, float], **more: Any) -> V
 def _recorded(own: RunInTest) -> Reasons:
     view, recording = own.view, own.view.recording
     if view.steady.window is None and view.steady.reason:
-        yield _limited(ValidityCode.NO_STEADY_WINDOW, because=view.steady.reason)
+        yield _reason(ValidityCode.NO_STEADY_WINDOW, because=view.steady.reason)
     users = recording.total(own.catalogue.load.slug) if view.users is None and own.catalogue.load else None
     values = users.values[np.isfinite(users.values)] if users else np.empty(0)
     if values.size and not values.any():
-        yield _limited(ValidityCode.NO_USERS)
+        yield _reason(ValidityCode.NO_USERS)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
     gaps_say_it = view.users is not None and own.test.type == "unbounded"
     if silent_s > SILENT_S and not gaps_say_it:
-        yield _limited(ValidityCode.SILENT_END, {"seconds": silent_s})
+        yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     curves = [recording.curve(series) for series in recording.graphs()]
     first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
     if (late_s := min(first, default=0.0)) > SILENT_S:
-        yield _limited(ValidityCode.SILENT_START, {"seconds": late_s})
+        yield _reason(ValidityCode.SILENT_START, {"seconds": late_s})
 
 
 def _falls(own: RunInTest) -> Reasons:
@@ -198,23 +195,20 @@ def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
     start = own.view.steady.window[0] if own.view.steady.window else fall.at_s
     missing = fall.back_s is None or fall.back_s > start  # the steady window began without them
     if own.test.type == "bounded" and missing:
-        make = _invalid if fall.at_s - start < SHORTEST_S else _limited
-        return make(code, numbers, until_s=fall.at_s)
+        return _reason(code, numbers, invalid=fall.at_s - start < SHORTEST_S, until_s=fall.at_s)
     if own.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
-        return _limited(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
+        return _reason(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
     if own.test.type == "unbounded" and missing:
         numbers["still_missing"] = 1.0
-    return _limited(code, numbers)
+    return _reason(code, numbers)
 
 
 def _target(own: RunInTest) -> Reasons:
     if own.test.type != "bounded" or own.view.load is None or own.view.users is None or own.view.stop is None:
         return
-    top = own.sustained(SHORTEST_S)
-    if own.view.steady.window is None and own.sustained(ARRIVAL_S) > top:  # cut on arrival: there is no steady window
-        top = own.sustained(ARRIVAL_S)
+    top = own.sustained(SHORTEST_S if own.view.steady.window else ARRIVAL_S)  # without a window it was cut on arrival
     if own.test.users is not None and not top >= REACHED * own.test.users:
-        yield _invalid(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users})
+        yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users}, invalid=True)
     elapsed, users = own.under_load
     up = np.flatnonzero(users >= HELD * top)
     if up.size == 0:
@@ -224,8 +218,8 @@ def _target(own: RunInTest) -> Reasons:
     plateau = users[(elapsed >= elapsed[up[0]]) & (elapsed <= until)]
     below = float(np.mean(plateau < HELD * top)) if plateau.size else 0.0
     if below > NOT_HELD:
-        make = _invalid if below > HARDLY_HELD else _limited
-        yield make(ValidityCode.TARGET_NOT_HELD, {"below": below, "users": top, "held": HELD})
+        numbers = {"below": below, "users": top, "held": HELD}
+        yield _reason(ValidityCode.TARGET_NOT_HELD, numbers, invalid=below > HARDLY_HELD)
 
 
 def _last_30_minutes(own: RunInTest) -> Reasons:
@@ -233,8 +227,8 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
     if own.test.type == "bounded" or estimate is None:
         return
     mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
-    if ceiling is not None and mean is not None and mean >= CEILING * ceiling:
-        yield _limited(ValidityCode.CEILING_REACHED, {"users": mean, "ceiling": ceiling})
+    if estimate.reason == NoEstimate.CEILING_REACHED and ceiling is not None and mean is not None:
+        yield _reason(ValidityCode.CEILING_REACHED, {"users": mean, "ceiling": ceiling})
     slope = estimate.slope_users_per_s
     why = str(estimate.reason)
     if why == "interrupted" and slope is not None and abs(slope) > STEEP:
@@ -243,12 +237,12 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
     if not any("in_last_minutes" in fall.numbers for fall in _falls(own)):  # else these make the slope
         faults += ["still_climbing", "still_falling"]
     if why in faults:
-        yield _limited(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
+        yield _reason(ValidityCode(why), {} if slope is None else {"slope_users_per_s": slope})
     if mean is None or reported is None:
         return
     change = mean / reported - 1.0
     if (change if estimate.estimated is None else abs(change)) > REPORTED:
-        yield _invalid(ValidityCode.OTHER_RUNS, {"curve": mean, "reported": reported, "change": change})
+        yield _reason(ValidityCode.OTHER_RUNS, {"curve": mean, "reported": reported, "change": change}, invalid=True)
 
 
 def _coverage(own: RunInTest) -> Reasons:
@@ -256,19 +250,20 @@ def _coverage(own: RunInTest) -> Reasons:
     if not known:
         return
     if max(known.values()) < HARDLY_COVERED:
-        yield _invalid(ValidityCode.LITTLE_COVERAGE, {"covered": max(known.values()), "metrics": len(known)})
+        numbers = {"covered": max(known.values()), "metrics": len(known)}
+        yield _reason(ValidityCode.LITTLE_COVERAGE, numbers, invalid=True)
         return
     gaps = {slug: part for slug, part in known.items() if 0.0 < part < COVERED}  # without a number it is missing
     if gaps:
         worst = min(gaps, key=gaps.__getitem__)
         numbers = {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1}
-        yield _limited(ValidityCode.LITTLE_COVERAGE, numbers, metric=worst)
+        yield _reason(ValidityCode.LITTLE_COVERAGE, numbers, metric=worst)
 
 
 def _counters_restarted(own: RunInTest) -> Reasons:
     resets = own.view.recording.provenance.get("counter_resets")
     if isinstance(resets, Mapping) and (times := max(map(int, resets.values()), default=0)):
-        yield _limited(ValidityCode.COUNTERS_RESTARTED, {"times": times})
+        yield _reason(ValidityCode.COUNTERS_RESTARTED, {"times": times})
 
 
 # ---- Runs beside each other -----------------------------------------------------------------------------------------
@@ -281,25 +276,25 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
         return
     base, new = (float(np.mean([own.sustained(SHORTEST_S) for own in of])) for of in known)
     if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
-        yield _invalid(ValidityCode.LOADS_DIFFER, {"base": base, "new": new})
+        yield _reason(ValidityCode.LOADS_DIFFER, {"base": base, "new": new}, invalid=True)
 
 
 def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
     windows = runs.map(lambda of: [own.view.steady.window for own in of if own.test.type == "bounded"])
-    for side in SIDES:
-        theirs = float(np.median([w[1] - w[0] for w in windows[_other(side)] if w] or [0.0]))
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
+        theirs = float(np.median([w[1] - w[0] for w in windows[other] if w] or [0.0]))
         for i, window in enumerate(windows[side], start=1):
             if window and window[1] - window[0] < SHORTER * theirs:
                 numbers = {"seconds": window[1] - window[0], "other_seconds": theirs}
-                yield _limited(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
+                yield _reason(ValidityCode.WINDOW_SHORTER, numbers, side=side, run=i)
 
 
 def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
     there = runs.map(lambda of: {slug for own in of for slug, part in own.covered.items() if part})
-    for side in SIDES:
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
         if any(own.view.steady.window for own in runs[side]):  # else there is no steady window to cover
-            for slug in sorted(there[_other(side)] - there[side]):
-                yield _limited(ValidityCode.SERIES_MISSING, metric=slug, side=side)
+            for slug in sorted(there[other] - there[side]):
+                yield _reason(ValidityCode.SERIES_MISSING, metric=slug, side=side)
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
@@ -312,12 +307,8 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
                 continue
             both = (min(window[1], end) - max(window[0], start) for url, (start, end) in seen if url == server)
             if seconds := next((each for each in both if each > 0), 0.0):
-                yield _invalid(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i)
+                yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=True)
             seen.append((server, window))
-
-
-def _other(side: Side) -> Side:
-    return "new" if side == "base" else "base"
 
 
 # fmt: off
