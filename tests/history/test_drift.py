@@ -45,7 +45,7 @@ def entries(
 def drift_of(comparisons: Sequence[Entry]) -> pd.DataFrame:
     """The rows of same_version."""
     drift, _ = measure_drift(measured(comparisons), NOISE)
-    rows = pd.DataFrame([row.model_dump() for found in drift.values() for row in found])
+    rows = pd.DataFrame([row.model_dump() for row in drift])
     return rows[rows["kind"] == "same_version"].set_index("comparison")
 
 

@@ -7,13 +7,13 @@ is no change of the build: it is run-to-run noise, and whatever else changed bet
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, groupby, zip_longest
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -22,14 +22,15 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison, Test
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, TestKey
-from buildcompare.history.table import SETUP_COLUMNS
+from buildcompare.history.table import COORDINATOR_COLUMNS, SETUP_COLUMNS
 from buildcompare.results import TestResult
 from buildcompare.results import history as schema
-from buildcompare.results.codes import DriftKind, NoHistory, Pair, SetupChange, Side
+from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, SetupChange, Side
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.levels import mean_of_runs
 from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 from buildcompare.text.numbers import db_name
+from buildcompare.text.sentences import say
 
 MAD_TO_SD = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
@@ -39,12 +40,7 @@ LEAST_COUNT = 5  # a median over fewer comparisons says nothing
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported: half as many again, or a third fewer
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[`*_~\[\]\\]")
-_COORDINATOR = {
-    "users_inc": "Coordinator - users added per step",
-    "users_dec": "Coordinator - users removed per step",
-    "rest_s": "Coordinator - rest between steps (s)",
-}
-_EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *_COORDINATOR.values())}
+_EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATOR_COLUMNS.values())}
 """A comparison that leaves one of these out hides what may explain a drift; other rows are at their writer's choice."""
 UsersNoise = tuple[Noise | None, float]
 """Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
@@ -59,21 +55,21 @@ class Measured(NamedTuple):
     test: LedgerTest
     key: tuple[str, str, str]
     side: Side
+    build: LedgerBuild
+    users: float | None  # supported, the mean over so many `runs`
+    runs: int
 
-    @property
-    def build(self) -> LedgerBuild:
-        """The build itself."""
-        return self.entry.builds[self.side]
-
-    @property
-    def users(self) -> float | None:
-        """Its supported users."""
-        return self.test.levels[self.side]
-
-    def change_since(self, before: Measured, noise: Noise) -> Effect | None:
-        """The change of the supported users; None without both levels."""
-        runs = Pair(before.test.runs[before.side], self.test.runs[self.side])
-        return measure_change(before.users, self.users, noise, runs)
+    def beside(self, before: Measured, kind: DriftKind, noise: Noise, **known: Any) -> list[tuple[float, schema.Drift]]:
+        """The log ratio of the supported users and a row of it with what else is `known`; none without two levels."""
+        change = measure_change(before.users, self.users, noise, Pair(before.runs, self.runs))
+        if change is None:
+            return []
+        low, high = change.interval()
+        known |= {"kind": kind, "comparison": self.entry.name, "test": self.test.name, "side": self.side}
+        known |= {"label": self.build.title, "against_label": before.build.title, "ci_low": low, "ci_high": high}
+        known |= {name: getattr(change, name) for name in ("delta_percent", "p_value", "noise_source")}
+        known |= self.test.model_dump(include={"type", "db_engine"})
+        return [(change.log_ratio, schema.Drift(before=before.users, value=self.users, **known))]
 
 
 class ErrorChange(NamedTuple):
@@ -127,23 +123,19 @@ def analyse_chain(chain: Sequence[Entry], noise: Noise, studies: Sequence[Entry]
     """
     tests = measured(chain)
     drift, between = measure_drift(tests, noise)
-    databases, errors = compare_databases(tests, noise), find_error_changes(tests)
-    changes: dict[str, list[tuple[LedgerTest, Effect | None]]] = defaultdict(list)
-    repeated: dict[object, list[float]] = defaultdict(list)
-    for base, new in (*tests, *measured(studies)):
-        entry, test = base.entry, base.test
-        if any(test.levels):
-            changes[entry.name].append((test, new.change_since(base, noise)))
-        setup = json.dumps([entry.setup, entry.coordinator], sort_keys=True)
-        for each in (base, new):
-            if entry.setup and each.build.version and each.users and test.runs[each.side] == 1:
-                repeated[each.key, each.build.version, setup].append(each.users)
+    drift, errors = [*drift, *compare_databases(tests, noise)], find_error_changes(tests)
     steps = {}
-    for before, now in zip((None, *chain), chain, strict=False):
+    for before, now in (*zip((None, *chain), chain, strict=False), *((None, study) for study in studies)):
         name, differences = (before.name, setup_differences(before, now)) if before else (None, [])
-        rows = [*drift[now.name], *databases[now.name]]
-        steps[now.name] = Step(now, name, differences, rows, changes[now.name], errors[now.name])
-    steps |= {study.name: Step(study, changes=changes[study.name]) for study in studies}
+        rows = [row for row in drift if row.comparison == now.name]
+        tested = (test for test in now.tests if any(test.levels))
+        changes = [(test, measure_change(test.levels.base, test.levels.new, noise, test.runs)) for test in tested]
+        steps[now.name] = Step(now, name, differences, rows, changes, errors[now.name])
+    repeated: dict[object, list[float]] = defaultdict(list)
+    for each in itertools.chain.from_iterable((*tests, *measured(studies))):
+        if each.entry.setup and each.build.version and each.users and each.runs == 1:
+            setup = json.dumps([each.entry.setup, each.entry.coordinator], sort_keys=True)
+            repeated[each.key, each.build.version, setup].append(each.users)
     return ChainAnalysis(steps, noise, between, measure_repeats(repeated.values()))
 
 
@@ -153,8 +145,9 @@ def measured(entries: Iterable[Entry]) -> list[Pair[Measured]]:
     for entry in entries:
         several = Counter(test.key for test in entry.tests)
         for test in entry.tests:
-            key = (*test.key, test.name if several[test.key] > 1 else "")
-            found.append(Pair(Measured(entry, test, key, "base"), Measured(entry, test, key, "new")))
+            at = (*test.key, test.name if several[test.key] > 1 else "")
+            sides = (Measured(entry, test, at, s, entry.builds[s], test.levels[s], test.runs[s]) for s in SIDES)
+            found.append(Pair(*sides))
     return found
 
 
@@ -174,7 +167,7 @@ def measure_change(before: float | None, value: float | None, noise: Noise, runs
 
 def measure_drift(
     tests: Iterable[Pair[Measured]], noise: Noise
-) -> tuple[Mapping[str, list[schema.Drift]], list[schema.BetweenComparisons]]:
+) -> tuple[list[schema.Drift], list[schema.BetweenComparisons]]:
     """Compare each comparison of a chain with the one that measured its base before.
 
     That is, test by test, the last comparison whose new build is of its base's version, so that one that was recorded
@@ -186,83 +179,66 @@ def measure_drift(
     less than the noise of two single runs. Of drawn chains without a jump, whose batches scatter by 8 %, 4 to 6 % have
     one by this rule, with 5 links or with 33 (tests/history/test_drift.py).
 
-    By comparison there are two rows for each linked test, `same_version` (this base with the previous new) and
-    `previous_new` (this new with the previous new); by test, it is said how far the same version lies apart.
+    There are two rows for each linked test, `same_version` (this base with the previous new) and `previous_new` (this
+    new with the previous new), test by test; and by test, how far the same version lies apart.
     """
-    drift, between = defaultdict(list), []
-    for links in _links(tests):
+    previous: dict[object, Measured] = {}
+    of_version: dict[object, Measured] = {}
+    links: dict[tuple[str, str, str], list[tuple[Measured, Pair[Measured]]]] = {}
+    for now in tests:
+        (base, new), key = now, now.base.key
+        links.setdefault(key, [])  # in the order of those that name a test first, whether or not they have levels
+        if any(base.test.levels):
+            if key in previous:
+                links[key].append((of_version.get((key, base.build.minor), previous[key]), now))
+            previous[key] = new
+            if new.users and new.build.minor:
+                of_version[key, new.build.minor] = new
+    drift, between = [], []
+    for (test_type, db_engine, _), linked in links.items():
         found = []
-        for then, now in links:
+        for then, now in linked:
             changed = _changed(setup_differences(then.entry, now.base.entry))
-            for kind, each in ((DriftKind.SAME_VERSION, now.base), (DriftKind.PREVIOUS_NEW, now.new)):
-                if change := each.change_since(then, noise):
-                    same = bool(each.build.minor) and each.build.minor == then.build.minor
-                    known = {"against": then.entry.name, "same_version": same, "setup_changed": changed}
-                    found.append((change.log_ratio, _row(kind, then, each, change, **known)))
+            for kind, each in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), now, strict=True):
+                same = bool(each.build.minor) and each.build.minor == then.build.minor
+                known = {"against": then.entry.name, "same_version": same, "setup_changed": changed}
+                found += each.beside(then, kind, noise, **known)
         ratios = [abs(ratio) for ratio, row in found if _is_same_version(row)]
         sd = max(MAD_TO_SD * median(ratios), math.sqrt(2.0) * noise.sd) if len(ratios) >= LEAST_COUNT else None
         for ratio, row in found:
             z = {"z": ratio / sd, "jump": abs(ratio / sd) > OUTLIER} if sd and _is_same_version(row) else {}
-            drift[row.comparison].append(row.model_copy(update=z))
-        test, sd_percent = links[0][1].base.test, sd and 100.0 * math.expm1(sd)
-        about: dict[str, Any] = {"type": test.type, "db_engine": test.key[1] or None}
-        between.append(schema.BetweenComparisons(**about, sd_percent=sd_percent, links=len(ratios)))
+            drift.append(row.model_copy(update=z))
+        if linked:
+            about: dict[str, Any] = {"type": test_type, "db_engine": db_engine or None, "links": len(ratios)}
+            between.append(schema.BetweenComparisons(**about, sd_percent=sd and 100.0 * math.expm1(sd)))
     return drift, between
 
 
-def _links(tests: Iterable[Pair[Measured]]) -> list[list[tuple[Measured, Pair[Measured]]]]:
-    """By key, each test with levels but the first, after the new build that it is compared with."""
-    previous: dict[object, Measured] = {}
-    of_version: dict[object, Measured] = {}
-    links: dict[object, list[tuple[Measured, Pair[Measured]]]] = defaultdict(list)
-    for now in tests:
-        base, new = now
-        found = links[base.key]  # by the first that names the test, whether or not it has levels
-        if any(base.test.levels):
-            if base.key in previous:
-                found.append((of_version.get((base.key, base.build.minor), previous[base.key]), now))
-            previous[base.key] = new
-            if new.users and new.build.minor:
-                of_version[base.key, new.build.minor] = new
-    return [found for found in links.values() if found]
-
-
-def _row(kind: DriftKind, before: Measured, now: Measured, change: Effect, **more: Any) -> schema.Drift:
-    test, (low, high) = now.test, change.interval()
-    where = {"kind": kind, "comparison": now.entry.name, "test": test.name, "type": test.type, "side": now.side}
-    names = {"db_engine": test.db_engine, "label": now.build.title, "against_label": before.build.title}
-    size = {"before": before.users, "value": now.users, "delta_percent": change.delta_percent}
-    known = {"ci_low": low, "ci_high": high, "p_value": change.p_value, "noise_source": change.noise_source}
-    return schema.Drift.model_validate({**where, **names, **size, **known, **more})
-
-
-def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> Mapping[str, list[schema.Drift]]:
+def compare_databases(tests: Iterable[Pair[Measured]], noise: Noise) -> list[schema.Drift]:
     """Compare each pair of databases within each build: the later in the alphabet with the earlier.
 
-    By comparison, rows as those of :func:`measure_drift`, with `flipped`: whether they stand in another order than with
-    the last new build before. A comparison with several tests of one type and database is left out.
+    Rows as those of :func:`measure_drift`, with `flipped`: whether they stand in another order than with the last new
+    build before. A comparison with several tests of one type and database is left out.
     """
-    found = defaultdict(list)
-    last: dict[object, float] = defaultdict(float)
-    orders: dict[object, list[schema.DatabaseOrder]] = defaultdict(list)  # by pair and whether the later is below
-    for name, group in groupby(tests, lambda each: each.base.entry.name):
+    drift = []
+    pasts: dict[object, list[tuple[str, dict[Side, float]]]] = defaultdict(list)  # by pair, the changes by comparison
+    for name, group in itertools.groupby(tests, lambda each: each.base.entry.name):
         alone = [each for each in group if each.base.key[1] and not each.base.key[2]]
-        for other, own in combinations(sorted(alone, key=lambda each: each.base.key), 2):
+        for other, own in itertools.combinations(sorted(alone, key=lambda each: each.base.key), 2):
             if other.base.test.type != own.base.test.type:
                 continue
-            pair, sizes = (other.base.key, own.base.key), {}
-            for before, now in zip(other, own, strict=True):
-                if change := now.change_since(before, noise):
-                    size = sizes[now.side] = change.delta_percent
-                    flipped = last[pair] * size < 0
-                    earlier = [*orders[pair, size < 0]] if flipped else []
-                    more = {"against": before.test.db_engine, "same_version": True, "flipped": flipped}
-                    found[name].append(_row(DriftKind.BETWEEN_DATABASES, before, now, change, earlier=earlier, **more))
-            for below in (True, False):
-                if alike := {side: size for side, size in sizes.items() if size and (size < 0) == below}:
-                    orders[pair, below].append(schema.DatabaseOrder.model_validate({"comparison": name, **alike}))
-            last[pair] = sizes.get("new", last[pair])
-    return found
+            past, sizes = pasts[other.base.key, own.base.key], {}
+            last = next((changes["new"] for _, changes in reversed(past) if "new" in changes), 0.0)
+            for one, two in zip(other, own, strict=True):
+                known = {"against": one.test.db_engine, "same_version": True}
+                for ratio, row in two.beside(one, DriftKind.BETWEEN_DATABASES, noise, **known):
+                    sizes[two.side] = row.delta_percent or 0.0
+                    alike = ((at, {k: size for k, size in was.items() if size * ratio > 0}) for at, was in past)
+                    earlier = [schema.DatabaseOrder(comparison=at, **sides) for at, sides in alike if sides]
+                    flipped = {"flipped": True, "earlier": earlier} if last * ratio < 0 else {}
+                    drift.append(row.model_copy(update=flipped))
+            past.append((name, sizes))
+    return drift
 
 
 def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[ErrorChange]]:
@@ -276,7 +252,7 @@ def find_error_changes(tests: Iterable[Pair[Measured]]) -> Mapping[str, list[Err
     """
     rows = []
     sizes: dict[object, list[float]] = defaultdict(list)
-    for entry, test, key, _ in (each.base for each in tests):
+    for entry, test, key, *_ in (each.base for each in tests):
         users = test.levels if test.type == "unbounded" else Pair(1.0, 1.0)
         if test.errors and test.errors.base and test.errors.new and users.base and users.new:
             ratio = math.log(test.errors.new / test.errors.base * users.base / users.new)
@@ -343,7 +319,7 @@ def _settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[s
     """Name and value by the normal form of the name; of tests, only those that both comparisons have (`common`)."""
     rows = {plain_text(name): plain_text(value) for name, value in entry.setup.items()}
     for name, value in entry.coordinator.items():
-        rows[_COORDINATOR.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"] = f"{value:g}"
+        rows[COORDINATOR_COLUMNS.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"] = f"{value:g}"
     for test in entry.tests:
         if test.users is not None and test.key in common:
             db = f" ({db_name(test.db_engine)})" if test.db_engine else ""
@@ -375,26 +351,27 @@ def compare_to_ledger(
     before = own.position or 0 if own else math.inf
     alike = [each for each in ledger.chain if (each.position or 0) < before and each.simulated == simulated]
     read = [each.model_dump(mode="json") for each in (*alike, *ledger.studies)]
+    is_study, step = own is not None and own.kind == "study", Step(entry)
+    learned: dict[str, Any] = {"before": None}
+    if is_study or noise is None or not alike:
+        unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
+        learned["reason"] = NoHistory.STUDY if is_study else unknown
+    else:
+        while entry.name in {each.name for each in alike}:  # an earlier comparison may bear it
+            entry = entry.model_copy(update={"name": f"{entry.name}.new"})
+        found = analyse_chain([*alike, entry], noise, ledger.studies)
+        step = found.steps[entry.name]
+        learned = {"before": step.before, "between": found.between, "repeats": found.repeats}
+        learned |= {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
     history = schema.HistoryResult(
         ledger=params.history or "",
         comparisons=len(alike),
         studies=len(ledger.studies),
         entries_sha256=hashlib.sha256(json.dumps(read, sort_keys=True, ensure_ascii=False).encode()).hexdigest(),
-        before=None,
         margin_percent=margin_percent,
+        **learned,
     )
-    if noise is None or not alike or (own and own.kind == "study"):
-        unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
-        reason = NoHistory.STUDY if own and own.kind == "study" else unknown
-        return history.model_copy(update={"reason": reason}), [], []
-    name = entry.name
-    while name in {each.name for each in alike}:  # an earlier comparison may bear it
-        name += ".new"
-    found = analyse_chain([*alike, entry.model_copy(update={"name": name})], noise, ledger.studies)
-    step, learned = found.steps[name], {"between": found.between, "repeats": found.repeats}
-    of_runs = {"run_sd_percent": 100.0 * math.expm1(noise.sd), "noise_source": noise.noise_source}
-    history = history.model_copy(update={"before": step.before, **of_runs, **learned})
-    return history, list(step.drift), list(step.setup_differences)
+    return history, [*step.drift], [*step.setup_differences]
 
 
 def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: int | None, **known: Any) -> Entry:
@@ -412,7 +389,7 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
         position=position,
         base=LedgerBuild.of(params.base.label),
         new=LedgerBuild.of(params.new.label),
-        tests=[_test(asked, result) for asked, result in zip_longest(params.tests, tests)],
+        tests=[_test(asked, result) for asked, result in itertools.zip_longest(params.tests, tests)],
         setup=dict(params.setup),
         coordinator={**steps.model_dump(exclude={"thresholds"}), **thresholds},
         servers=sorted(servers - {""}),
@@ -423,22 +400,16 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
     """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
-    words, chain = f"Recorded in {ledger.folder}: {name}, ", [entry.name for entry in ledger.chain]
-    if name not in chain:
-        return f"{words}a study outside the chain."
-    at = chain.index(name)
-    words += f"{at + 1} of {len(chain)} in the chain."
-    numbers = [[int(part) for part in (entry.new.minor or "").split(".") if part] for entry in ledger.chain]
-    later = [chain[i] for i in range(at) if numbers[at] and numbers[i] > numbers[at]]
-    more = " It stands after {}, of a later version: comparisons stand as they were first recorded."
-    return words + more.format(later[-1]) if later else words
+    numbers = {e.name: [int(part) for part in (e.new.minor or "").split(".") if part] for e in ledger.chain}
+    before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
+    later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]
+    return say("history", "recorded", ledger.folder, name, before, len(numbers), later)
 
 
 def _test(asked: Test, result: TestResult | None) -> LedgerTest:
-    known: dict[str, Any] = {"name": asked.name, "type": asked.type, "db_engine": asked.db_engine}
+    known: dict[str, Any] = asked.model_dump(include={"name", "type", "db_engine"})
     if result is not None:
-        levels = result.supported_users or Pair(None, None)
-        users = Pair(*(level if level and level > 0 else None for level in (levels.base, levels.new)))
+        users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
         counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
         errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
         known["users"], known["runs"] = result.users, Pair(len(result.runs.base), len(result.runs.new))

@@ -33,7 +33,11 @@ SETUP_COLUMNS = {
     "db_instances": "DB instances",
 }
 """Columns that become rows of the setup, named as in published reports."""
-COORDINATOR_COLUMNS = ("users_inc", "users_dec", "rest_s")
+COORDINATOR_COLUMNS = {
+    "users_inc": "Coordinator - users added per step",
+    "users_dec": "Coordinator - users removed per step",
+    "rest_s": "Coordinator - rest between steps (s)",
+}
 THRESHOLD = "threshold_"  # columns whose name starts so hold alert thresholds
 DELTA_TOLERANCE = 0.01
 """A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
