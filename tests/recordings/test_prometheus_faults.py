@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from urllib3 import HTTPResponse
 
 import prometheus_server as world
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
@@ -122,6 +123,13 @@ def test_a_passing_fault_changes_nothing(
     assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES) + 2
     if "Retry-After" in name:
         assert time.monotonic() - started >= 1
+
+
+def test_a_server_that_wants_an_hour_waits_a_minute() -> None:
+    session, _ = prometheus_client.open_session(source("http://h"))
+    repeats = session.get_adapter("http://h").max_retries  # type: ignore[attr-defined]
+    answers = [HTTPResponse(headers={"Retry-After": asked}) for asked in ("3600", "7")]
+    assert [repeats.new().get_retry_after(answer) for answer in answers] == [prometheus_client.MAX_WAIT_S, 7]
 
 
 def test_nobody_listens(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:

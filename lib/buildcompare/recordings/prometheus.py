@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -113,10 +113,8 @@ def _ask(
         ]
         futures: list[Future[Any]] = [server, *(future for parts in asked for future in parts)]
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            for future in futures:
-                if future.done():
-                    future.result()
+            for future in as_completed(futures):
+                future.result()
         except BaseException:
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -130,12 +128,8 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
     seconds = {"start": piece[0], "end": piece[-1], "step": piece.step}
     try:
         return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
-    except InputError as error:
-        if error.key != "query":
-            raise
-        raise InputError(file=None, key=name, expected=error.expected, found=error.found) from None
-    except SourceError as error:
-        raise error.within(name) from None
+    except (InputError, SourceError) as error:
+        raise (error if error.key else error.within(name)) from None
 
 
 def _joined(parts: Sequence[Answer], url: str) -> Answer:

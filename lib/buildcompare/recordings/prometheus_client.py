@@ -10,11 +10,10 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +26,13 @@ from urllib3 import exceptions as faults
 from urllib3.util.retry import Retry
 
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.params import Auth, Source, Tls
+from buildcompare.config.params import Source, Tls
 from buildcompare.config.project import read_text, resolve
 from buildcompare.recordings.recording import FloatArray
 
 REPEATS = 4
 BACKOFF_S = 0.5
-MAX_WAIT_S = 60.0
+MAX_WAIT_S = 60
 """The longest that a server's Retry-After makes us wait."""
 CONNECT_S = 10.0
 GRACE_S = 5.0
@@ -60,7 +59,7 @@ class PassingError(Exception):
 
 
 class RefusedAnswerError(Exception):
-    """A whole answer that reports an error; its arguments are that error's type and words."""
+    """A whole answer that reports an error; its argument is that answer."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,6 @@ class Client:
         # Its own limit is told to the server, so that its words reach us; nocache keeps VictoriaMetrics on our grid.
         limit = f"{max(1, round(self._source.timeout_s * 1000))}ms"
         parameters = {"query": query, **times, "timeout": limit, "nocache": "1"}
-        method = "POST" if len(query) >= LONG_QUERY else "GET"
 
         def read(response: BaseHTTPResponse) -> Answer:
             if response.status != 200 or _kind(response) != "application/json":
@@ -112,9 +110,9 @@ class Client:
             try:
                 return read_answer(self._chunks(response))
             except RefusedAnswerError as error:
-                raise self._complaint(response, b"", error.args) from None
+                raise self._complaint(response, *error.args) from None
 
-        return self._asked(method, "/api/v1/query_range", parameters, read)
+        return self._asked("/api/v1/query_range", parameters, read)
 
     def _page(self, path: str) -> bytes:
         """A body of any type; none from a server without the path."""
@@ -125,40 +123,36 @@ class Client:
                 raise self._complaint(response, body)
             return body if response.status == 200 else b""
 
-        return self._asked("GET", path, {}, read)
+        return self._asked(path, {}, read)
 
-    def _asked(self, method: str, path: str, parameters: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
+    def _asked(self, path: str, parameters: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
         """Ask again where an answer came in pieces; the session itself repeats refused connections and statuses."""
         for attempt in range(REPEATS + 1):
             try:
-                with self._answered(method, path, urlencode(parameters)) as response:
-                    return read(response)
+                return self._once(path, parameters, read)
             except PassingError as error:
                 last = str(error)
             if attempt < REPEATS and self.stopped.wait(BACKOFF_S * 2**attempt):
                 break
         raise self._failed("a whole answer", f"{last}, {REPEATS + 1} times")
 
-    @contextmanager
-    def _answered(self, method: str, path: str, parameters: str) -> Iterator[BaseHTTPResponse]:
-        """An answer whose headers are there; its connection is given back, or closed where the body was not read."""
+    def _once(self, path: str, fields: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
         try:
-            send, target, headers = self._way
-            if method == "POST":
-                headers = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
-                response = send(method, target + path, parameters, headers)
+            pool, target, options = self._way
+            if len(fields.get("query", "")) < LONG_QUERY:
+                response = pool.request_encode_url("GET", target + path, fields, **options)
             else:
-                response = send(method, f"{target}{path}?{parameters}" if parameters else target + path, None, headers)
+                response = pool.request_encode_body("POST", target + path, fields, encode_multipart=False, **options)
             try:
-                yield response
-            finally:
+                return read(response)
+            finally:  # the connection is given back, or closed where the body was not read
                 response.close()
                 response.release_conn()
         except (faults.HTTPError, OSError, requests.RequestException) as error:
             raise self._named(error) from None
 
     @cached_property
-    def _way(self) -> tuple[Callable[..., BaseHTTPResponse], str, dict[str, str]]:
+    def _way(self) -> tuple[Any, str, dict[str, Any]]:
         """What requests knows of connections, the address, proxies, certificates and headers, the same for each query.
 
         Made anew each time it costs more than a small answer.
@@ -170,12 +164,10 @@ class Client:
         adapter: Any = session.get_adapter(self.url)
         pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
         adapter.cert_verify(pool, str(prepared.url), verify, cert)
-        connect_s, read_s = timeouts(self._source)
-        late = {"redirect": False, "preload_content": False, "decode_content": False, "assert_same_host": False}
-        timeout = Timeout(connect=connect_s, read=read_s)
-        send = partial(pool.urlopen, retries=adapter.max_retries, timeout=timeout, **late)
-        headers = {name: str(value) for name, value in prepared.headers.items()}
-        return send, adapter.request_url(prepared, proxies).rstrip("/"), headers
+        never = dict.fromkeys(("redirect", "preload_content", "decode_content", "assert_same_host"), False)
+        repeats = {"retries": adapter.max_retries, "timeout": Timeout(None, *timeouts(self._source))}
+        target = adapter.request_url(prepared, proxies).rstrip("/")
+        return pool, target, {"headers": dict(prepared.headers), **repeats, **never}
 
     def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         total = 0
@@ -196,38 +188,37 @@ class Client:
             inner = (getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args)
             causes += [each for each in inner if isinstance(each, BaseException) and each not in causes]
 
-        def caused(*kinds: type[BaseException]) -> bool:
-            return any(isinstance(cause, kinds) for cause in causes)
-
         # The first that has something to say, without addresses.
         said = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
-        kinds = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
-        words = self._hidden(one_line(str(next(filter(None, said), kinds[-1]))))
+        names = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
+        words = one_line(str(next(filter(None, said), names[-1])))
         connect_s, read_s = timeouts(self._source)
-        if isinstance(error, requests.RequestException):
-            return self._failed("an address that can be asked", words)
-        if caused(faults.SSLError, ssl.SSLError):
-            return self._refused("source.tls", "a certificate that source.tls.ca, or the system, vouches for", words)
-        if any(type(cause) is faults.ConnectTimeoutError for cause in causes):
-            return self._failed("a connection", f"none within {connect_s:g} s")
-        if caused(faults.ReadTimeoutError, TimeoutError):
-            return self._failed(f"an answer that does not pause for {read_s:g} s (source.timeout_s)", "silence")
-        if caused(ConnectionRefusedError, faults.NameResolutionError):
-            return self._failed("a server that answers", words)
-        if caused(faults.DecodeError):
-            return PassingError("a damaged gzip stream")
-        if caused(faults.ProtocolError, faults.NewConnectionError, faults.ProxyError, OSError):
-            return PassingError(words)
-        return self._failed("an answer", words)
+        certificate = "a certificate that source.tls.ca, or the system, vouches for"
+        pause = f"an answer that does not pause for {read_s:g} s (source.timeout_s)"
+        meanings: list[tuple[Any, Exception]] = [
+            (requests.RequestException, self._failed("an address that can be asked", words)),
+            ((faults.SSLError, ssl.SSLError), self._refused("source.tls", certificate, words)),
+            ((ConnectionRefusedError, faults.NameResolutionError), self._failed("a server that answers", words)),
+            (faults.NewConnectionError, PassingError(words)),
+            (faults.ConnectTimeoutError, self._failed("a connection", f"none within {connect_s:g} s")),
+            ((faults.ReadTimeoutError, TimeoutError), self._failed(pause, "silence")),
+            (faults.DecodeError, PassingError("a damaged gzip stream")),
+            ((faults.ProtocolError, faults.ProxyError, OSError), PassingError(words)),
+            (BaseException, self._failed("an answer", words)),
+        ]
+        return next(meaning for kinds, meaning in meanings if any(isinstance(cause, kinds) for cause in causes))
 
-    def _complaint(self, response: BaseHTTPResponse, body: bytes, failure: tuple[str, str] | None = None) -> Exception:
+    def _complaint(self, response: BaseHTTPResponse, body: bytes) -> Exception:
         """What an answer that is none means: whose fault it is, and in whose words."""
         status, kind = response.status, _kind(response)
-        failure = failure or (error_of(body) if kind == "application/json" else None)
-        code = f"HTTP {status}" + (f" ({failure[0]})" if failure else "")
-        text = one_line(body[:2000].decode("utf-8", "replace")) if kind in ("text/plain", "application/json") else ""
-        words = self._hidden(one_line(f"{code}: {failure[1] if failure else text or response.reason}"))
-        if status == 200 and failure is None:
+        said: dict[str, Any] = {}
+        with suppress(PassingError):
+            said = _json(body)
+        failed, fault = said.get("status") == "error", one_line(str(said.get("errorType", "")), 40)
+        code = f"HTTP {status} ({fault})" if failed else f"HTTP {status}"
+        page = body[:2000].decode("utf-8", "replace") if kind in ("text/plain", "application/json") else ""
+        words = one_line(f"{code}: {one_line(str(said.get('error', '')) if failed else page) or response.reason}")
+        if status == 200 and not failed:
             words = f"an answer of the type {one_line(kind, 60) or 'none'}"
             return self._refused("source.url", "the query API (JSON)", words)
         if 300 <= status < 400:
@@ -236,14 +227,15 @@ class Client:
             return self._refused("source.auth", "to be let in", words)
         if status == 404:
             return self._refused("source.url", "the query API", words)
-        if failure is not None and failure[0] in ("bad_data", "execution") and status in (200, 400, 422):
-            return self._refused("query", "a query that the server can answer", words)
+        if fault in ("bad_data", "execution") and status in (200, 400, 422):
+            return self._refused(None, "a query that the server can answer", words)
         if status in (400, 413, 414, 422):
-            return self._refused("query", "a query that the server accepts", words)
-        return PassingError(words) if status == 503 and failure is None else self._failed("an answer", words)
+            return self._refused(None, "a query that the server accepts", words)
+        return PassingError(words) if status == 503 and not failed else self._failed("an answer", words)
 
-    def _refused(self, key: str, expected: str, found: str) -> InputError:
-        return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=found)
+    def _refused(self, key: str | None, expected: str, found: str) -> InputError:
+        """What the user can change: at `key`, or without one in the query."""
+        return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=self._hidden(found))
 
     def _failed(self, expected: str, found: str) -> SourceError:
         return SourceError(url=self.url, expected=expected, found=self._hidden(found))
@@ -265,14 +257,6 @@ def timeouts(source: Source) -> tuple[float, float]:
     return min(CONNECT_S, source.timeout_s), source.timeout_s + GRACE_S
 
 
-class _PoliteRetry(Retry):
-    """Waits as long as the server asks for, within reason."""
-
-    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        asked = super().get_retry_after(response)
-        return None if asked is None else min(asked, MAX_WAIT_S)
-
-
 class Session(requests.Session):
     """Sends a POST's parameters in its body, where a long query fits, and our headers to no redirect's target."""
 
@@ -290,7 +274,7 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
     never: dict[str, Any] = {"read": 0, "redirect": 0, "other": 0, "raise_on_status": False, "raise_on_redirect": False}
     passing: dict[str, Any] = {"allowed_methods": {"GET", "POST"}, "status_forcelist": (429, 502, 504)}
-    repeats = _PoliteRetry(REPEATS, backoff_factor=BACKOFF_S, **passing, **never)
+    repeats = Retry(REPEATS, backoff_factor=BACKOFF_S, retry_after_max=MAX_WAIT_S, **passing, **never)
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
@@ -298,9 +282,12 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     session.headers.update({**source.headers, **own})
     secrets = [*own.values()]
     if source.auth is not None:
-        authorization, secret = _authorization(source.auth)
+        named = source.auth.model_dump(exclude_none=True)  # a token, or a user and a password
+        held = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
+        basic = base64.b64encode(":".join(held).encode()).decode()
+        authorization = f"Bearer {held[0]}" if len(held) == 1 else f"Basic {basic}"
         session.headers["Authorization"] = authorization
-        secrets += [authorization, authorization.partition(" ")[2], secret]
+        secrets += [authorization, basic, held[-1]]
     session.auth = lambda request: request  # without any requests would look for a password in ~/.netrc
     if source.tls is not None:
         ca = _pem(source.tls, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
@@ -310,15 +297,6 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
         session.verify = ca or source.tls.verify
         session.cert = (cert, key) if cert and key else cert
     return session, sorted(secrets, key=len, reverse=True)
-
-
-def _authorization(auth: Auth) -> tuple[str, str]:
-    """The value of the header, and the token or password in it."""
-    named = auth.model_dump(exclude_none=True)  # a token, or a user and a password
-    held = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
-    if len(held) == 1:
-        return f"Bearer {held[0]}", held[0]
-    return "Basic " + base64.b64encode(":".join(held).encode()).decode(), held[1]
 
 
 def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
@@ -380,7 +358,7 @@ def read_answer(chunks: Iterable[bytes]) -> Answer:
             numbers.append((numbers[-1][0] if alike else times.copy(), values))  # kept once
     if _VALUES in waiting:
         raise PassingError("JSON that ends early")
-    return _answer(_json(bytes(around + waiting)), numbers)
+    return _answer(bytes(around + waiting), numbers)
 
 
 def _parsed(texts: list[bytearray]) -> list[Pairs] | None:
@@ -407,9 +385,10 @@ def _json(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _answer(data: dict[str, Any], numbers: list[Pairs]) -> Answer:
+def _answer(text: bytes, numbers: list[Pairs]) -> Answer:
+    data = _json(text)
     if data.get("status") == "error":
-        raise RefusedAnswerError(*_said(data))
+        raise RefusedAnswerError(text)
     notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
     found = []
     try:
@@ -433,19 +412,6 @@ def _of_json(row: Mapping[str, Any]) -> Pairs:
     except (ValueError, TypeError) as error:
         raise PassingError(f"JSON that is damaged ({type(error).__name__})") from None
     return times, values
-
-
-def error_of(body: bytes) -> tuple[str, str] | None:
-    """Type and words of an error that the query API itself reports."""
-    try:
-        data = _json(body)
-    except PassingError:
-        return None
-    return _said(data) if data.get("status") == "error" else None
-
-
-def _said(data: Mapping[str, Any]) -> tuple[str, str]:
-    return one_line(str(data.get("errorType", "")), 40), one_line(str(data.get("error", "")))
 
 
 def one_line(text: str, limit: int = 300) -> str:
