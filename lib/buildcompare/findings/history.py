@@ -18,13 +18,6 @@ def find(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
     """All findings about the past of one comparison, the setup first."""
-    for found in _found(history, drift, setup_differences):
-        yield finding(found, NAMES)
-
-
-def _found(
-    history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
-) -> Iterator[Found]:
     if history.before is None:
         known = {"ledger": history.ledger, "comparisons": history.comparisons}
         yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, known, reason=history.reason)
@@ -77,5 +70,5 @@ def _dumped(rows: Sequence[Drift]) -> list[dict[str, object]]:
     return [row.model_dump(exclude={"earlier"}) for row in rows]
 
 
-def _of_the_past(kind: FindingKind, severity: Severity, evidence: Mapping[str, object], **beside: object) -> Found:
-    return Found(kind, severity, evidence, id=f"history.{kind}", beside=beside)
+def _of_the_past(kind: FindingKind, severity: Severity, evidence: Mapping[str, object], **beside: object) -> Finding:
+    return finding(Found(kind, severity, evidence, id=f"history.{kind}", beside=beside), NAMES)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
-from buildcompare.results import MetricResult, TestResult
+from buildcompare.results import Decided, MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
@@ -76,8 +76,7 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
     agreeing = 0
     for metric in (each for test in tests for each in test.metrics if each.slug == slug):
         at_load = metric.load_adjusted
-        known = at_load is not None and at_load.p_value is not None
-        delta = at_load.delta_percent if at_load and known else metric.effective.delta_percent
+        delta = (at_load if at_load and at_load.p_value is not None else metric.effective).delta_percent
         agreeing += delta is not None and (delta if rises else -delta) >= metric.margin_percent / 2
     return agreeing
 
@@ -128,27 +127,20 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
     """How small a change these tests could not have seen."""
-    seen = _detectable(tests)
+    seen = detectable(tests)
     if seen:
         sizes = {f"{test} {name}": size for test, name, size in seen}
-        evidence = {"min_detectable_percent": sizes, "by_name": detectable(tests)}
+        evidence = {"min_detectable_percent": sizes, "by_name": grouped((name, size) for _, name, size in seen)}
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
-def detectable(tests: Sequence[TestResult]) -> dict[str, list[float]]:
-    """By what users feel: the smallest change that each test would have shown, in percent."""
-    return grouped((name, size) for _, name, size in _detectable(tests))
-
-
-def _detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
-    seen = []
+def detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
+    """The smallest change in percent that each test would have shown, by its name and by what users feel."""
+    seen: list[tuple[str, str, Decided | None]] = []
     for test in tests:
-        decided = [(metric.name, metric.deciding) for metric in test.metrics if metric.gate]
-        sizes = [(name, each.min_detectable_percent) for name, each in decided if each]
-        if test.supported_users:
-            sizes.append(("supported users", test.supported_users.min_detectable_percent))
-        seen += [(test.name, name, size) for name, size in sizes if size]
-    return seen
+        seen += [(test.name, metric.name, metric.deciding) for metric in test.metrics if metric.gate]
+        seen.append((test.name, "supported users", test.supported_users))
+    return [(test, name, size) for test, name, row in seen if row and (size := row.min_detectable_percent)]
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:

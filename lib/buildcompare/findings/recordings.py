@@ -198,8 +198,5 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int | None = None) -> list[str]:
     """The recordings of a build: of each run its first file, as the tables of labels stand behind it."""
-    first: dict[int, str] = {}
-    for each in inputs:
-        if each.test == test and each.build == side and run in (None, each.run):
-            first.setdefault(each.run, each.path)
-    return list(first.values())
+    own = (each for each in inputs if each.test == test and each.build == side and run in (None, each.run))
+    return [paths[0] for paths in grouped((each.run, each.path) for each in own).values()]

@@ -99,7 +99,8 @@ def opening(results: Results) -> Opening:
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
-    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", detectable(tests), not_judged))
+    sizes = grouped((name, size) for _, name, size in detectable(tests))
+    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", sizes, not_judged))
 
 
 def _by_name(found: Iterable[Cause]) -> list[list[Cause]]:

@@ -174,13 +174,9 @@ def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple
 
 def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
     """Calls and seconds per call of each label, all runs of a build taken together."""
-    tables = []
-    for run in runs:
-        rows = run[run["group"] == group]
-        calls, times = (rows[rows["stat"] == stat] for stat in (CALLS, "avg"))
-        tables.append(calls.merge(times, how="left", on="label", suffixes=("_calls", "")))
-    both = pd.concat(tables).rename(columns={"value_calls": CALLS})
-    spent = (both[CALLS] * both["value"]).where(both[CALLS] > 0, 0.0)
+    tables = (run[run["group"] == group].pivot_table("value", "label", "stat") for run in runs)
+    both = pd.concat(tables).reindex(columns=[CALLS, "avg"]).dropna(subset=[CALLS])
+    spent = (both[CALLS] * both["avg"]).where(both[CALLS] > 0, 0.0)
     found = both.assign(spent=spent).groupby("label")[[CALLS, "spent"]].sum(skipna=False).reset_index()
     return found.assign(seconds=found["spent"] / found[CALLS].where(found[CALLS] > 0))
 
@@ -219,14 +215,8 @@ def _result(
         low, high = judged.effect.interval()
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance
-        at_unchanged_mix = {
-            "at_unchanged_mix_percent": judged.effect.delta_percent,
-            "ci_low": low,
-            "ci_high": high,
-            "status": judged.status,
-            "p_adjusted": judged.p_adjusted,
-            "p_worse_one_sided": judged.p_worse_one_sided,
-        }
+        at_unchanged_mix = {"at_unchanged_mix_percent": judged.effect.delta_percent, "ci_low": low, "ci_high": high}
+        at_unchanged_mix |= {key: getattr(judged, key) for key in ("status", "p_adjusted", "p_worse_one_sided")}
     parts = ("base", "new", "delta_percent", "mix_percent", "speed_percent")
     return TrafficMixResult(
         group=group,

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from buildcompare.results.codes import Better, Status, Verdict
 
 MISSING = "–"
-_SECONDS = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9))
-_BYTES = ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0))
+_SCALES = {
+    "seconds": ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e9)),
+    "bytes": ((1e9, "GB", 1e-9), (1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)),
+}
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 _SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
@@ -44,14 +46,11 @@ def quantity(value: float | None, unit: str) -> str:
     """A value with its unit: ``10.5 ms``, ``604 MB``, ``15,400 goroutines``; a dash where there is none."""
     if value is None:
         return MISSING
-    scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
-    if scales is None:
-        if unit == "users":
-            return f"{value:,.0f} users"
+    if unit == "users":
+        return f"{value:,.0f} users"
+    if unit not in _SCALES:
         return f"{significant(value)} {_SHORT_UNITS.get(unit, unit)}".strip()
-    if value == 0:
-        return f"0 {scales[0][1]}" if unit == "seconds" else "0 B"
-    _, name, factor = next(scale for scale in scales if abs(value) >= scale[0])
+    factor, name = unit_scale(value, unit) if value else (1.0, {"seconds": "s", "bytes": "B"}[unit])
     return f"{significant(value * factor)} {name}"
 
 
@@ -67,11 +66,10 @@ def share(part: float) -> str:
 
 def unit_scale(largest: float, unit: str) -> tuple[float, str]:
     """The factor and the name of the unit in which an axis up to `largest` is read."""
-    scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
-    if scales is None or not math.isfinite(largest):
+    if unit not in _SCALES or not math.isfinite(largest):
         large = next(((1 / size, name) for size, name in _LARGE if abs(largest) >= 2 * size), None)
         return (large[0], f"{large[1]} {unit}".strip()) if large else (1.0, unit)
-    _, name, factor = next(scale for scale in scales if abs(largest) >= scale[0])
+    _, name, factor = next(scale for scale in _SCALES[unit] if abs(largest) >= scale[0])
     return factor, name
 
 
