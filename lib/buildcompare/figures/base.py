@@ -345,23 +345,8 @@ def levels(table: pd.DataFrame, db_engine: str) -> Figure:
         look: dict[str, Any] = {"fmt": MARKERS[str(side)], "ms": 4.0, "mec": "none", "color": COLOURS[str(side)]}
         look |= {"elinewidth": 1.1, "capthick": 1.1, "capsize": 2, "label": f"{side}, with 95 % interval", "zorder": 3}
         axes.errorbar(rows["place"], rows["users"], yerr=errors, **look)
-    _marks(axes, table)
-    every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
-    look = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
-    axes.set_xticks(range(0, len(names), every), names[::every], **look)
-    axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, _HEADROOM * table["high"].max()), xlabel="")
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.set_ylabel("supported users")
-    axes.grid(visible=False, axis="x")
-    axes.legend(ncols=4, **LEGEND)
-    sns.despine(ax=axes)
-    alt = say("figures", "levels_alt", table.to_dict("records"), db_engine)
-    return finished(drawing, f"history_{db_engine or 'users'}", alt)
-
-
-def _marks(axes: Axes, table: pd.DataFrame) -> None:
-    """Jumps with their size, and comparisons before which the setup changed."""
     across = axes.get_xaxis_transform()
+    # Jumps with their size, and comparisons before which the setup changed.
     jumps = table[table["jump"]]
     for i, (place, size) in enumerate(zip(jumps["order"] - 0.5, jumps["drift_percent"], strict=True)):
         axes.axvline(place, color=GRID, lw=5, zorder=0)
@@ -370,3 +355,13 @@ def _marks(axes: Axes, table: pd.DataFrame) -> None:
     if not changed.empty:
         low = np.full(len(changed), 0.02)
         axes.plot(changed, low, "^", color=INK, ms=3.5, transform=across, label="setup changed before it", ls="none")
+    every = math.ceil(len(names) * _PER_NAME / (width - 1.0))
+    look = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
+    axes.set_xticks(range(0, len(names), every), names[::every], **look)
+    axes.set(xlim=(-0.6, len(names) - 0.4), ylim=(0, _HEADROOM * table["high"].max()), ylabel="supported users")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.grid(visible=False, axis="x")
+    axes.legend(ncols=4, **LEGEND)
+    sns.despine(ax=axes)
+    alt = say("figures", "levels_alt", table.to_dict("records"), db_engine)
+    return finished(drawing, f"history_{db_engine or 'users'}", alt)

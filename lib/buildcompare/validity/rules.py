@@ -4,7 +4,7 @@ A fault of the measurement is no regression of the build.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -103,13 +103,15 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and beside each other."""
+    of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
+    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap)
     alone = Pair.of(
         lambda side: [
-            [_said(reason, side=side, run=i) for rule in _OF_ONE_RUN for reason in rule(own)]
+            [_said(reason, side=side, run=i) for rule in of_one_run for reason in rule(own)]
             for i, own in enumerate(runs[side], start=1)
         ]
     )
-    between = [_said(reason) for rule in _BETWEEN_RUNS for reason in rule(runs)]
+    between = [_said(reason) for rule in between_runs for reason in rule(runs)]
     every = [reason for of_side in alone for of_run in of_side for reason in of_run]
     return TestValidity(_validity([*every, *between]), alone.map(lambda of_side: tuple(map(_validity, of_side))))
 
@@ -309,12 +311,3 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
             if seconds := next((each for each in both if each > 0), 0.0):
                 yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=True)
             seen.append((server, window))
-
-
-# fmt: off
-_OF_ONE_RUN: tuple[Callable[[RunInTest], Reasons], ...] = (
-    _recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted,
-)
-_BETWEEN_RUNS: tuple[Callable[[Pair[list[RunInTest]]], Reasons], ...] = (
-    _loads_differ, _window_shorter, _series_missing, _windows_overlap,
-)
