@@ -70,12 +70,11 @@ class KeptRun(Strict):
     @classmethod
     def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:
         """A run as the file keeps it."""
-        files = recording.provenance.get("files", [])
         labels: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
         for group, label, stat, value, calls in levels.labels.itertuples(index=False, name=None):
             labels.setdefault(group, {}).setdefault(stat, {})[label] = (value, calls)
         return cls(
-            inputs=[str(file["path"]) for file in files] if isinstance(files, list) else [],
+            inputs=[str(file["path"]) for file in recording.provenance.get("files", ())],
             ids=ids_of(recording),
             metrics={key: astuple(level) for key, level in levels.metrics.items()},
             labels=labels,
@@ -144,8 +143,7 @@ def without_runs(calibration: Calibration, recordings: Iterable[Recording]) -> t
 
 def ids_of(recording: Recording) -> list[str]:
     """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
-    files = recording.provenance.get("files", [])
-    hashes = [str(file["sha256"]) for file in files[:1]] if isinstance(files, list) else []
+    hashes = [str(file["sha256"]) for file in recording.provenance.get("files", ())[:1]]
     request = recording.provenance.get("request")
     return [recording.samples_sha256, *hashes, *([str(request)] if request else [])]
 

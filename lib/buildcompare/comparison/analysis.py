@@ -217,7 +217,7 @@ def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
 
 def _server(recording: Recording) -> schema.ServerResult | None:
     """What the recording knows of the server that it was pulled from; None where others wrote something else there."""
-    known: Mapping[str, Any] = recording.provenance
+    known = recording.provenance
     try:
         return schema.ServerResult(
             **known["server"],
@@ -246,7 +246,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         for test in params.tests
         for side in SIDES
         for i, run in enumerate(recordings[test.name][side], start=1)
-        for file in _files(run)
+        for file in run.provenance.get("files", ())
     ]
     simulated = any(recording.simulated for recording in own)
     past: Past | None = None
@@ -312,8 +312,3 @@ def _this_run(command: str) -> dict[str, Any]:
         "git_commit": commit(),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
     }
-
-
-def _files(recording: Recording) -> list[dict[str, Any]]:
-    files = recording.provenance.get("files", [])
-    return list(files) if isinstance(files, list) else []

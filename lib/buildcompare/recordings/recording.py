@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ class Recording:
     stop_known: bool
     label_summaries: tuple[LabelSummary, ...] = ()
     notes: tuple[Note, ...] = ()
-    provenance: Mapping[str, object] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_frame(

@@ -79,7 +79,6 @@ SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1]
 def with_labels(recording: Recording, path: str) -> Recording:
     """`recording` with the label values of the table at `path`."""
     files = recording.provenance["files"]
-    assert isinstance(files, list)  # it was read from a file
     if recording.label_summaries:
         expected = "no `labels` beside a recording that holds its own"
         raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
