@@ -38,8 +38,6 @@ OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # a median over fewer comparisons says nothing
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported: half as many again, or a third fewer
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_MARKS = re.compile(r"[`*_~\[\]\\]")
 _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATOR_COLUMNS.values())}
 """A comparison that leaves one of these out hides what may explain a drift; other rows are at their writer's choice."""
 UsersNoise = tuple[Noise | None, float]
@@ -312,7 +310,8 @@ def setup_differences(before: Entry, now: Entry) -> list[schema.SetupDifference]
 
 def plain_text(markdown: str) -> str:
     """The words of one line of Markdown: links and marks gone."""
-    return " ".join(_MARKS.sub("", _LINK.sub(r"\1", markdown)).split())
+    without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
+    return " ".join(re.sub(r"[`*_~\[\]\\]", "", without_links).split())
 
 
 def _settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
@@ -352,10 +351,9 @@ def compare_to_ledger(
     alike = [each for each in ledger.chain if (each.position or 0) < before and each.simulated == simulated]
     read = [each.model_dump(mode="json") for each in (*alike, *ledger.studies)]
     is_study, step = own is not None and own.kind == "study", Step(entry)
-    learned: dict[str, Any] = {"before": None}
     if is_study or noise is None or not alike:
         unknown = NoHistory.NO_NOISE if noise is None else NoHistory.NO_EARLIER
-        learned["reason"] = NoHistory.STUDY if is_study else unknown
+        learned: dict[str, Any] = {"before": None, "reason": NoHistory.STUDY if is_study else unknown}
     else:
         while entry.name in {each.name for each in alike}:  # an earlier comparison may bear it
             entry = entry.model_copy(update={"name": f"{entry.name}.new"})
@@ -380,7 +378,6 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
     Without the results of its `tests` it says which builds and tests are to be compared. `known` are further fields.
     """
     steps = params.coordinator
-    thresholds = {f"threshold_{name}": value for name, value in steps.thresholds.items()}
     runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
     servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
     return Entry(
@@ -391,7 +388,8 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
         new=LedgerBuild.of(params.new.label),
         tests=[_test(asked, result) for asked, result in itertools.zip_longest(params.tests, tests)],
         setup=dict(params.setup),
-        coordinator={**steps.model_dump(exclude={"thresholds"}), **thresholds},
+        coordinator=steps.model_dump(exclude={"thresholds"})
+        | {f"threshold_{k}": v for k, v in steps.thresholds.items()},
         servers=sorted(servers - {""}),
         source="report",
         **known,

@@ -44,6 +44,7 @@ DELTA_TOLERANCE = 0.01
 DELIMITERS = (",", ";", "\t")
 MAX_BYTES = 20_000_000
 _NUMBER = r"\d{1,12}(\.\d{1,9})?"
+_USERS = [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES]
 _CELLS = {
     **dict.fromkeys(("release", "base_label", "new_label"), (".{1,200}", "a value of at most 200 characters")),
     **dict.fromkeys(("run", "delta_pct", *SETUP_COLUMNS), (".*", "text")),
@@ -53,10 +54,7 @@ _CELLS = {
     "test_type": ("(?i)bounded|unbounded", "one of bounded, unbounded"),
     **dict.fromkeys(("order", "users"), (r"((?=.*[1-9])\d{1,12}(\.0{1,9})?)?", "a positive whole number")),
     **dict.fromkeys(("errors_base", "errors_new"), (f"({_NUMBER})?", "a plain number, not negative")),
-    **dict.fromkeys(
-        [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES],
-        (f"((?=.*[1-9]){_NUMBER})?", "a positive plain number such as 6537 or 0.5"),
-    ),
+    **dict.fromkeys(_USERS, (f"((?=.*[1-9]){_NUMBER})?", "a positive plain number such as 6537 or 0.5")),
     **dict.fromkeys((*COORDINATOR_COLUMNS, THRESHOLD), (f"(-?{_NUMBER})?", "a plain number such as 6537 or 0.5")),
 }
 """What may stand in each column, and how errors say it; other columns are left aside."""
@@ -138,7 +136,7 @@ def _rows(file: Path) -> Iterator[_Row]:
         if len(cells) != len(header):
             raise fault(key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
         row = _Row(file, line, {name: cell.strip() for name, cell in zip(header, cells, strict=True)})
-        for column in (f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES):
+        for column in _USERS:
             if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may be one between thousands
                 raise row.fault(column, "a number that is not read in two ways", repr(row[column]))
         yield row

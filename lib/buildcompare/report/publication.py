@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.project import root, write_files
+from buildcompare.config.project import root, write_files, writing
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
@@ -42,7 +42,7 @@ def staged(folder: Path) -> Iterator[Path]:
     folder, or holds files but no report.
     """
     fault = functools.partial(InputError, file=folder, key="output")
-    try:
+    with writing(folder, "output", "a folder that can be written"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         _tidy_up(folder)
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -57,8 +57,6 @@ def staged(folder: Path) -> Iterator[Path]:
             expected = "a new or empty folder, or one that holds a report"
             raise fault(expected=expected, found=f"other files, such as {names[0]}")
         staging = _beside(folder, "making")
-    except OSError as error:
-        raise fault(expected="a folder that can be written", found=error.strerror or str(error)) from None
     with staging as place:
         making = Path(place, folder.name)  # one level down, where nobody takes it for a report among the reports
         making.mkdir()
