@@ -133,12 +133,17 @@ def read_calibration(file: str, catalogue_name: str) -> Calibration:
     return calibration
 
 
-def without_runs(calibration: Calibration, recordings: Iterable[Recording]) -> tuple[Calibration, list[str]]:
-    """Leave out each group that holds one of `recordings`, for no run may be judged by itself; and their names."""
-    own = {each for recording in recordings for each in ids_of(recording)}
-    left_out = [group.name for group in calibration.groups if any(own & {*run.ids} for run in group.runs)]
+def groups_without(
+    calibration: Calibration, recordings: Iterable[Recording]
+) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
+    """The groups that hold none of `recordings`, for no run may be judged by itself; and the self-check, as shown."""
+    compared = {each for recording in recordings for each in ids_of(recording)}
+    left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]
-    return calibration.model_copy(update={"groups": kept}), left_out
+    same = calibration.method == METHOD
+    shown = {"calibration": [group.name for group in kept], "left_out": left_out, "same_method": same}
+    shown |= (calibration.self_check or {}) if same else {}
+    return calibration.model_copy(update={"groups": kept}).repeated_runs(), shown
 
 
 def ids_of(recording: Recording) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from buildcompare import findings
 from buildcompare import results as schema
-from buildcompare.calibration.learn import METHOD, Calibration, read_calibration, without_runs
+from buildcompare.calibration.learn import Calibration, groups_without, read_calibration
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Coordinator, Run, Test, check_params, read_params
@@ -234,8 +234,9 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     """Compare the builds in every test and draw the findings; `command` makes the report again."""
     catalogue = catalogue_of(params)
     own = [recording for test in recordings.values() for side in SIDES for recording in test[side]]
-    calibration = without_runs(calibration_of(params, params.calibration), own) if params.calibration else None
-    groups = calibration[0].repeated_runs() if calibration else []
+    groups, self_check = (
+        groups_without(calibration_of(params, params.calibration), own) if params.calibration else ([], None)
+    )
     labels = (params.base.label, params.new.label)
     shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
     shared["label_noise"] = LabelNoise(groups, catalogue.label_tables)
@@ -272,7 +273,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         action_items_title=params.action_items_title,
         grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
-        self_check=_self_check(calibration),
+        self_check=self_check,
         suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
         findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),
         provenance=schema.Provenance(
@@ -291,16 +292,6 @@ def calibration_of(params: Comparison, file: str) -> Calibration:
         return read_calibration(file, params.metrics)
     except InputError as error:
         raise params.fault_at(("calibration",), error) from None
-
-
-def _self_check(calibration: tuple[Calibration, list[str]] | None) -> dict[str, Any] | None:
-    """What the calibration found when the pipeline was run on its identical pairs."""
-    if calibration is None:
-        return None
-    kept, left_out = calibration
-    same = kept.method == METHOD
-    found = (kept.self_check or {}) if same else {}
-    return {"calibration": [group.name for group in kept.groups], "left_out": left_out, "same_method": same, **found}
 
 
 def _this_run(command: str) -> dict[str, Any]:
