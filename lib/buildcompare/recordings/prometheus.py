@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ def _ask(
         ]
         futures: list[Future[Any]] = [server, *(future for parts in asked for future in parts)]
         try:
-            for future in as_completed(futures):
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
         except BaseException:
             client.stopped.set()

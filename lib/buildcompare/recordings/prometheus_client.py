@@ -213,7 +213,7 @@ class Client:
         status, kind = response.status, _kind(response)
         said: dict[str, Any] = {}
         with suppress(PassingError):
-            said = _json(body)
+            said = _json(body if kind == "application/json" else b"")
         failed, fault = said.get("status") == "error", one_line(str(said.get("errorType", "")), 40)
         code = f"HTTP {status} ({fault})" if failed else f"HTTP {status}"
         page = body[:2000].decode("utf-8", "replace") if kind in ("text/plain", "application/json") else ""
