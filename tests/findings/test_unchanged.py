@@ -47,15 +47,6 @@ def test_what_differs_is_named_instead() -> None:
     assert [(row["slug"], row["delta_percent"]) for row in found.evidence["differ"]] == [("stack-in-use", 23.6)]
 
 
-def test_a_recording_that_stands_in_two_places_is_warned_of() -> None:
-    assert of_kind("named_twice", quiet()) == []
-    runs = quiet().runs
-    twice = quiet().model_copy(update={"runs": Pair(runs.base, runs.base)})
-    (found,) = of_kind("named_twice", twice)
-    assert found.severity == "warning"
-    assert found.evidence["runs"] == [["base", 1], ["new", 1]]
-
-
 def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
     worse = LoadAdjustedResult(
         users=6000.0, base=1.0, new=1.06, delta_percent=6.0, ci_low=-0.8, ci_high=13.3, p_value=0.004, p_adjusted=0.03,
@@ -66,6 +57,12 @@ def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
     (found,) = of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=worse))
     assert found.severity == "warning"
     assert (found.metric, found.evidence["load_adjusted"]["p_adjusted"]) == ("cpu-utilization", 0.03)
+    leaning = same.model_copy(update={"p_worse_one_sided": 0.06, "p_adjusted": 0.12, "status": Status.INCONCLUSIVE})
+    decided = {"load_adjusted": leaning, "decided_by": "equal_load", "status": Status.INCONCLUSIVE}
+    (found,) = of_kind("equal_load", with_metric(quiet(), "p99-api-times", **decided))
+    assert found.severity == "warning"
+    assert "+6.0 %: may have got worse, but not surely by more than chance (adjusted p 0.12)" in found.text
+    assert of_kind("equal_load", with_metric(quiet(), "cpu-utilization", **decided)) == []
 
 
 def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing() -> None:

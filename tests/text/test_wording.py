@@ -103,10 +103,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "differ": [],
             "same": ["a"] * 5,
             "not_worse": ["b"] * 3,
+            "not_worse_percent": 12.0,
             "largest_undecided": {"test": MY, "name": "CPU", "delta_percent": -6.4},
             "not_judged_names": ["RPS"],
         },
-        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged; 5 of them are the same within their margins; 3 are no worse than a bound; the others cannot be told from chance, at most −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
+        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged; 5 of them are the same within their margins; 3 are at most 12 % worse; the others cannot be told from chance, at most −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
     ),
     FindingKind.METRIC: (
         {
@@ -131,7 +132,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "name": "CPU",
             "delta_percent": 1.8,
             "margin_percent": 5.0,
-            "load_adjusted": {"users": 8076.0, "delta_percent": 8.3, "p_adjusted": 0.0002},
+            "load_adjusted": {"users": 8076.0, "delta_percent": 8.3, "p_adjusted": 0.0002, "status": "regression"},
         },
         "Bounded Postgres: at equal load (8,076 users) CPU of v2 +8.3 %: regression, more than chance (adjusted p below 0.001) and more than the margin of 5.0 %; at each build's own load +1.8 %.",
     ),
@@ -255,10 +256,6 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     FindingKind.COUNTER_RESETS: (
         {"side": "new", "run": 1, "runs": 1, "resets": {"requests_total": 1}},
         "Bounded Postgres: v2 restarted during the run: 1 counter began again at zero (requests_total).",
-    ),
-    FindingKind.NAMED_TWICE: (
-        {"runs": [["base", 1], ["new", 1]]},
-        "Bounded Postgres: run 1 of v1 and run 1 of v2 are the same recording, to the last sample: was one named twice?",
     ),
     FindingKind.RECORDING_NOTE: (
         {"note": "Read off a plot.", "tests": [PG]},

@@ -87,9 +87,9 @@ def test_a_bounded_run_that_falls_silent_before_its_stop_is_limited() -> None:
 def test_a_window_that_begins_before_the_data_is_limited_with_its_length() -> None:
     """The ramp of such a run begins late by as much, which a reader would take for the build's own."""
     run = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), 2).recording
-    start, end = run.window
-    assert judged(bounded(), in_test(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == []
-    found = judged(bounded(), in_test(replace(run, window=(start - 720.0, end)), "bounded", 5000))
+    base, (start, end) = bounded(seed=3), run.window
+    assert judged(base, in_test(replace(run, window=(start - 100.0, end)), "bounded", 5000)).test.reasons == []
+    found = judged(base, in_test(replace(run, window=(start - 720.0, end)), "bounded", 5000))
     assert codes(found) == {("silent_start", "new")}
     assert found.test.status == "limited"
     assert found.test.reasons[0].numbers["seconds"] == pytest.approx(12 * 60, abs=30)
@@ -106,9 +106,23 @@ def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -
     assert ("silent_start", "new") not in codes(judged(bounded(), in_test(replace(run, series=users), "bounded", 5000)))
 
 
+def test_one_recording_in_two_places_is_no_comparison() -> None:
+    run, other = bounded(), bounded(seed=3)
+    found = judged(run, run).test
+    assert found.status == "invalid"
+    assert [(r.code, r.side, r.run) for r in found.reasons] == [("same_recording", "new", 1)]
+    assert found.reasons[0].text.startswith("it is the same recording, to the last sample, as one of the other build")
+    twice = judge_runs(Pair([run, run], [other])).test
+    assert [(r.code, r.side, r.run) for r in twice.reasons] == [("same_recording", "base", 2)]
+    assert "another of the same build" in twice.reasons[0].text
+    assert judged(run, other).test.status == "valid"
+    labels_only = in_test(Recording((), (0.0, 10.0), stop_known=True), "bounded", None)
+    assert "same_recording" not in [r.code for r in judged(labels_only, labels_only).test.reasons]
+
+
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
-    run = unbounded(Restart(4000.0))
-    assert judged(run, run).test.status == "limited"
+    runs = [unbounded(Restart(4000.0), seed=seed) for seed in (2, 3)]
+    assert judged(*runs).test.status == "limited"
     recording = without(simulate_run(RunSettings(injections=(Restart(4000.0),)), 2).recording, USERS)
     (reason,) = judge_runs(Pair([in_test(recording, "unbounded", None)], [])).runs.base[0].reasons
     assert (reason.code, reason.numbers["stand_in"]) == ("restarted", 1.0)

@@ -107,14 +107,16 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
 
 
 def at_equal_load(test: TestResult) -> Iterator[Found]:
-    """What got worse at equal load only: the new build did not carry as many users."""
+    """What got worse at equal load only, as the new build did not carry as many users, or leans so where it decides."""
     for metric in test.metrics:
         at_load = metric.load_adjusted
-        if at_load is None or at_load.status != Status.REGRESSION or metric.better == "neutral" or _significant(metric):
+        if at_load is None or metric.better == "neutral" or _significant(metric):
             continue
-        evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
-        severity = Severity.CRITICAL if metric.gate and metric.decided_by == "equal_load" else Severity.WARNING
-        yield Found(FindingKind.EQUAL_LOAD, severity, evidence, metric=metric.slug)
+        worse, decides = at_load.status == Status.REGRESSION, metric.gate and metric.decided_by == "equal_load"
+        if worse or (decides and leans(at_load.p_worse_one_sided)):
+            evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
+            severity = Severity.CRITICAL if worse and decides else Severity.WARNING
+            yield Found(FindingKind.EQUAL_LOAD, severity, evidence, metric=metric.slug)
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
@@ -165,6 +167,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             "judged": len(judged),
             "differ": [_row_evidence(row) for row in differ],
             **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
+            "not_worse_percent": max((m.effective.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
             "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
             "not_judged_names": not_judged,
             "not_named": [max(len(each) - MOST_METRICS, 0) for each in (differ, not_judged)],

@@ -92,14 +92,6 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
             yield Found(FindingKind.COUNTER_RESETS, Severity.WARNING, evidence)
 
 
-def named_twice(test: TestResult) -> Iterator[Found]:
-    """A run that stands in two places: most likely a path was copied, and nothing was compared."""
-    places = grouped((run.samples_sha256, (side, i)) for side, i, run in _each_run(test))
-    for samples, named in places.items():
-        if samples and len(named) > 1:
-            yield Found(FindingKind.NAMED_TWICE, Severity.WARNING, {"samples_sha256": samples, "runs": named})
-
-
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
     """Notes of the recordings; tests with the same note share a finding."""
     by_test = {test.name: {note for _, _, run in _each_run(test) for note in run.notes} for test in tests}

@@ -18,7 +18,7 @@ from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, Ste
 from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
-from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, ValidityCode, ValidityStatus
+from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.sentences import say
 
 REACHED = 0.97
@@ -104,7 +104,7 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and beside each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
-    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap)
+    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording)
     alone = Pair.of(
         lambda side: [
             [_said(reason, side=side, run=i) for rule in of_one_run for reason in rule(own)]
@@ -311,3 +311,15 @@ def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
             if seconds := next((each for each in both if each > 0), 0.0):
                 yield _reason(ValidityCode.WINDOWS_OVERLAP, {"seconds": seconds}, side=side, run=i, invalid=True)
             seen.append((server, window))
+
+
+def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
+    """Most likely a path was copied, and nothing was compared."""
+    seen: dict[str, Side] = {}
+    for side in SIDES:
+        for i, own in enumerate(runs[side], start=1):
+            recording = own.view.recording
+            first = seen.setdefault(recording.samples_sha256, side) if recording.graphs() else None
+            if first and (first != side or i > 1):
+                numbers = {"of_one_build": float(first == side)}
+                yield _reason(ValidityCode.SAME_RECORDING, numbers, side=side, run=i, invalid=True)
