@@ -11,11 +11,11 @@ import pytest
 
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import check_params
-from buildcompare.results import Finding, Results
+from buildcompare.results import Finding, Results, ValidityReason
 from evidence import without_evidence
 from support import small_params
 
-KINDS = ("unlikely_unit", "users_in_params", "unrecognised")
+KINDS = ("users_in_params", "unrecognised")
 MILLISECONDS = 1000.0
 
 
@@ -31,6 +31,12 @@ def found(params: Mapping[str, Any]) -> list[Finding]:
     assert {each.severity for each in those} <= {"warning"}
     assert [missing for each in those if (missing := without_evidence(each, results))] == []
     return those
+
+
+def unlikely(params: Mapping[str, Any]) -> list[ValidityReason]:
+    """What is said of units that values cannot be in."""
+    reasons = analysed(params).tests[0].validity.reasons
+    return [reason for reason in reasons if reason.code == "unlikely_unit"]
 
 
 def change(params: Mapping[str, Any], side: str, to: Callable[[pd.DataFrame], pd.DataFrame]) -> str:
@@ -62,24 +68,26 @@ def test_usual_inputs_are_not_remarked_upon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["base", "new"])
-def test_times_of_two_units_are_told_with_both_files(tmp_path: Path, side: str) -> None:
+def test_times_of_two_units_are_told_with_the_file(tmp_path: Path, side: str) -> None:
     params = bounded(tmp_path)
-    change(params, side, scaled(MILLISECONDS))
-    (told,) = found(params)
-    assert told.kind == "unlikely_unit"
-    assert told.metric == "avg-api-times"
-    assert told.evidence["apart"]
-    for each in ("base", "new"):
-        assert params["tests"][0][each]["recording"] in told.text
+    file = change(params, side, scaled(MILLISECONDS))
+    (reason,) = unlikely(params)
+    assert (reason.status, reason.side, reason.metric, reason.file) == ("invalid", side, "avg-api-times", file)
+    assert reason.text.startswith("avg-api-times is ")
+    assert f"in {file}, " in reason.text
+    assert "times that of the other build: expected seconds, found what may be milliseconds" in reason.text
+    assert analysed(params).verdict == "invalid"
 
 
 def test_averages_that_are_both_too_long_are_told(tmp_path: Path) -> None:
     params = bounded(tmp_path)
     for side in ("base", "new"):
         change(params, side, scaled(MILLISECONDS))
-    (told,) = found(params)
-    assert not told.evidence["apart"]
-    assert round(told.evidence["base"], 2) == 9.99
+    found = unlikely(params)
+    assert [(reason.side, reason.metric, reason.numbers["longest"]) for reason in found] == [
+        ("base", "avg-api-times", 5.0), ("new", "avg-api-times", 5.0),
+    ]  # fmt: skip
+    assert round(found[0].numbers["value"] or 0.0, 1) == 10.0
 
 
 @pytest.mark.parametrize("factor", [15.0, 1 / 15])

@@ -261,18 +261,6 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         {"note": "Read off a plot.", "tests": [PG]},
         "Bounded Postgres: Read off a plot.",
     ),
-    FindingKind.UNLIKELY_UNIT: (
-        {
-            "name": "Avg",
-            "base": 0.01,
-            "new": 10.0,
-            "files": [["a.csv"], ["b.csv"]],
-            "times": 1000.0,
-            "apart": True,
-            "longest_average_s": 5.0,
-        },
-        "Bounded Postgres: Avg 10.0 ms in v1 (a.csv) and 10.0 s in v2 (b.csv): 1,000 times apart, so one of them may be in milliseconds; read as seconds.",
-    ),
     FindingKind.USERS_IN_PARAMS: (
         {"users": 500, "recorded": [1000.0, 1000.0], "percent": 100.0},
         "Bounded Postgres: the params say 500 users, recorded are 1,000 in v1 and 1,000 in v2 (+100 %): `users` may be another test's.",

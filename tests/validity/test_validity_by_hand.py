@@ -120,6 +120,24 @@ def test_one_recording_in_two_places_is_no_comparison() -> None:
     assert "same_recording" not in [r.code for r in judged(labels_only, labels_only).test.reasons]
 
 
+@pytest.mark.parametrize(("factor", "number"), [(200.0, "p99"), (1e4, "times")])
+def test_an_average_that_cannot_be_in_seconds_is_no_comparison(factor: float, number: str) -> None:
+    recordings = [
+        simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), seed).recording
+        for seed in (2, 3)
+    ]
+    slow = tuple(
+        replace(each, values=each.values * factor) if each.metric == "avg-api-times" else each
+        for each in recordings[1].series
+    )
+    runs = [in_test(each, "bounded", 5000) for each in (recordings[0], replace(recordings[1], series=slow))]
+    (reason,) = judged(*runs).test.reasons
+    assert (reason.code, reason.status, reason.side, reason.metric) == (
+        "unlikely_unit", "invalid", "new", "avg-api-times",
+    )  # fmt: skip
+    assert number in reason.numbers
+
+
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
     runs = [unbounded(Restart(4000.0), seed=seed) for seed in (2, 3)]
     assert judged(*runs).test.status == "limited"

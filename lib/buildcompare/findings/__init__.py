@@ -64,7 +64,7 @@ def find(
     found = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     found += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
     if catalogue is not None:
-        rules = (recordings.units, recordings.users, recordings.unrecognised)
+        rules = (recordings.users, recordings.unrecognised)
         found += [finding(each, names) for rule in rules for each in rule(tests, inputs, catalogue)]
     return gravest_first([*found, *of_the_past])
 

@@ -4,13 +4,12 @@ Faults of a file itself are reported when it is read; a mistake here looks like 
 """
 
 import difflib
-import re
 from collections.abc import Iterator, Sequence
 
 from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, TestResult
-from buildcompare.results.codes import SIDES, Better, FindingKind, Severity, Side, ValidityCode, ValidityStatus
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
 from buildcompare.text.sentences import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
@@ -18,14 +17,8 @@ USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCo
 """Limits of the supported users only, which are named beside them anyway."""
 MIN_COVERAGE = 0.98
 """A series with less than this part of its expected samples has gaps."""
-LONGEST_AVERAGE_S = 5.0
-"""An average of all requests above this is more likely milliseconds: in 68 published tests it is 0.3 s at most."""
-MOST_TIMES = 20.0
-"""Times of two builds further apart than this are more likely of two units: in 68 published tests it is 3.4 at most,
-and a thousand where one build's are milliseconds."""
 ALIKE = 0.6
 """Names are suggested from this similarity on (difflib's own default)."""
-_AVERAGE = re.compile(r"(avg|average|mean)\b")
 
 
 def validity(test: TestResult) -> Iterator[Found]:
@@ -105,26 +98,6 @@ def _each_run(test: TestResult) -> Iterator[tuple[Side, int, RunResult]]:
 
 
 # ---- Inputs that look like a mistake --------------------------------------------------------------------------------
-
-
-def units(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:
-    """Times that are more likely milliseconds."""
-    averages = {table.average for table in catalogue.label_tables}
-    for test, metric in ((each, metric) for each in tests for metric in each.metrics):
-        if metric.unit != "seconds" or metric.better != Better.LOWER or metric.base is None or metric.new is None:
-            continue
-        low, high = sorted((metric.base, metric.new))
-        times = high / low if low > 0 else 1.0
-        average = metric.slug in averages or _AVERAGE.match(metric.slug) is not None
-        if times > MOST_TIMES or (average and high > LONGEST_AVERAGE_S):
-            evidence = {
-                **metric.model_dump(include={"slug", "name", "base", "new"}),
-                "times": times,
-                "apart": times > MOST_TIMES,
-                "longest_average_s": LONGEST_AVERAGE_S,
-                "files": [_files(inputs, test.name, side) for side in SIDES],
-            }
-            yield Found(FindingKind.UNLIKELY_UNIT, Severity.WARNING, evidence, test=test.name, metric=metric.slug)
 
 
 def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue) -> Iterator[Found]:

@@ -65,6 +65,8 @@ class ValidityReason(Model):
     run: int | None = None
     """Counted from 1; null where it is about several runs."""
     metric: str | None = None
+    file: str | None = None
+    """The recording, as the params name it."""
     because: Reason | None = None
     until_s: Number = None
     """The run is valid up to here; null where the fault has no time."""

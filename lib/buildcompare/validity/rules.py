@@ -4,6 +4,7 @@ A fault of the measurement is no regression of the build.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ import pandas as pd
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
 from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, SteadyState, find_falls, samples, sustained
-from buildcompare.load.view import RunView, Views
+from buildcompare.load.view import TIMES, RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
 from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
@@ -37,6 +38,11 @@ COVERED, HARDLY_COVERED = 0.9, 0.5
 """Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
 SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
+LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
+"""Times of all requests above these are more likely milliseconds: in 68 published tests averages are 0.3 s at most."""
+THOUSANDS = 300.0
+"""Times of two builds this far apart are of two units: in 68 published tests they are 3.4 times apart at most."""
+_AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut
 
 Reasons = Iterator[ValidityReason]
@@ -60,6 +66,14 @@ class RunInTest:
     def sustained(self, seconds: float) -> float:
         """The highest load that the run was at or above for this long in all."""
         return sustained(*self.under_load, seconds)
+
+    @cached_property
+    def times(self) -> dict[str, float]:
+        """By metric of the catalogue whose unit is seconds, the level in the steady window, where it is positive."""
+        seconds = [metric.slug for metric in self.catalogue.metrics if metric.unit == TIMES]
+        found = ((slug, self.view.recording.find(slug)) for slug in seconds)
+        levels = {slug: self.view.level(series) for slug, series in found if series is not None}
+        return {slug: level.value for slug, level in levels.items() if level is not None and level.value}
 
     @cached_property
     def covered(self) -> dict[str, float]:
@@ -104,7 +118,7 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and beside each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
-    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording)
+    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording, _units)
     alone = Pair.of(
         lambda side: [
             [_said(reason, side=side, run=i) for rule in of_one_run for reason in rule(own)]
@@ -147,6 +161,8 @@ def _recorded(own: RunInTest) -> Reasons:
     values = users.values[np.isfinite(users.values)] if users else np.empty(0)
     if values.size and not values.any():
         yield _reason(ValidityCode.NO_USERS)
+    elif view.load is None and own.test.type == "bounded":
+        yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
     gaps_say_it = view.users is not None and own.test.type == "unbounded"
     if silent_s > SILENT_S and not gaps_say_it:
@@ -323,3 +339,26 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
             if first and (first != side or i > 1):
                 numbers = {"of_one_build": float(first == side)}
                 yield _reason(ValidityCode.SAME_RECORDING, numbers, side=side, run=i, invalid=True)
+
+
+def _units(runs: Pair[list[RunInTest]]) -> Reasons:
+    """Times that cannot be in seconds; where the builds differ, those of the build that has the larger ones."""
+    levels = runs.map(lambda of: [own.times for own in of])
+    for side in SIDES:
+        for i, (own, times) in enumerate(zip(runs[side], levels[side], strict=True), start=1):
+            for slug, value in times.items():
+                numbers = {"value": value}
+                theirs = [each[slug] for each in levels["new" if side == "base" else "base"] if slug in each]
+                p99 = times.get(_AVERAGE.sub("p99", slug), value)
+                longest = LONGEST_PERCENTILE_S if _PERCENTILE.match(slug) else LONGEST_AVERAGE_S
+                if theirs and value >= THOUSANDS * max(theirs):
+                    numbers["times"] = value / max(theirs)
+                elif p99 < value and _AVERAGE.match(slug):
+                    numbers["p99"] = p99
+                elif value > longest and (_AVERAGE.match(slug) or _PERCENTILE.match(slug)):
+                    numbers["longest"] = longest
+                else:
+                    continue
+                about: dict[str, Any] = {"metric": slug, "file": own.view.run.file, "side": side, "run": i}
+                yield _reason(ValidityCode.UNLIKELY_UNIT, numbers, invalid=True, **about)
+                break  # the others are of the same file
