@@ -107,7 +107,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "largest_undecided": {"test": MY, "name": "CPU", "delta_percent": -6.4},
             "not_judged_names": ["RPS"],
         },
-        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged; 5 of them are the same within their margins; 3 are at most 12 % worse; the others cannot be told from chance, at most −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
+        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged; 5 of them are the same within their margins; 3 are no worse than 12 %; the others cannot be told from chance, at most −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
     ),
     FindingKind.METRIC: (
         {
