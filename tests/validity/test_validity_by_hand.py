@@ -16,7 +16,7 @@ from buildcompare.load.users import supported_users
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import Estimate
 from buildcompare.results.codes import Pair
-from buildcompare.validity.rules import judge_runs
+from buildcompare.validity.rules import RunInTest, judge_runs, judge_validity
 from loadsim import (
     Coordinator,
     Restart,
@@ -106,6 +106,39 @@ def test_metrics_that_begin_after_others_are_no_window_that_begins_too_early() -
     assert ("silent_start", "new") not in codes(judged(bounded(), in_test(replace(run, series=users), "bounded", 5000)))
 
 
+def with_dips(*dips: tuple[float, float]) -> RunInTest:
+    """5,000 users for 100 minutes, 2,000 of them missing between the times of each dip."""
+    elapsed = np.arange(0.0, 6000.0, 5.0)
+    return flat(5000.0 - 2000.0 * sum(((elapsed > start) & (elapsed <= end)) for start, end in dips))
+
+
+@pytest.mark.parametrize(
+    ("dips", "from_s", "until_s"),
+    [
+        ([(1500.0, 1620.0)], 1685.0, None),  # back at 1,625 s, and a minute for rates
+        ([(5000.0, 5120.0)], None, 5000.0),
+        ([(1500.0, 1620.0), (5000.0, 5120.0)], 1685.0, 5000.0),
+        ([(1000.0, 1120.0), (1300.0, 1420.0)], 1485.0, None),
+    ],
+)
+def test_a_dip_costs_its_minutes_and_not_the_test(
+    dips: list[tuple[float, float]], from_s: float | None, until_s: float | None
+) -> None:
+    own = with_dips(*dips)
+    found = judged(flat(HELD), own)
+    assert found.test.status == "limited"
+    (of_run,) = found.runs.new
+    assert (of_run.valid_from_s, of_run.valid_until_s) == (from_s, until_s)
+    assert "judged from 28 min" in of_run.reasons[0].text or from_s != 1685.0
+    _, views = judge_validity(own.test, Pair([flat(HELD).view], [own.view]), CATALOGUE, own.coordinator)
+    assert views.new[0].steady.window == (from_s or 900.0, until_s or 5995.0)
+
+
+def test_what_is_left_between_dips_may_be_too_short() -> None:
+    often = [(start, start + 200.0) for start in np.arange(950.0, 6000.0, 500.0)]
+    assert judged(flat(HELD), with_dips(*often)).test.status == "invalid"
+
+
 def test_one_recording_in_two_places_is_no_comparison() -> None:
     run, other = bounded(), bounded(seed=3)
     found = judged(run, run).test
@@ -189,6 +222,8 @@ def test_counters_that_started_again_are_said() -> None:
     [
         (Estimate(estimated=7000.0, at_least=None, reason=None), 7030, "valid"),
         (Estimate(estimated=7000.0, at_least=None, reason=None), 7200, "invalid"),
+        (Estimate(estimated=None, at_least=7200.0, reason="ceiling_reached"), 7000, "valid"),
+        (Estimate(estimated=None, at_least=7400.0, reason="ceiling_reached"), 7000, "invalid"),
         (Estimate(estimated=None, at_least=7000.0, reason="still_climbing", slope_users_per_s=0.5), 7400, "limited"),
         (Estimate(estimated=None, at_least=7000.0, reason="still_climbing", slope_users_per_s=0.5), 6700, "invalid"),
         (Estimate(estimated=None, at_least=None, reason="no_users_curve"), 6700, "valid"),

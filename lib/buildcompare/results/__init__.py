@@ -68,8 +68,9 @@ class ValidityReason(Model):
     file: str | None = None
     """The recording, as the params name it."""
     because: Reason | None = None
+    from_s: Number = None
     until_s: Number = None
-    """The run is valid up to here; null where the fault has no time."""
+    """The run is valid between these; null where the fault has no time, or the steady window begins or ends there."""
     numbers: dict[str, Number] = Field(default_factory=dict)
     """What was found and what was expected; times in elapsed seconds."""
 
@@ -78,6 +79,7 @@ class Validity(Model):
     """Whether a run or a test may be judged."""
 
     status: ValidityStatus
+    valid_from_s: Number = None
     valid_until_s: Number = None
     """Elapsed seconds up to which a limited run may be judged; null where time does not limit it."""
     reasons: list[ValidityReason] = Field(default_factory=list)

@@ -15,7 +15,8 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test
-from buildcompare.load.curve import ARRIVAL_S, HARDLY_ANY, SHORTEST_S, Fall, SteadyState, find_falls, samples, sustained
+from buildcompare.load import curve as curves
+from buildcompare.load.curve import SHORTEST_S, Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.view import TIMES, RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
@@ -34,6 +35,7 @@ has no level yet."""
 REPORTED = 0.02
 """The mean of a published curve is within 0.44 % of the supported users that its run reported (45 curves): further
 apart, they are of different runs."""
+REPORTED_CAPPED = 0.05  # at its ceiling a run's users log in again: its curve is up to 3 % above what it reported
 COVERED, HARDLY_COVERED = 0.9, 0.5
 """Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
 SILENT_S = 120.0
@@ -103,11 +105,14 @@ def judge_validity(test: Test, views: Views, catalogue: Catalogue, coordinator: 
 
 def _judged(view: RunView, validity: Validity) -> RunView:
     steady, estimate, until_s = view.steady, view.estimate, validity.valid_until_s
-    if steady.window and until_s is not None and until_s < steady.window[1]:
-        steady_s = until_s - steady.window[0]
-        short = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(steady_s, 0.0) / 60)
-        cut = replace(steady, window=(steady.window[0], until_s))
-        steady = SteadyState(reason=short) if steady_s < SHORTEST_S else cut
+    if steady.window:
+        start = max(steady.window[0], validity.valid_from_s or 0.0)
+        end = steady.window[1] if until_s is None else min(steady.window[1], until_s)
+        short = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60)
+        cut = (start, end) != steady.window
+        steady = (
+            replace(steady, window=(start, end)) if end - start >= SHORTEST_S or not cut else SteadyState(reason=short)
+        )
     void = {reason.code for reason in validity.reasons if voids(reason)}
     if estimate and void:
         why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in void else NoEstimate.INTERRUPTED
@@ -134,8 +139,9 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
     invalid = any(reason.status == ValidityStatus.INVALID for reason in reasons)
     status = ValidityStatus.INVALID if invalid else ValidityStatus.LIMITED if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
-    limit = min(until) if until and status == ValidityStatus.LIMITED else None
-    return Validity(status=status, valid_until_s=limit, reasons=list(reasons))
+    begins = [reason.from_s for reason in reasons if reason.from_s is not None]
+    limits = (max(begins, default=None), min(until, default=None)) if status == ValidityStatus.LIMITED else (None, None)
+    return Validity(status=status, valid_from_s=limits[0], valid_until_s=limits[1], reasons=list(reasons))
 
 
 def _said(reason: ValidityReason, **place: Any) -> ValidityReason:
@@ -179,10 +185,11 @@ def _falls(own: RunInTest) -> Reasons:
         return
     allowed = 0.0 if bounded else own.coordinator.fastest_fall
     # Goroutines come and go by themselves, and a server without users has some hundred left.
-    hardly_any = PROXY_HARDLY_ANY if view.users is None else HARDLY_ANY
+    hardly_any = PROXY_HARDLY_ANY if view.users is None else curves.HARDLY_ANY
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in found if view.users is not None or fall.kind == "restart"]
-    reasons = [_fall(own, fall) for fall in (_lost(own, falls) if bounded else falls)]
+    falls = _lost(own, falls) if bounded else falls
+    reasons = [_fall(own, fall, _longest_stretch(own, falls)) for fall in falls]
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
@@ -200,7 +207,20 @@ def _lost(own: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
     return [fall for fall in falls if fall.after < HELD * load]
 
 
-def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
+def _longest_stretch(own: RunInTest, falls: Sequence[Fall]) -> tuple[float, float]:
+    """The longest part of the steady window in which nobody was missing, and the rates had settled.
+
+    After a restart the server is another one: what follows it does not count.
+    """
+    start, end = own.view.steady.window or (falls[0].at_s, falls[0].at_s)
+    gone = [(fall.at_s, fall.back_s or math.inf, start if fall.kind == "restart" else None) for fall in falls]
+    begins = [start, *(back + curves.SETTLE_S for _, back, _ in gone if start < back < end)]
+    ends = [[at for at, back, since in gone if back > (begin if since is None else since)] for begin in begins]
+    stretches = [(begin, min(ats, default=end)) for begin, ats in zip(begins, ends, strict=True)]
+    return max(stretches, key=lambda stretch: stretch[1] - stretch[0])
+
+
+def _fall(own: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityReason:
     numbers = {"at_s": fall.at_s, "before": fall.before, "after": fall.after}
     if own.view.users is None:
         numbers["stand_in"] = 1.0
@@ -213,7 +233,9 @@ def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
     start = own.view.steady.window[0] if own.view.steady.window else fall.at_s
     missing = fall.back_s is None or fall.back_s > start  # the steady window began without them
     if own.test.type == "bounded" and missing:
-        return _reason(code, numbers, invalid=fall.at_s - start < SHORTEST_S, until_s=fall.at_s)
+        whole = own.view.steady.window or (stretch[0], math.inf)
+        begins, until = (None if at == edge else at for at, edge in zip(stretch, whole, strict=True))
+        return _reason(code, numbers, invalid=stretch[1] - stretch[0] < SHORTEST_S, from_s=begins, until_s=until)
     if own.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
         return _reason(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
     if own.test.type == "unbounded" and missing:
@@ -224,7 +246,9 @@ def _fall(own: RunInTest, fall: Fall) -> ValidityReason:
 def _target(own: RunInTest) -> Reasons:
     if own.test.type != "bounded" or own.view.load is None or own.view.users is None or own.view.stop is None:
         return
-    top = own.sustained(SHORTEST_S if own.view.steady.window else ARRIVAL_S)  # without a window it was cut on arrival
+    top = own.sustained(
+        SHORTEST_S if own.view.steady.window else curves.ARRIVAL_S
+    )  # without a window it was cut on arrival
     if own.test.users is not None and not top >= REACHED * own.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users}, invalid=True)
     elapsed, users = own.under_load
@@ -259,7 +283,8 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
     if mean is None or reported is None:
         return
     change = mean / reported - 1.0
-    if (change if estimate.estimated is None else abs(change)) > REPORTED:
+    allowed = REPORTED_CAPPED if estimate.reason == NoEstimate.CEILING_REACHED else REPORTED
+    if (change if estimate.estimated is None else abs(change)) > allowed:
         yield _reason(ValidityCode.OTHER_RUNS, {"curve": mean, "reported": reported, "change": change}, invalid=True)
 
 
