@@ -173,8 +173,8 @@ def test_without_calibration_and_prior_no_change_is_claimed(
                 elapsed = np.arange(0, 3000, 5)
                 file = folder / f"{kind}-{side}-{run}.csv"
                 rows = pd.DataFrame({"timestamp": elapsed + 1.7e9})
-                users = 100.0 + 1e-6 * rng.random(elapsed.size)  # no two runs are one recording
-                values = {name: level * np.exp(noise * rng.normal(size=elapsed.size)), "users": users}
+                drawn = rng.normal(size=elapsed.size)  # not all zero: no two runs are one recording
+                values = {name: level * np.exp((noise + 1e-9) * drawn), "users": 100.0 + 0 * elapsed}
                 pd.concat([rows.assign(metric=m, value=v) for m, v in values.items()]).to_csv(file, index=False)
                 files.append({"recording": str(file), "supported_users": max(int(100 * level), 1)})
             sides[side] = files

@@ -149,6 +149,7 @@ def test_one_recording_in_two_places_is_no_comparison() -> None:
     assert [(r.code, r.side, r.run) for r in twice.reasons] == [("same_recording", "base", 2)]
     assert "another of the same build" in twice.reasons[0].text
     assert judged(run, other).test.status == "valid"
+    assert judge_runs(Pair([run, other], [bounded(seed=4), bounded(seed=5)])).test.status == "valid"
     labels_only = in_test(Recording((), (0.0, 10.0), stop_known=True), "bounded", None)
     assert "same_recording" not in [r.code for r in judged(labels_only, labels_only).test.reasons]
 

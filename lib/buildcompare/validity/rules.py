@@ -359,11 +359,11 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
     seen: dict[str, Side] = {}
     for side in SIDES:
         for i, own in enumerate(runs[side], start=1):
-            recording = own.view.recording
-            first = seen.setdefault(recording.samples_sha256, side) if recording.graphs() else None
-            if first and (first != side or i > 1):
-                numbers = {"of_one_build": float(first == side)}
+            samples = own.view.recording.samples_sha256
+            if samples in seen and own.view.recording.graphs():
+                numbers = {"of_one_build": float(seen[samples] == side)}
                 yield _reason(ValidityCode.SAME_RECORDING, numbers, side=side, run=i, invalid=True)
+            seen.setdefault(samples, side)
 
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
