@@ -172,6 +172,20 @@ def test_an_average_that_cannot_be_in_seconds_is_no_comparison(factor: float, nu
     assert number in reason.numbers
 
 
+@pytest.mark.parametrize(("base", "new", "seconds"), [(1.0, 250.0, 1.9), (6.0, 1600.0, 12.0)])
+def test_one_build_that_is_very_slow_is_a_regression_and_no_other_unit(base: float, new: float, seconds: float) -> None:
+    """Averages above 9.9 s lie above a percentile that ends at the histogram's last bucket."""
+    runs = []
+    for seed, factor in ((2, base), (3, new)):
+        recording = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), seed).recording
+        average = {each.metric: each.values * factor for each in recording.series}["avg-api-times"]
+        values = {"avg-api-times": average, "p99-api-times": np.minimum(10.0 * average, 9.9)}
+        slow = tuple(replace(each, values=values.get(each.metric, each.values)) for each in recording.series)
+        runs.append(in_test(replace(recording, series=slow), "bounded", 5000))
+    assert "unlikely_unit" not in [reason.code for reason in judged(*runs).test.reasons]
+    assert runs[1].times["avg-api-times"] > seconds
+
+
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:
     runs = [unbounded(Restart(4000.0), seed=seed) for seed in (2, 3)]
     assert judged(*runs).test.status == "limited"

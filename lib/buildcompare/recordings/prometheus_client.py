@@ -260,7 +260,7 @@ def timeouts(source: Source) -> tuple[float, float]:
 class Session(requests.Session):
     """Sends a POST's parameters in its body, where a long query fits, and our headers to no redirect's target."""
 
-    def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]  # all go on
         """Send one request, as the client library does in its own calls."""
         if method.upper() == "POST" and options.get("data") is None:
             options["data"] = options.pop("params", None)

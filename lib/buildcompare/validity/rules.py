@@ -42,6 +42,7 @@ SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 """Times of all requests above these are more likely milliseconds: in 68 published tests averages are 0.3 s at most."""
+END_OF_BUCKETS = 0.9  # a percentile above this part of the histogram's last bound may be longer than it says
 THOUSANDS = 300.0
 """Times of two builds this far apart are of two units: in 68 published tests they are 3.4 times apart at most."""
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
@@ -109,10 +110,9 @@ def _judged(view: RunView, validity: Validity) -> RunView:
         start = max(steady.window[0], validity.valid_from_s or 0.0)
         end = steady.window[1] if until_s is None else min(steady.window[1], until_s)
         short = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60)
-        cut = (start, end) != steady.window
-        steady = (
-            replace(steady, window=(start, end)) if end - start >= SHORTEST_S or not cut else SteadyState(reason=short)
-        )
+        if (start, end) != steady.window:
+            cut = replace(steady, window=(start, end))
+            steady = SteadyState(reason=short) if end - start < SHORTEST_S else cut
     void = {reason.code for reason in validity.reasons if voids(reason)}
     if estimate and void:
         why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in void else NoEstimate.INTERRUPTED
@@ -173,8 +173,8 @@ def _recorded(own: RunInTest) -> Reasons:
     gaps_say_it = view.users is not None and own.test.type == "unbounded"
     if silent_s > SILENT_S and not gaps_say_it:
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
-    curves = [recording.curve(series) for series in recording.graphs()]
-    first = [float(curve.index[finite][0]) for curve in curves if (finite := np.isfinite(curve.to_numpy())).any()]
+    graphs = [recording.curve(series) for series in recording.graphs()]
+    first = [float(curve.index[finite][0]) for curve in graphs if (finite := np.isfinite(curve.to_numpy())).any()]
     if (late_s := min(first, default=0.0)) > SILENT_S:
         yield _reason(ValidityCode.SILENT_START, {"seconds": late_s})
 
@@ -189,7 +189,10 @@ def _falls(own: RunInTest) -> Reasons:
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
     falls = [fall for fall in found if view.users is not None or fall.kind == "restart"]
     falls = _lost(own, falls) if bounded else falls
-    reasons = [_fall(own, fall, _longest_stretch(own, falls)) for fall in falls]
+    if not falls:
+        return
+    stretch = _longest_stretch(own, falls)
+    reasons = [_fall(own, fall, stretch) for fall in falls]
     for code in dict.fromkeys(reason.code for reason in reasons):
         same = [reason for reason in reasons if reason.code == code]
         worst = max(same, key=lambda reason: (reason.status == ValidityStatus.INVALID, voids(reason)))
@@ -367,21 +370,21 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Times that cannot be in seconds; where the builds differ, those of the build that has the larger ones."""
-    levels = runs.map(lambda of: [own.times for own in of])
-    for side in SIDES:
-        for i, (own, times) in enumerate(zip(runs[side], levels[side], strict=True), start=1):
-            for slug, value in times.items():
-                numbers = {"value": value}
-                theirs = [each[slug] for each in levels["new" if side == "base" else "base"] if slug in each]
-                p99 = times.get(_AVERAGE.sub("p99", slug), value)
-                longest = LONGEST_PERCENTILE_S if _PERCENTILE.match(slug) else LONGEST_AVERAGE_S
+    """Times that cannot be in seconds. Where one build alone is slow, it may be: that is a regression."""
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
+        for i, own in enumerate(runs[side], start=1):
+            tops = {table.average: table.top_bucket or math.inf for table in own.catalogue.label_tables}
+            for slug, value in own.times.items():
+                average = _AVERAGE.match(slug)
+                theirs = [each.times[slug] for each in runs[other] if slug in each.times]
+                p99 = own.times.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
+                longest = LONGEST_AVERAGE_S if average else LONGEST_PERCENTILE_S
                 if theirs and value >= THOUSANDS * max(theirs):
-                    numbers["times"] = value / max(theirs)
-                elif p99 < value and _AVERAGE.match(slug):
-                    numbers["p99"] = p99
-                elif value > longest and (_AVERAGE.match(slug) or _PERCENTILE.match(slug)):
-                    numbers["longest"] = longest
+                    numbers = {"value": value, "times": value / max(theirs)}
+                elif p99 < min(value, END_OF_BUCKETS * tops.get(slug, math.inf)):
+                    numbers = {"value": value, "p99": p99}
+                elif min([value, *theirs]) > longest and (average or _PERCENTILE.match(slug)):
+                    numbers = {"value": value, "longest": longest}
                 else:
                     continue
                 about: dict[str, Any] = {"metric": slug, "file": own.view.run.file, "side": side, "run": i}
