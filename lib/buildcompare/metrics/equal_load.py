@@ -3,9 +3,9 @@
 In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
 ramp too, at the users that were connected then; the builds are compared where both were.
 
-Differences are judged against margins and the noise between runs of one build. Metrics of which less is better are one
-family (does a request cost the same?), those of which neither direction is better, such as the requests per second,
-another (do the users ask for the same?).
+Differences are judged against margins and the noise between runs of one build. Gate metrics are one family, the others
+of which less is better another (does a request cost the same?), and those of which neither direction is better, such as
+the requests per second, a third (do the users ask for the same?).
 """
 
 from __future__ import annotations
@@ -365,8 +365,9 @@ def judge_at_load(
     noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
     effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
     judged = {slug: _row(curve) for slug, curve in curves.items()}
-    for neutral in (False, True):
-        family = [slug for slug in effects if (metrics[slug].better == Better.NEUTRAL) == neutral]
+    kinds = {slug: (metric.gate, metric.better == Better.NEUTRAL) for slug, metric in metrics.items()}
+    for kind in sorted({*kinds.values()}):
+        family = [slug for slug in effects if kinds[slug] == kind]
         margins = [metrics[slug].margin_percent for slug in family]
         together = [effects[slug] for slug in family]
         least = min_detectable_percent(together, margins)
@@ -397,8 +398,8 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
 
     One bound on that ratio shares the error out so that most changes of that size are found (Spjøtvoll 1972, Annals of
     Mathematical Statistics 43). The adjusted p-value is the probability, added up over the metrics that are not yet
-    significant (Bonferroni), that one of them exceeds the ratio by chance and lies beyond its own margin (Tarone 1990,
-    Biometrics 46: what cannot be significant costs nothing).
+    significant (Bonferroni), that one of them exceeds the ratio by chance and reaches beyond its own margin with its
+    90 % interval (Tarone 1990, Biometrics 46: what cannot be significant costs nothing).
     """
     signal, chances = _shares(effects, margins_percent)
     p_values = np.array([effect.p_value for effect in effects])
@@ -432,7 +433,8 @@ def _shares(
     signal = math.log1p(FOUND_PERCENT / 100.0) / sd
     margins = np.array(margins_percent) / 100.0
     bounds = np.log1p(margins), -np.log1p(-np.minimum(margins, 0.999))  # on the way up and down
-    beyond = sum(special.stdtr(df, -bound / sd) for bound in bounds)  # the margin, where nothing changed
+    inside = special.stdtrit(df, 1.0 - ALPHA)  # how far the interval reaches, in standard errors
+    beyond = sum(special.stdtr(df, np.minimum(inside - bound / sd, 0.0)) for bound in bounds)  # where nothing changed
     return signal, lambda ratio: np.minimum(
         2.0 * special.stdtr(df, -np.maximum(signal / 2.0 + ratio / signal, 0.0)), beyond
     )

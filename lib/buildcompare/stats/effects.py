@@ -1,9 +1,10 @@
 """Judge differences of two builds against the noise of their runs: interval, p-value, status, and families of rows.
 
-No difference is a claim that needs an interval inside the margin, a change is one that excludes zero and lies beyond
-it (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). No worse is a claim about the bad end alone: it lies within the
-margin, or within twice of it, and then says how far. Everything else is inconclusive. Families are declared before
-any data is seen: the gate metrics of one test, its other metrics, and each label table with one statistic.
+No difference is a claim that needs an interval inside the margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). A
+change is an interval that excludes zero and is not inside the margin (Lakens, Scheel & Isager 2018, Advances in Methods
+and Practices in Psychological Science 1). No worse is a claim about the bad end alone: it lies within the margin, or
+within twice of it, and then says how far. Everything else is inconclusive. Families are declared before any data is
+seen: the gate metrics of one test, its other metrics, and each label table with one statistic.
 """
 
 import math
@@ -53,9 +54,12 @@ class Effect:
         return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
 
     def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1, reach: float = 0.0) -> float:
-        """The smallest rise found with probability `POWER`, alone among `family`, beyond the margin and `reach`."""
+        """The smallest rise found with probability `POWER`, alone among `family` and beyond `reach`.
+
+        Its 90 % interval must reach beyond the margin, too.
+        """
         found = _quantile(1.0 - ALPHA / family / 2.0, self.df) * self.sd
-        reach = max(reach, found, math.log1p(margin_percent / 100.0))
+        reach = max(reach, found, math.log1p(margin_percent / 100.0) - _quantile(1.0 - ALPHA, self.df) * self.sd)
         return _percent(reach + _quantile(POWER, self.df) * self.sd)
 
     def required_runs(self, margin_percent: float, family: int = 1) -> int | None:
@@ -202,12 +206,11 @@ def status_of(
 
     For a metric of which neither direction is better, an improvement is merely more and a regression less.
     """
-    delta = effect.delta_percent
-    if p_adjusted < alpha and abs(delta) > margin_percent:
-        return Status.REGRESSION if (delta > 0) == (better == Better.LOWER) else Status.IMPROVEMENT
     low, high = effect.interval(1.0 - 2.0 * alpha)
     if -margin_percent < low and high < margin_percent:
         return Status.EQUIVALENT
+    if p_adjusted < alpha:
+        return Status.REGRESSION if (effect.log_ratio > 0) == (better == Better.LOWER) else Status.IMPROVEMENT
     return Status.INCONCLUSIVE if no_worse_than(effect, margin_percent, better) is None else Status.NOT_WORSE
 
 
