@@ -191,8 +191,7 @@ def real() -> None:
     for how, known in (("catalogue", []), ("calibration", useful)):
         tally = Tally()
         for sides in _comparisons(folder):
-            judged = _judged(*sides, known)
-            tally.add({slug: row for slug, row in judged.items() if not CATALOGUE.find(slug).biased_when_digitised})
+            tally.add(_judged(*sides, known))
         print(tally.line(f"{tally.pairs} releases, {how}"))
     print("\nRuns of one setup, standard deviation in percent: users, CPU at equal load, and errors within runs in it")
     for suite in ("v1-", "v2-"):

@@ -48,8 +48,8 @@ class Metric(_Strict):
     """Whether this is the load itself: the curve of connected users."""
     margin_percent: float = Field(default=10.0, gt=0)
     run_sd_percent: RunSd = RunSd()
-    biased_when_digitised: bool = False
-    """Whether its line is so noisy that in a plot it hides the other build's, and is then read off wrongly."""
+    reading_error_percent: float = Field(default=0.0, ge=0)
+    """Standard deviation of what one run's level is misread by where it was read off a plot: lines hide each other."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """How much of a proxy one unit of the load adds, such as goroutines per user."""

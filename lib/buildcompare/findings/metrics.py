@@ -36,7 +36,8 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
         if metric.delta_percent is not None and _significant(metric)
     )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
-            "status", "no_worse_than_percent", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
+            "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
+            "load_adjusted"}  # fmt: skip
     for (slug, _, rises), rows in grouped(changed).items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
         test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
@@ -114,7 +115,8 @@ def at_equal_load(test: TestResult) -> Iterator[Found]:
             continue
         worse, decides = at_load.status == Status.REGRESSION, metric.gate and metric.decided_by == "equal_load"
         if worse or (decides and leans(at_load.p_worse_one_sided)):
-            evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
+            keys = {"slug", "name", "delta_percent", "margin_percent", "reading_error_percent", "load_adjusted"}
+            evidence = metric.model_dump(include=keys)
             severity = Severity.CRITICAL if worse and decides else Severity.WARNING
             yield Found(FindingKind.EQUAL_LOAD, severity, evidence, metric=metric.slug)
 

@@ -204,6 +204,12 @@ def view_run(
     return RunView(recording, steady, load, followed.slug if followed else None, users, stop, shape)
 
 
+def reading_error(metric: Metric, views: Views) -> float:
+    """What a run's level of `metric` is misread by, in percent: 0 where no run was read off a plot."""
+    digitised = any(view.recording.digitised for runs in views for view in runs)
+    return metric.reading_error_percent if digitised else 0.0
+
+
 def run_level(level: Level) -> RunLevel:
     """A level as a calibration and a judgement take it."""
     return RunLevel(level.value or 0.0, level.se_log, level.seconds)

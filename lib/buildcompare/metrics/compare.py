@@ -11,13 +11,13 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
-from buildcompare.load.view import RunView, Views, run_level
+from buildcompare.load.view import RunView, Views, reading_error, run_level
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import RepeatedRuns, metric_noise
+from buildcompare.stats.noise import RepeatedRuns, metric_noise, with_reading_error
 
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
@@ -65,9 +65,9 @@ def _measured(
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
     delta = delta_percent(values.base, values.new)
-    effect, reason = None, _not_judged(test, metric, series, views, values)
+    effect, reason, misread = None, _not_judged(test, metric, series, views, values), reading_error(metric, views)
     if reason is None:
-        noise = metric_noise(metric, test.type, groups)
+        noise = with_reading_error(metric_noise(metric, test.type, groups), misread)
         if noise is None:
             several = max(len(views.base), len(views.new)) > 1
             reason = Reason(code=ReasonCode.FEW_RUNS if several else ReasonCode.NO_NOISE)
@@ -91,6 +91,7 @@ def _measured(
         "reason": reason,
         "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
         "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
+        "reading_error_percent": misread or None,
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
     return row, effect
@@ -99,12 +100,7 @@ def _measured(
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:
     """Why a metric is not judged, whatever its noise; None where it is."""
     if delta_percent(values.base, values.new) is not None:
-        digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
-        if metric.load and test.type == "bounded":
-            return Reason(code=ReasonCode.SET_BY_TEST)
-        if metric.biased_when_digitised and digitised:
-            return Reason(code=ReasonCode.DIGITISED, build=digitised[0] if len(digitised) == 1 else None)
-        return None
+        return Reason(code=ReasonCode.SET_BY_TEST) if metric.load and test.type == "bounded" else None
     for side in SIDES:
         if all(view.recording.find(series.metric, series.labels) is None for view in views[side]):
             return Reason(code=ReasonCode.NOT_RECORDED, build=side)

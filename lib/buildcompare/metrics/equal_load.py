@@ -22,7 +22,7 @@ from scipy import linalg, optimize, special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
-from buildcompare.load.view import RunView, Views
+from buildcompare.load.view import RunView, Views, reading_error
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
@@ -343,11 +343,11 @@ def at_equal_load(
         return {}, {}
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
     curves = equal_load(base, new)
-    judged = judge_at_load(curves, (len(base), len(new)), catalogue.find, lambda metric: noise_at_load(metric, groups))
-    if any(view.recording.digitised for side in SIDES for view in views[side]):
-        biased = [slug for slug in judged if catalogue.find(slug).biased_when_digitised]
-        judged |= {slug: _row(curves[slug]) for slug in biased}
-    return curves, judged
+
+    def noise_of(metric: Metric) -> Noise | None:
+        return run_to_run.with_reading_error(noise_at_load(metric, groups), reading_error(metric, views))
+
+    return curves, judge_at_load(curves, (len(base), len(new)), catalogue.find, noise_of)
 
 
 def judge_at_load(

@@ -299,6 +299,9 @@ class MetricResult(Decided, MetricRow):
     status: Status
     """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
     reason: Reason | None
+    reading_error_percent: Number = None
+    """What a run's level is misread by (one standard deviation), where values were read off a plot: the noise, at own
+    and at equal load, holds it."""
     n_effective: Number = None
     """Effective sample size of the steady window, in the run where it is smallest."""
     window: Pair[Window | None]

@@ -165,6 +165,11 @@ def catalogue_noise(metric: Metric, of: Literal["bounded", "unbounded", "equal_l
     return Noise(math.log1p(percent / 100.0), df, NoiseSource.CATALOGUE, seconds=CATALOGUE_S, at_load=at_load)
 
 
+def with_reading_error(noise: Noise | None, percent: float) -> Noise | None:
+    """`noise` of runs whose levels are misread by this standard deviation: once in each run, however long it is."""
+    return noise and replace(noise, sd=math.hypot(noise.sd, math.log1p(percent / 100.0)))
+
+
 def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:
     """`noise` with the variance of `other` counted in as `other_df` degrees of freedom."""
     df = noise.df + other_df
