@@ -161,7 +161,7 @@ def compare_test(
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
     )
-    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator)
+    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, Pair(*labels))
     views = with_ramp_ups(views)
     supported = compare_supported_users(test, views, catalogue, groups) if test.type == "unbounded" else None
     curves, at_load = at_equal_load(test, views, catalogue, groups)

@@ -1,12 +1,20 @@
 """The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.metrics import detectable, leans, lost
 from buildcompare.results import Decided, MetricResult, Results, SupportedUsersResult, TestResult, Validity
-from buildcompare.results.codes import CauseKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
+from buildcompare.results.codes import (
+    CauseKind,
+    Severity,
+    Status,
+    SuggestionKind,
+    ValidityCode,
+    ValidityStatus,
+    Verdict,
+)
 from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
@@ -81,7 +89,17 @@ class Opening:
 
 
 def opening(results: Results) -> Opening:
-    """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen."""
+    """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen.
+
+    That the load of a test was not recorded stands first, as all that follows is limited by it.
+    """
+    made = _opening(results)
+    unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
+    limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
+    return replace(made, sentence=limited + made.sentence)
+
+
+def _opening(results: Results) -> Opening:
     tests, verdict = results.tests, results.verdict
     valid = [test for test in tests if test.verdict != Verdict.INVALID]
     found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, title(test))]
@@ -90,7 +108,14 @@ def opening(results: Results) -> Opening:
         return Opening(say("opening", "headed", verdict, worse, len(tests)), say("opening", "regressed"))
     if verdict == Verdict.INVALID:
         invalid = [title(test) for test in tests if test.verdict == Verdict.INVALID]
-        return Opening(say("opening", "invalid_title", invalid), say("opening", "invalid", invalid, worse))
+        why = {
+            title(test): sorted(test.validity.reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
+            for test in tests
+            if test.verdict == Verdict.INVALID
+        }
+        several = any(len(runs) > 1 for test in tests for runs in test.runs)
+        builds = {"base": results.base.label, "new": results.new.label}
+        return Opening(say("opening", "invalid_title", invalid), say("opening", "invalid", why, several, builds, worse))
     if verdict == Verdict.INCONCLUSIVE:
         settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
         about = _by_name(each for each in found if each.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import FileName, Named
+from buildcompare.config.params import FileName, Named, version_in
 from buildcompare.config.project import read_text, write_files, writing
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
@@ -28,7 +27,6 @@ if sys.platform != "win32":
 
 LOCK = ".lock"
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
-VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
 
@@ -249,9 +247,3 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     with writing(folder, "history", "a folder that can be written"):
         write_files(texts)
     return list(texts)
-
-
-def version_in(label: str) -> str | None:
-    """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
-    found = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
-    return found[1].casefold() if found else None

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import SLUG
+from buildcompare.config.params import SLUG, VERSION, version_in
 from buildcompare.config.project import read_text
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import VERSION, Entry, locked, record, version_in
+from buildcompare.history.ledger import Entry, locked, record
 from buildcompare.results.codes import SIDES
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")

@@ -12,9 +12,10 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger, version_in
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger
 from buildcompare.history.view import HistoryView
 from buildcompare.report import publication
 from buildcompare.report.sections import GRAVEST_FIRST, Fragment, page, template

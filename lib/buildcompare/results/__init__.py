@@ -65,8 +65,12 @@ class ValidityReason(Model):
     run: int | None = None
     """Counted from 1; null where it is about several runs."""
     metric: str | None = None
+    unit: str | None = None
+    """Of `metric`, where its numbers are in it."""
     file: str | None = None
     """The recording, as the params name it."""
+    labels: tuple[str, str] | None = None
+    """Of `another_build`: the build as the recording states it, and as the params name it."""
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
