@@ -42,8 +42,8 @@ SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
 CLIMBING, CLIMBING_S = 0.33, 600.0
 """An unbounded run was cut on its ramp where it still climbs at this part of the ramp's slope over this long at its
-end: of 56 published curves cut at 30, 50 or 70 % of their ramp 54, 56 and 56 do, of whole ones none, nor any of the
-ceiling tests (0.28 at most; `benchmarks/validity.py`). After its first alert a coordinator climbs at half the slope."""
+end: of 68 published curves cut at 30, 50 and 70 % of their ramp 66, 68 and 68 do, of whole ones none, nor any ceiling
+test (0.28 at most; `benchmarks/validity.py`). A coordinator that rests, after its first alert, climbs at half of it."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 """Times of all requests above these are more likely milliseconds: in 68 published tests averages are 0.3 s at most."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
