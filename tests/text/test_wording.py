@@ -88,13 +88,19 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     FindingKind.EVENT: (
         {
             "side": "base",
+            "phase": "steady",
+            "identical_pairs": 31,
             "names": {"p99": "P99", "go": "Goroutines"},
             "events": [
                 {"metric": "p99", "warning": True, "size_percent": 77.1, "kind": "spike", "at_s": 1878.0},
                 {"metric": "go", "warning": False, "size_percent": 9.4, "kind": "spike", "at_s": 1880.0},
             ],
         },
-        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with Goroutines +9.4 %; the other build shows nothing similar.",
+        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with Goroutines +9.4 %; the other build shows nothing similar, and none of 31 pairs of identical runs differs so.",
+    ),
+    FindingKind.MORE_EVENTS: (
+        {"groups": [2, 7]},
+        "Bounded Postgres: two more events of one build only: see the table of events.",
     ),
     FindingKind.UNCHANGED: (
         {

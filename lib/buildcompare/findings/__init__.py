@@ -32,6 +32,7 @@ RANKS = {
     FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
+    FindingKind.MORE_EVENTS: FOLDED,
 }
 """Order of kinds among the infos; all others are `OTHERS`. `FIRST` also stands before warnings, `PAST` after the other
 warnings, and infos of `FOLDED` are never above the fold."""

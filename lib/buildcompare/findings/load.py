@@ -11,6 +11,12 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 TOGETHER = 3
 """Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs
 (Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
+IDENTICAL_PAIRS = 31
+"""Pairs of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`) in none of which one run alone
+had such a warning, or an event of the ramp: there it says something that the other build shows nothing similar. Other
+events of one run alone are in 9 of them, and of bounded runs there are 6 pairs, too few to call anything rare."""
+MOST_EVENTS = 5
+"""Lines of one test; more events are counted in one line and stand in the table."""
 AGREEING = 0.5
 """A difference of trimmed means is reported only if the medians, which the report shows, differ by this part of it."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
@@ -113,25 +119,43 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Each group of events that only one build shows, where one of them is surely large."""
-    metrics = {metric.slug: metric.name for metric in test.metrics}
-    for number, events in grouped((event.group or 0, event) for event in test.events).items():
-        if not any(event.warning for event in events):
-            continue
+    """Each group of events that only one build shows, where one of them is surely large; the gravest `MOST_EVENTS`."""
+    metrics = {metric.slug: metric for metric in test.metrics}
+    groups = grouped((event.group or 0, event) for event in test.events)
+    alone = {number: events for number, events in groups.items() if any(event.warning for event in events)}
+
+    def weight(number: int) -> tuple[bool, int, float]:
+        margins = ((each, metrics[each.metric].margin_percent) for each in alone[number] if each.metric in metrics)
+        sizes = (abs(each.size_percent or 0.0) / margin for each, margin in margins)
+        return _alarming(test, alone[number]), len({each.metric for each in alone[number]}), max(sizes, default=0.0)
+
+    gravest = sorted(alone, key=weight, reverse=True)
+    for number in sorted(gravest[:MOST_EVENTS]):
+        events, alarming = alone[number], _alarming(test, alone[number])
         first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
-        evidence = {
+        rare = test.type == "unbounded" and (alarming or first.phase == "ramp")
+        evidence: dict[str, object] = {
             "side": first.build,
             "group": number,
+            "phase": first.phase,
             "events": [event.model_dump() for event in events],
-            "names": {event.metric: metrics.get(event.metric, event.metric) for event in events},
+            "names": {
+                each.metric: metrics[each.metric].name if each.metric in metrics else each.metric for each in events
+            },
+            "identical_pairs": IDENTICAL_PAIRS if rare else None,
         }
-        severity = Severity.WARNING if _alarming(test, events) else Severity.INFO
         id_ = f"{test.name}.{FindingKind.EVENT}.{first.build}.{number}"
-        yield Found(FindingKind.EVENT, severity, evidence, id=id_)
+        yield Found(FindingKind.EVENT, Severity.WARNING if alarming else Severity.INFO, evidence, id=id_)
+    if folded := gravest[MOST_EVENTS:]:
+        alarming = any(_alarming(test, alone[number]) for number in folded)
+        evidence = {"groups": sorted(folded)}
+        yield Found(FindingKind.MORE_EVENTS, Severity.WARNING if alarming else Severity.INFO, evidence)
 
 
 def _alarming(test: TestResult, events: list[Event]) -> bool:
-    """Whether the load itself moved, or several metrics together of which one got worse."""
+    """Whether the load itself moved, or several metrics together of which one got worse; not on the ramp."""
+    if any(event.phase == "ramp" for event in events):
+        return False
     loads = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
     if any(event.metric in loads for event in events if event.warning):
         return True

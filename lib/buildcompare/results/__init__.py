@@ -389,6 +389,8 @@ class Event(Model):
     build: Side
     run: int = 1
     kind: Literal["level", "spike", "drop"]
+    phase: Literal["steady", "ramp"] = "steady"
+    """In which it was found: an event of the ramp is one of the load, and says nothing of a level."""
     at_s: float
     """When it was largest; of a level shift, when it happened."""
     span_s: Window
@@ -400,7 +402,8 @@ class Event(Model):
     """The same number for events that happened together."""
     matched: bool
     warning: bool = False
-    """Whether it is in one build only and surely larger than the metric's margin."""
+    """Whether it is in one build only, and surely larger than the metric's margin; on the ramp, whether several metrics
+    moved by theirs."""
 
 
 class SupportedUsersResult(Decided):
