@@ -33,6 +33,7 @@ from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
 from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 from buildcompare.validity.rules import judge_validity
 
@@ -273,6 +274,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         action_items_title=params.action_items_title,
         grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
+        pooled=pool_metrics(tests, catalogue),
         self_check=self_check,
         suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
         findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),

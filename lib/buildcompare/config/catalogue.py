@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import read_text, resolve
 from buildcompare.config.yaml import MAX_BYTES, checked, read_yaml, refuse
-from buildcompare.results.codes import Better
+from buildcompare.results.codes import Better, TestType
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
@@ -52,6 +52,9 @@ class Metric(_Strict):
     run_sd_percent: RunSd = RunSd()
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Standard deviation of what one run's level is misread by where it was read off a plot: lines hide each other."""
+    independent_tests: tuple[TestType, ...] = ()
+    """Types of test whose noise is independent between the tests of one release (unbounded: at equal load): their
+    changes may be pooled."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """How much of a proxy one unit of the load adds, such as goroutines per user."""

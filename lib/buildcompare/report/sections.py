@@ -117,6 +117,8 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
         yield from figures.at_equal_load(test)
+    if analysis.results.pooled:
+        yield _fragment("pooled", results=analysis.results)
     yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 

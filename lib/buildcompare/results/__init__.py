@@ -214,6 +214,10 @@ class Decided(Tested):
     required_runs: int | None = None
     """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
+    se_log: Number = None
+    """Standard error of the logarithm of new over base, from run to run."""
+    df: Number = None
+    """Degrees of freedom that it is known with; null where it counts as known exactly."""
 
     @property
     def by_chance_percent(self) -> float | None:
@@ -341,6 +345,29 @@ class MetricResult(Decided, MetricRow):
         """The row that a verdict rests on, by `decided_by`; None where there is none."""
         rows = {"none": None, "equal_load": self.load_adjusted or self, "traffic_mix": self.effective, "level": self}
         return rows[self.decided_by]
+
+
+class PooledResult(MetricRow):
+    """The mean change of one metric over several tests of one type, where their noise is independent; it informs."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    type: codes.TestType
+    tests: list[str]
+    """Valid tests in which the metric was judged: over the steady windows, in unbounded tests at equal load."""
+    margin_percent: float
+    delta_percent: Number
+    ci_low: Number
+    """95 % interval of `delta_percent`, of this line alone (random effects)."""
+    ci_high: Number
+    p_value: Number
+    p_adjusted: Number
+    """Holm's over the pooled lines of gate metrics, or over the others."""
+    status: Status
+    no_worse_than_percent: Number = None
+    min_detectable_percent: Number = None
+    between_percent: Number
+    """Standard deviation of the change between tests, beyond their noise."""
+    noise_source: codes.NoiseSource
 
 
 class ErrorRateResult(Change, MetricRow):
@@ -524,6 +551,8 @@ class Results(Model):
     grafana: list[GrafanaLink]
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
+    pooled: list[PooledResult] = Field(default_factory=list)
+    """Metrics over all tests of a type; no verdict counts them."""
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
     provenance: Provenance

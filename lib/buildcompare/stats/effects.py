@@ -108,6 +108,8 @@ class TestedEffect:
             "min_detectable_percent": effect.min_detectable_percent(margin, self.size),
             "required_runs": effect.required_runs(margin, self.size),
             "noise_source": effect.noise_source,
+            "se_log": effect.sd,
+            "df": effect.df,
         }
 
     @property
