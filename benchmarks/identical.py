@@ -87,7 +87,7 @@ def pool(groups: list[RepeatedRuns]) -> None:
                     for sign in (1.0, -1.0):  # which run is the base is nobody's choice
                         turned = replace(other, log_ratio=sign * other.log_ratio)
                         pooled, _ = pool_effects([one, turned])
-                        found[kind, source, "alone"].append(turned.p_value < ALPHA)
+                        found[kind, source, "alone"] += [each.p_value < ALPHA for each in (one, turned)]
                         found[kind, source, "pooled"].append(pooled.p_value < ALPHA)
     for (kind, source, how), called in sorted(found.items()):
         print(f"{kind:10} {source:10} {how:7} differ: {100.0 * sum(called) / len(called):.1f} % of {len(called)}")
