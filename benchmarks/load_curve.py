@@ -42,8 +42,8 @@ from buildcompare.metrics.equal_load import (
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.stats.effects import ALPHA
 from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.stats.planning import ALPHA
 from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
 from loadsim.bundled import QUIET
 

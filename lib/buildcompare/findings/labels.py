@@ -6,7 +6,8 @@ from buildcompare.findings.finding import Found, grouped
 from buildcompare.labels.tables import agreeing_labels
 from buildcompare.results import LabelResult, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status
-from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
+from buildcompare.stats.effects import LABEL_ALPHA
+from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_LABELS
 
 RARE = 0.01

@@ -17,6 +17,7 @@ from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, St
 from buildcompare.stats.effects import judge, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
 from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
+from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
@@ -119,7 +120,11 @@ def with_estimates(test: Test, views: Views) -> Views:
 
 
 def compare_supported_users(
-    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()
+    test: Test,
+    views: Views,
+    catalogue: Catalogue,
+    groups: Sequence[RepeatedRuns] = (),
+    looks: Looks | None = None,
 ) -> SupportedUsersResult:
     """The supported users of both builds, by the estimates of each run, or as reported where that is known of all."""
     known = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
@@ -140,7 +145,7 @@ def compare_supported_users(
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
     judged: dict[str, Any] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
-        judged = judge(effect, band, Better.HIGHER).deciding_row() | {"run_sd_percent": 100.0 * effect.run_sd}
+        judged = judge(effect, band, Better.HIGHER, looks=looks).deciding_row()
     elif delta is None and noise and best.base and at_least.new:  # it may be more, so only the low end is known
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}

@@ -18,6 +18,7 @@ from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, St
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import RepeatedRuns, metric_noise, with_reading_error
+from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
@@ -32,6 +33,7 @@ def compare_metrics(
     *,
     at_load: Mapping[str, LoadAdjustedResult] | None = None,
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
+    looks: Looks | None = None,
 ) -> list[MetricResult]:
     """Every series that a run of `test` recorded, in the catalogue's order, judged in its family."""
     recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
@@ -41,10 +43,10 @@ def compare_metrics(
     measured = [_measured(test, series, views, catalogue, groups) for series in ordered]
     effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
     rows = []
-    for (row, _), tested in zip(measured, judge_metrics(effects), strict=True):
+    for (row, _), tested in zip(measured, judge_metrics(effects, looks), strict=True):
         judged = tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family} if tested else {}
         rows.append(MetricResult(**row | judged, load_adjusted=(at_load or {}).get(row["slug"])))
-    rows = with_traffic_mix(rows, effects, splits or {})
+    rows = with_traffic_mix(rows, effects, splits or {}, looks)
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
 
 

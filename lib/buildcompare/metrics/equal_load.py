@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import ALPHA, Effect, judge
+from buildcompare.stats.effects import Effect, judge
 from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, catalogue_noise, metric_noise
+from buildcompare.stats.planning import ALPHA, Looks
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
 CLIMB_S = 120.0
@@ -336,7 +337,7 @@ def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
 
 
 def at_equal_load(
-    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
+    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns], looks: Looks | None = None
 ) -> tuple[dict[str, MetricAtLoad], dict[str, LoadAdjustedResult]]:
     """By slug, each metric of an unbounded test at the highest load that both builds sustained, and its judgement."""
     if test.type != "unbounded":
@@ -347,7 +348,7 @@ def at_equal_load(
     def noise_of(metric: Metric) -> Noise | None:
         return run_to_run.with_reading_error(noise_at_load(metric, groups), reading_error(metric, views))
 
-    return curves, judge_at_load(curves, (len(base), len(new)), catalogue.find, noise_of)
+    return curves, judge_at_load(curves, (len(base), len(new)), catalogue.find, noise_of, looks)
 
 
 def judge_at_load(
@@ -355,6 +356,7 @@ def judge_at_load(
     runs: tuple[int, int],
     find: Callable[[str], Metric],
     noise_of: Callable[[Metric], Noise | None],
+    looks: Looks | None = None,
 ) -> dict[str, LoadAdjustedResult]:
     """Judge `curves`, by slug, made from `runs` of each build; `noise_of` is what runs of one build differ by.
 
@@ -370,11 +372,14 @@ def judge_at_load(
         family = [slug for slug in effects if kinds[slug] == kind]
         margins = [metrics[slug].margin_percent for slug in family]
         together = [effects[slug] for slug in family]
-        least = min_detectable_percent(together, margins)
-        for slug, p_adjusted, size in zip(family, adjusted(together, margins), least, strict=True):
-            tested = judge(effects[slug], metrics[slug].margin_percent, metrics[slug].better, p_adjusted)
-            low, high = tested.effect.interval(1.0 - ALPHA / len(family))
+        level = looks.level if looks else ALPHA
+        least = min_detectable_percent(together, margins, level)
+        rows = zip(family, adjusted(together, margins, level), least, strict=True)
+        for i, (slug, p_adjusted, size) in enumerate(rows):
+            tested = judge(effects[slug], margins[i], metrics[slug].better, p_adjusted, looks=looks)
+            low, high = tested.effect.interval(1.0 - level / len(family))
             own = {"ci_low": low, "ci_high": high, "p_adjusted": p_adjusted, "min_detectable_percent": size}
+            own |= tested.enough_runs(df_per_run=0.0, reach=reach_at_load(together, margins, i))
             noise_of_row = "equal_load" if noises[slug].at_load else "levels"
             judged[slug] = _row(curves[slug], **tested.deciding_row() | own, noise_of=noise_of_row)
     return judged
@@ -393,7 +398,7 @@ def _row(seen: MetricAtLoad, **judged: Any) -> LoadAdjustedResult:
     )
 
 
-def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA) -> list[float]:
     """Adjusted p-values of one family: step-down over the likelihood ratio of the change to be found against none.
 
     One bound on that ratio shares the error out so that most changes of that size are found (Spjøtvoll 1972, Annals of
@@ -401,7 +406,7 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
     significant (Bonferroni), that one of them exceeds the ratio by chance and reaches beyond its own margin with its
     90 % interval (Tarone 1990, Biometrics 46: what cannot be significant costs nothing).
     """
-    signal, chances = _shares(effects, margins_percent)
+    signal, chances = _shares(effects, margins_percent, level)
     p_values = np.array([effect.p_value for effect in effects])
     ratio = signal * np.array([abs(effect.log_ratio) / max(effect.sd, 1e-12) for effect in effects]) - signal**2 / 2.0
     left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
@@ -412,28 +417,50 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
     return [float(p) for p in found]
 
 
-def min_detectable_percent(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+def min_detectable_percent(
+    effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA
+) -> list[float]:
     """The smallest rise of each metric that :func:`adjusted` finds with a probability of 80 %, alone in its family."""
+    found = zip(effects, _reaches(effects, margins_percent, level), margins_percent, strict=True)
+    return [effect.min_detectable_percent(margin, 1, each * effect.sd, level) for effect, each, margin in found]
+
+
+def reach_at_load(
+    effects: Sequence[Effect], margins_percent: Sequence[float], position: int
+) -> Callable[[float, float], float]:
+    """How many standard errors the change at `position` of a family must have, by its standard error and its level.
+
+    With more runs all of the family are known better.
+    """
+
+    def reach(sd: float, level: float) -> float:
+        scale = sd / effects[position].sd
+        scaled = [replace(effect, sd=effect.sd * scale) for effect in effects]
+        return _reaches(scaled, margins_percent, level)[position]
+
+    return reach
+
+
+def _reaches(effects: Sequence[Effect], margins_percent: Sequence[float], level: float) -> list[float]:
+    """How many standard errors each change must have so that :func:`adjusted` is below `level`."""
     if not effects:
         return []
-    signal, chances = _shares(effects, margins_percent)
+    signal, chances = _shares(effects, margins_percent, level)
     least, most = -(float(signal.max()) ** 2), 1e4 * float(signal.max()) ** 2
-    if chances(least).sum() > ALPHA:
-        least = optimize.brentq(lambda ratio: float(chances(ratio).sum()) - ALPHA, least, most)
-    reach = signal / 2.0 + least / signal  # in standard errors
-    found = zip(effects, reach, margins_percent, strict=True)
-    return [effect.min_detectable_percent(margin, reach=float(each) * effect.sd) for effect, each, margin in found]
+    if chances(least).sum() > level:
+        least = optimize.brentq(lambda ratio: float(chances(ratio).sum()) - level, least, most)
+    return [float(each) for each in signal / 2.0 + least / signal]
 
 
 def _shares(
-    effects: Sequence[Effect], margins_percent: Sequence[float]
+    effects: Sequence[Effect], margins_percent: Sequence[float], level: float
 ) -> tuple[FloatArray, Callable[[float], FloatArray]]:
     """The change to be found of each metric, in standard errors, and how likely each exceeds a ratio by chance."""
     sd, df = np.array([(max(effect.sd, 1e-12), min(effect.df, 1e9)) for effect in effects]).reshape(-1, 2).T
     signal = math.log1p(FOUND_PERCENT / 100.0) / sd
     margins = np.array(margins_percent) / 100.0
     bounds = np.log1p(margins), -np.log1p(-np.minimum(margins, 0.999))  # on the way up and down
-    inside = special.stdtrit(df, 1.0 - ALPHA)  # how far the interval reaches, in standard errors
+    inside = special.stdtrit(df, 1.0 - level)  # how far the interval reaches, in standard errors
     beyond = sum(special.stdtr(df, np.minimum(inside - bound / sd, 0.0)) for bound in bounds)  # where nothing changed
     return signal, lambda ratio: np.minimum(
         2.0 * special.stdtr(df, -np.maximum(signal / 2.0 + ratio / signal, 0.0)), beyond

@@ -212,7 +212,14 @@ class Decided(Tested):
     min_detectable_percent: Number = None
     """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None
-    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
+    """Runs per build, those at hand included, that would show a change of the margin's size with a probability of 80 %;
+    null beyond 99 or where nothing is known."""
+    required_runs_show_percent: Number = None
+    """The smallest rise that so many runs would show."""
+    run_sd_percent: Number = None
+    """Standard deviation of a single run, the error within it included."""
+    noise_df: Number = None
+    """Degrees of freedom that it is known with; null where it is taken as exactly known."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     se_log: Number = None
     """Standard error of the logarithm of new over base, from run to run."""
@@ -439,8 +446,6 @@ class SupportedUsersResult(Decided):
     Where the new build supports *at least* some number, `ci_low` alone is known.
     """
 
-    run_sd_percent: Number = None
-    """Standard deviation of a single run."""
     band_percent: Number
     reported: Pair[Number]
     estimated: Pair[Number]

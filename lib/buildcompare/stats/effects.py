@@ -19,12 +19,10 @@ from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better, NoiseSource, Status
 from buildcompare.stats.noise import CATALOGUE_DF, Noise, RunLevel
+from buildcompare.stats.planning import ALPHA, POWER, Looks, enough_runs, percent, quantile
 
-ALPHA = 0.05
 LABEL_ALPHA = 0.02
 LABEL_MARGIN_PERCENT = 10.0
-POWER = 0.8  # the usual power at which a detectable effect is stated (Cohen 1988)
-MOST_RUNS = 99  # more runs per build than this are no advice
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,12 @@ class Effect:
     @property
     def delta_percent(self) -> float:
         """Change in percent."""
-        return _percent(self.log_ratio)
+        return percent(self.log_ratio)
+
+    @property
+    def runs(self) -> float:
+        """Runs of each build; of unequal numbers twice the harmonic sum."""
+        return 2.0 * (self.run_sd / self.sd) ** 2
 
     @property
     def p_value(self) -> float:
@@ -50,27 +53,19 @@ class Effect:
 
     def interval(self, level: float = 1.0 - ALPHA) -> tuple[float, float]:
         """Two-sided interval of the change in percent."""
-        half = _quantile(0.5 + level / 2.0, self.df) * self.sd
-        return _percent(self.log_ratio - half), _percent(self.log_ratio + half)
+        half = quantile(0.5 + level / 2.0, self.df) * self.sd
+        return percent(self.log_ratio - half), percent(self.log_ratio + half)
 
-    def min_detectable_percent(self, margin_percent: float = 0.0, family: int = 1, reach: float = 0.0) -> float:
+    def min_detectable_percent(
+        self, margin_percent: float = 0.0, family: int = 1, reach: float = 0.0, level: float = ALPHA
+    ) -> float:
         """The smallest rise found with probability `POWER`, alone among `family` and beyond `reach`.
 
         Its 90 % interval must reach beyond the margin, too.
         """
-        found = _quantile(1.0 - ALPHA / family / 2.0, self.df) * self.sd
-        reach = max(reach, found, math.log1p(margin_percent / 100.0) - _quantile(1.0 - ALPHA, self.df) * self.sd)
-        return _percent(reach + _quantile(POWER, self.df) * self.sd)
-
-    def required_runs(self, margin_percent: float, family: int = 1) -> int | None:
-        """Runs per build that tell a change of the size of the margin from chance; None beyond `MOST_RUNS`."""
-        wanted = math.log1p(margin_percent / 100.0)
-        for runs in range(1, MOST_RUNS + 1):
-            df = self.df + 2.0 * (runs - 1)
-            reach = _quantile(1.0 - ALPHA / family / 2.0, df) + _quantile(POWER, df)
-            if reach * self.run_sd * math.sqrt(2.0 / runs) <= wanted:
-                return runs
-        return None
+        found = quantile(1.0 - level / family / 2.0, self.df) * self.sd
+        reach = max(reach, found, math.log1p(margin_percent / 100.0) - quantile(1.0 - level, self.df) * self.sd)
+        return percent(reach + quantile(POWER, self.df) * self.sd)
 
 
 @dataclass(frozen=True)
@@ -88,6 +83,17 @@ class TestedEffect:
     status: Status
     family: str = ""
     size: int = 1  # how many were judged in the family
+    looks: Looks | None = None  # None: these runs were not looked at before
+
+    @property
+    def level(self) -> float:
+        """What the adjusted p-value must be below; intervals hold at one less it."""
+        return self.looks.level if self.looks else ALPHA
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of the change in percent, over all looks."""
+        return self.effect.interval(1.0 - self.level)
 
     @property
     def p_value(self) -> float:
@@ -96,7 +102,7 @@ class TestedEffect:
 
     def row(self) -> dict[str, Any]:
         """What a row of results.json tells of a change (:class:`~buildcompare.results.Tested`)."""
-        low, high = self.effect.interval()
+        low, high = self.interval
         return {"ci_low": low, "ci_high": high, "p_value": self.p_value, "status": self.status}
 
     def deciding_row(self) -> dict[str, Any]:
@@ -104,13 +110,23 @@ class TestedEffect:
         effect, margin, not_worse = self.effect, self.margin_percent, self.status == Status.NOT_WORSE
         return self.row() | {
             "p_worse_one_sided": self.p_worse_one_sided,
-            "no_worse_than_percent": no_worse_than(effect, margin, self.better) if not_worse else None,
-            "min_detectable_percent": effect.min_detectable_percent(margin, self.size),
-            "required_runs": effect.required_runs(margin, self.size),
+            "no_worse_than_percent": no_worse_than(effect, margin, self.better, self.level) if not_worse else None,
+            "min_detectable_percent": effect.min_detectable_percent(margin, self.size, level=self.level),
+            **self.enough_runs(family=self.size),
+            "run_sd_percent": percent(effect.run_sd),
+            "noise_df": effect.df,
             "noise_source": effect.noise_source,
             "se_log": effect.sd,
             "df": effect.df,
         }
+
+    def enough_runs(self, **family: Any) -> dict[str, Any]:
+        """The runs that would show a change of the margin, and what they would show; nothing beyond `MOST_RUNS`."""
+        effect, looks = self.effect, self.looks.runs if self.looks else (self.effect.runs,)
+        enough = enough_runs(effect.run_sd, effect.df, margin_percent=self.margin_percent, looks=looks, **family)
+        if enough is None:
+            return {}
+        return {"required_runs": round(looks[-1] + enough.further), "required_runs_show_percent": enough.found_percent}
 
     @property
     def p_worse_one_sided(self) -> float | None:
@@ -182,9 +198,9 @@ def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noi
         known_df = df if math.isfinite(df) else CATALOGUE_DF
         squares = math.fsum(float(((log - log.mean()) ** 2).sum()) for log in logs if log.size > 1)
         variance, df = (known_df * variance + squares) / (known_df + own_df), known_df + own_df
-    per_side = [variance * _excess(runs, noise) / len(runs) for runs in (base, new)]
-    log_ratio = math.log(means[1] / means[0])
-    return Effect(log_ratio, math.sqrt(sum(per_side)), df, math.sqrt(variance), noise.noise_source)
+    sd = math.sqrt(sum(variance * _excess(runs, noise) / len(runs) for runs in (base, new)))
+    run_sd = sd / math.sqrt(1.0 / len(base) + 1.0 / len(new))
+    return Effect(math.log(means[1] / means[0]), sd, df, run_sd, noise.noise_source)
 
 
 def _excess(runs: Sequence[RunLevel], noise: Noise) -> float:
@@ -202,9 +218,15 @@ def _excess(runs: Sequence[RunLevel], noise: Noise) -> float:
 
 
 def status_of(
-    effect: Effect, p_adjusted: float, margin_percent: float, better: Better | str, *, alpha: float = ALPHA
+    effect: Effect,
+    p_adjusted: float,
+    margin_percent: float,
+    better: Better | str,
+    *,
+    alpha: float = ALPHA,
+    bound_alpha: float = ALPHA,
 ) -> Status:
-    """Status of an effect whose p-value is `p_adjusted` over its family.
+    """Status of an effect whose p-value is `p_adjusted` over its family; `bound_alpha` is that of "no worse than".
 
     For a metric of which neither direction is better, an improvement is merely more and a regression less.
     """
@@ -213,34 +235,46 @@ def status_of(
         return Status.EQUIVALENT
     if p_adjusted < alpha:
         return Status.REGRESSION if (effect.log_ratio > 0) == (better == Better.LOWER) else Status.IMPROVEMENT
-    return Status.INCONCLUSIVE if no_worse_than(effect, margin_percent, better) is None else Status.NOT_WORSE
+    bound = no_worse_than(effect, margin_percent, better, bound_alpha)
+    return Status.INCONCLUSIVE if bound is None else Status.NOT_WORSE
 
 
-def no_worse_than(effect: Effect, margin_percent: float, better: Better | str) -> float | None:
+def no_worse_than(effect: Effect, margin_percent: float, better: Better | str, alpha: float = ALPHA) -> float | None:
     """The change for the worse, in percent, that the 95 % interval excludes; the margin where that is larger.
 
     None beyond twice the margin, and where neither direction is better.
     """
-    low, high = effect.interval()
+    low, high = effect.interval(1.0 - alpha)
     least = max(margin_percent, high if better == Better.LOWER else -low)
     return None if better == Better.NEUTRAL or least > 2.0 * margin_percent else least
 
 
 def judge(
-    effect: Effect, margin: float, better: Better, p_adjusted: float | None = None, *, family: str = "", size: int = 1
+    effect: Effect,
+    margin: float,
+    better: Better,
+    p_adjusted: float | None = None,
+    *,
+    family: str = "",
+    size: int = 1,
+    looks: Looks | None = None,
 ) -> TestedEffect:
     """Judge an effect against a margin in percent: alone, or in a family of `size` by its adjusted p-value."""
     p_value = effect.p_value if p_adjusted is None else p_adjusted
-    return TestedEffect(effect, margin, better, p_value, status_of(effect, p_value, margin, better), family, size)
+    level = looks.level if looks else ALPHA
+    status = status_of(effect, p_value, margin, better, alpha=level, bound_alpha=level)
+    return TestedEffect(effect, margin, better, p_value, status, family, size, looks)
 
 
-def judge_metrics(effects: Sequence[tuple[Metric, Effect | None]]) -> list[TestedEffect | None]:
+def judge_metrics(
+    effects: Sequence[tuple[Metric, Effect | None]], looks: Looks | None = None
+) -> list[TestedEffect | None]:
     """Judge the metrics of one test in two families, gate metrics and the rest: one judgement for each, in order."""
     judged: list[TestedEffect | None] = [None] * len(effects)
     rows = [("gate" if metric.gate else "other", effect) for metric, effect in effects]
     for i, effect, p_adjusted, size in _adjusted(rows, holm):
         margin, better = effects[i][0].margin_percent, effects[i][0].better
-        judged[i] = judge(effect, margin, better, p_adjusted, family=rows[i][0], size=size)
+        judged[i] = judge(effect, margin, better, p_adjusted, family=rows[i][0], size=size, looks=looks)
     return judged
 
 
@@ -282,11 +316,3 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
-
-
-def _quantile(p: float, df: float) -> float:
-    return float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
-
-
-def _percent(log_ratio: float) -> float:
-    return math.expm1(min(log_ratio, 700.0)) * 100.0

@@ -1,0 +1,223 @@
+"""Plan further runs, and judge at a level that keeps its error rate however often the runs were looked at before.
+
+Who looks again after each further run calls a change by chance in 19 of 100 unchanged rows, not in 5. So the error is
+spent over the looks, as the runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials",
+Biometrika 70), by their function that gives much to the first looks: after few further runs, which is what people can
+pay for, it finds more than the one after O'Brien & Fleming or than a mixture test (benchmarks/looks.py).
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy import optimize, special
+
+from buildcompare.recordings.recording import FloatArray
+from buildcompare.results.codes import Better
+
+ALPHA = 0.05
+POWER = 0.8  # the usual power at which a detectable effect is stated (Cohen 1988)
+MOST_ADDED = 8  # further runs of each build that the error is spent over where nobody said how many there will be
+MOST_RUNS = 99  # more runs per build than this are no advice
+SPENT = 0.047
+"""Over all looks. The levels are those of normal statistics, applied to t statistics (Jennison & Turnbull 2000, "Group
+Sequential Methods", 4.4): with 5 degrees of freedom that calls 0.3 points more (benchmarks/looks.py, tuning seeds)."""
+POINTS = 401  # of the integral over what was not called yet: twice as many change a level by less than 1e-6
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The runs of each build at every look so far, the present one last; of unequal numbers twice the harmonic sum."""
+
+    runs: tuple[float, ...] = (1.0,)
+    planned: float | None = None
+    """How many runs of each build were planned from the start."""
+
+    @property
+    def level(self) -> float:
+        """The level at which the present look is judged."""
+        return look_level(self.runs, self.planned)
+
+
+@dataclass(frozen=True)
+class FurtherRuns:
+    """What some further runs of each build would show, each in four of five cases (:data:`POWER`)."""
+
+    further: int
+    found_percent: float
+    """The smallest rise that would be called."""
+    no_worse_than_percent: float | None
+    """What would be excluded if nothing changed; None where neither direction is better."""
+
+
+def plan_runs(
+    run_sd: float,
+    df: float,
+    *,
+    margin_percent: float = 5.0,
+    better: Better | str = Better.LOWER,
+    looks: Sequence[float] = (1.0,),
+    family: int = 1,
+    df_per_run: float = 2.0,
+    reach: Callable[[float, float], float] | None = None,
+    most: int = MOST_ADDED,
+) -> list[FurtherRuns]:
+    """Plan further runs of both builds for a metric that was looked at already.
+
+    Parameters
+    ----------
+    run_sd
+        Standard deviation of the logarithm of one run's level (0.03: about 3 %).
+    df
+        Degrees of freedom that it is known with.
+    margin_percent
+        The smallest change that matters.
+    better
+        ``lower``, ``higher`` or ``neutral``.
+    looks
+        Runs of each build at each look so far, the present one last.
+    family
+        How many metrics are judged together (Holm).
+    df_per_run
+        Degrees of freedom that one further run of each build adds.
+    reach
+        Instead of `family`: how many standard errors a change must have, by its standard error and the level of a look.
+    most
+        The largest number of further runs.
+
+    Returns
+    -------
+    list of FurtherRuns
+        For one further run of each build, for two, and so on: what is seen once they are all there, if their number was
+        settled beforehand.
+
+    References
+    ----------
+    Lan & DeMets (1983), Biometrika 70.
+
+    Examples
+    --------
+    >>> [(step.further, round(step.found_percent)) for step in plan_runs(0.04, 8, margin_percent=10, most=3)]
+    [(1, 15), (2, 12), (3, 10)]
+    """
+    steps = _further(run_sd, df, margin_percent, Better(better), looks, family, df_per_run, reach)
+    return [*itertools.islice(steps, most)]
+
+
+def enough_runs(
+    run_sd: float,
+    df: float,
+    *,
+    margin_percent: float,
+    looks: Sequence[float] = (1.0,),
+    family: int = 1,
+    df_per_run: float = 2.0,
+    reach: Callable[[float, float], float] | None = None,
+) -> FurtherRuns | None:
+    """The fewest further runs that show a change of the margin's size; None beyond `MOST_RUNS` in all."""
+    steps = _further(run_sd, df, margin_percent, Better.LOWER, looks, family, df_per_run, reach)
+    most = itertools.islice(steps, max(MOST_RUNS - math.ceil(looks[-1]), 0))
+    return next((step for step in most if step.found_percent <= margin_percent), None)
+
+
+def _further(
+    run_sd: float,
+    df: float,
+    margin_percent: float,
+    better: Better,
+    looks: Sequence[float],
+    family: int,
+    df_per_run: float,
+    reach: Callable[[float, float], float] | None,
+) -> Iterator[FurtherRuns]:
+    for further in itertools.count(1):
+        then = looks[-1] + further
+        sd, known = run_sd * math.sqrt(2.0 / then), df + df_per_run * further
+        level = look_level((*looks, then), planned=then)
+        chance = quantile(POWER, df) * sd  # by the noise as it is known now
+        needed = reach(sd, level) if reach else quantile(1.0 - level / family / 2.0, known)
+        beyond = math.log1p(margin_percent / 100.0) - quantile(1.0 - level, known) * sd  # else it is no difference
+        bound = quantile(1.0 - level / 2.0, known) * sd + chance
+        worse = {Better.LOWER: percent(bound), Better.HIGHER: -percent(-bound)}.get(better)
+        found = percent(max(needed * sd, beyond) + chance)
+        yield FurtherRuns(further, found, None if worse is None else max(worse, margin_percent))
+
+
+def look_level(looks: Sequence[float], planned: float | None = None) -> float:
+    """The level at which the last of several looks is judged, so that all of them together keep their error rate.
+
+    Parameters
+    ----------
+    looks
+        Runs of each build at each look, in any order. (Of unequal numbers twice the harmonic sum counts.)
+    planned
+        The runs of each build that were planned from the start: then the first look shares in the error. Without them
+        it was judged by itself, and the further looks share the error among up to 8 further runs.
+
+    Returns
+    -------
+    float
+        Two-sided level: what is called has an adjusted p-value below it, and intervals hold at one less it.
+
+    Examples
+    --------
+    >>> look_level([1]), round(look_level([1, 2]), 4), round(look_level([1, 4], planned=4), 4)
+    (0.05, 0.0091, 0.0385)
+    """
+    infos = sorted({*looks})
+    first = 0.0 if planned else infos[0]
+    last = max(planned or first + MOST_ADDED, first + 1.0)
+    shared = [(info, min((info - first) / (last - first), 1.0)) for info in infos if info > first]
+    if len(infos) == 1 and (not shared or shared[0][1] == 1.0):
+        return ALPHA
+    return _levels(tuple(shared))[-1]
+
+
+@cache
+def _levels(looks: tuple[tuple[float, float], ...]) -> list[float]:
+    """Levels of looks, each given by its information and the part of the planned one that it has.
+
+    Sums of independent normal increments that were not called yet are integrated over, look by look (Armitage,
+    McPherson & Rowe 1969, Journal of the Royal Statistical Society A 132). Beyond what was planned the level stays.
+    """
+    levels: list[float] = []
+    sums, density = np.zeros(1), np.ones(1)
+    spent = before = bound = sd = 0.0
+    for info, part in looks:
+        share = SPENT * math.log1p((math.e - 1.0) * part) - spent
+        if share <= 0.0:
+            levels.append(levels[-1])
+            continue
+        if levels:
+            at = np.linspace(-bound, bound, POINTS)
+            weights = np.full(POINTS, at[1] - at[0])
+            weights[[0, -1]] /= 2.0
+            near = np.exp(-0.5 * ((at - sums[:, None]) / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
+            sums, density = at, weights * (density @ near)
+        sd = math.sqrt(info - before)
+        bound = _bound(share, sums, density, sd)
+        before, spent = info, spent + share
+        levels.append(2.0 * float(special.ndtr(-bound / math.sqrt(info))))
+    return levels
+
+
+def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
+    """What a sum exceeds, to either side, with the probability `share` after a normal increment of `sd`."""
+
+    def beyond(bound: float) -> float:
+        return float(density @ (special.ndtr((-bound - sums) / sd) + special.ndtr((sums - bound) / sd))) - share
+
+    return float(optimize.brentq(beyond, 0.0, float(sums[-1]) + 12.0 * sd))
+
+
+def quantile(p: float, df: float) -> float:
+    """Quantile of Student's t distribution."""
+    return float(special.ndtri(p) if math.isinf(df) else special.stdtrit(df, p))
+
+
+def percent(log_ratio: float) -> float:
+    """A change in percent from its logarithm."""
+    return math.expm1(min(log_ratio, 700.0)) * 100.0
