@@ -156,6 +156,18 @@ def history(
 
 
 @app.command()
+def plan(params: ParamsFile) -> None:
+    """Print what further runs would show: how many, in which order, how many hours."""
+    from buildcompare.comparison import analysis as workbench
+    from buildcompare.comparison.plan import plan_text
+    from buildcompare.config.params import read_params
+
+    with _said_faults():
+        comparison = read_params(params)
+        print(plan_text(workbench.analyse(comparison, workbench.read_recordings(comparison)).results), end="")
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of results.json."""
     from buildcompare.results import json_schema

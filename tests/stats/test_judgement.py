@@ -95,16 +95,6 @@ def test_families_are_judged_apart() -> None:
     assert judged[1].p_adjusted == pytest.approx(max(judged[1].p_value, 2 * effect(0.06).p_value))
 
 
-def test_the_runs_that_settle_it_would_settle_it() -> None:
-    found = effect(0.0, 0.10 * math.sqrt(2))
-    runs = found.required_runs(10.0)
-    assert runs is not None
-    rng = np.random.default_rng(9)
-    means = rng.normal(0, 0.10, (20_000, 2, runs)).mean(axis=2)
-    z = np.abs(means[:, 1] - means[:, 0] + math.log(1.1)) / (0.10 * math.sqrt(2 / runs))
-    assert 0.8 <= np.mean(z > 1.96) < 0.85
-
-
 def test_what_would_be_seen_is_seen() -> None:
     noise = Noise(0.03, 14.0, "calibration")
     rng = np.random.default_rng(21)

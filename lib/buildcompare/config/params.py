@@ -265,6 +265,8 @@ class Comparison(Traced):
     """Percent, by the slug of a metric: instead of the catalogue's margins."""
     calibration: str | None = None
     history: str | None = None
+    planned_runs: int | None = Field(default=None, ge=1, le=99)
+    """Runs of each build that there will be in the end, where reports are made before."""
 
     @field_validator("setup", "grafana", "comments", "action_items", "margins", "coordinator", mode="before")
     @classmethod

@@ -22,6 +22,7 @@ MOST_SUGGESTIONS = 3
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {
     FindingKind.SUPPORTED_USERS: FIRST,
+    FindingKind.LOOKS: QUIET,
     FindingKind.UNCHANGED: QUIET,
     FindingKind.SETUP_DIFFERENCES: PAST,
     FindingKind.LEVEL_DRIFT: PAST,
@@ -36,13 +37,14 @@ RANKS = {
 }
 """Order of kinds among the infos; all others are `OTHERS`. `FIRST` also stands before warnings, `PAST` after the other
 warnings, and infos of `FOLDED` are never above the fold."""
-HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES)
+HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS)
 """Kinds that a report in Markdown has even where nothing happened."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users, metrics.unjudgeable, metrics.at_equal_load, load.limited_by, load.time_to_users,
     load.beginning, load.waves, load.events, load.reported_against_estimated,
-    recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
+    recordings.validity, recordings.looks, recordings.left_out, recordings.coverage, recordings.servers,
+    recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
@@ -127,7 +129,8 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
             decided.append((users, True, {"name": "supported users", "margin_percent": users.band_percent}))
         for row, gate, named in decided:
             if row and row.required_runs and metrics.leans(row.p_worse_one_sided) and row.status != Status.REGRESSION:
-                evidence = {**named, "required_runs": row.required_runs, "delta_percent": row.delta_percent}
+                told = {"required_runs", "required_runs_show_percent", "delta_percent"}
+                evidence = {**named, **row.model_dump(include=told)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
     for _, _, name, evidence in sorted(rows, key=lambda each: each[:2]):
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)

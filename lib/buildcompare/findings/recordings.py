@@ -10,6 +10,7 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
+from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
@@ -33,6 +34,14 @@ def validity(test: TestResult) -> Iterator[Found]:
 def only_usual_limits(test: TestResult) -> bool:
     """Whether a test is limited by nothing but what limits the supported users."""
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
+
+
+def looks(test: TestResult) -> Iterator[Found]:
+    """That reports were made of fewer runs before, or shall be made in between: then a call needs more."""
+    if len(test.looks) > 1 or test.level < ALPHA:
+        runs = [base if base == new else f"{base} and {new}" for base, new in test.looks]
+        evidence = {"looks": runs, **test.model_dump(include={"level", "planned_runs"})}
+        yield Found(FindingKind.LOOKS, Severity.INFO, evidence)
 
 
 def left_out(test: TestResult) -> Iterator[Found]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.metrics import detectable, leans, lost
-from buildcompare.results import Decided, MetricResult, Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.results import Decided, MetricResult, PlannedRow, Results, SupportedUsersResult, TestResult, Validity
 from buildcompare.results.codes import (
     CauseKind,
     Severity,
@@ -119,13 +119,37 @@ def _opening(results: Results) -> Opening:
     if verdict == Verdict.INCONCLUSIVE:
         settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
         about = _by_name(each for each in found if each.name)
-        return Opening(say("opening", "headed", verdict, about, len(tests)), say("opening", "undecided", found, settle))
+        sentence = say(
+            "opening", "undecided", found, settle, _further(results, [(each.test, each.name) for each in found])
+        )
+        return Opening(say("opening", "headed", verdict, about, len(tests)), sentence)
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
     sizes = grouped((name, size) for _, name, size in detectable(tests))
-    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", sizes, not_judged))
+    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", sizes, not_judged, _further(results)))
+
+
+def _further(results: Results, about: Sequence[tuple[str, str | None]] | None = None) -> dict[str, object] | None:
+    """The plan of one row: of those that it is `about`, what shows a change of the margin; else one more run of each.
+
+    Without `about`, of the metrics that users feel and that could have changed by more than twice their margin unseen.
+    """
+    titles = {test.name: title(test) for test in results.tests}
+    rows = [(titles[plan.test], row) for plan in results.plan for row in plan.rows]
+    if about is None:
+        rows = [(test, row) for test, row in rows if row.slug and (row.now_percent or 0.0) > 2.0 * row.margin_percent]
+        best = min(rows, key=lambda each: each[1].steps[0].found_percent, default=None)
+    else:
+        best = min((each for each in rows if (each[0], each[1].name) in about), key=_hours, default=None)
+    if best is None:
+        return None
+    return {"test": best[0], "name": best[1].name, **dict(best[1].steps[0 if about is None else -1])}
+
+
+def _hours(planned: tuple[str, PlannedRow]) -> float:
+    return planned[1].steps[-1].hours
 
 
 def _by_name(found: Iterable[Cause]) -> list[list[Cause]]:

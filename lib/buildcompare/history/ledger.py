@@ -76,6 +76,8 @@ class LedgerTest(Strict):
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
+    looks: list[tuple[int, int]] = Field(default_factory=list)
+    """Runs of base and new at each earlier look, before the one that this is of."""
     written: Users | None = None
     """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
 
@@ -93,6 +95,11 @@ class LedgerTest(Strict):
     def levels(self) -> Pair[float | None]:
         """The supported users, or None for each build."""
         return self.supported_users or Pair(None, None)
+
+    @property
+    def all_looks(self) -> list[tuple[int, int]]:
+        """Runs of base and new at each look so far."""
+        return list(dict.fromkeys([*self.looks, (self.runs.base, self.runs.new)]))
 
 
 class Entry(Strict):
@@ -122,6 +129,12 @@ class Entry(Strict):
     def builds(self) -> Pair[LedgerBuild]:
         """Both builds."""
         return Pair(self.base, self.new)
+
+    def looked_at(self, test: LedgerTest) -> LedgerTest:
+        """`test`, a later look at this comparison, with its earlier looks."""
+        earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
+        now = (test.runs.base, test.runs.new)
+        return test.model_copy(update={"looks": [look for look in earlier if look != now]})
 
     def is_same_comparison(self, other: Entry) -> bool:
         """Whether both compare the same two builds: by name, or by two different versions to the last digit."""
@@ -184,8 +197,9 @@ class Ledger:
             expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
             found = f"a {kinds[entry.simulated]} one"
             raise InputError(file=self.folder, key=entry.name, expected=expected, found=found)
-        if namesake is not None and entry.kind == "monthly":
-            entry = entry.model_copy(update={"position": namesake.position})
+        if namesake is not None:
+            kept = {"position": namesake.position} if entry.kind == "monthly" else {}
+            entry = entry.model_copy(update={**kept, "tests": [namesake.looked_at(test) for test in entry.tests]})
         return Ledger(self.folder, [entry, *others])
 
     def _fault(self, entry: Entry, key: str, expected: str, found: str) -> InputError:

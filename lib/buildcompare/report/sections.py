@@ -42,7 +42,7 @@ KNOWN = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
     (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
-    (numbers, "change db_name interval minutes p_words percent quantity status_words test_words"),
+    (numbers, "change db_name interval minutes p_words percent quantity significant status_words test_words"),
 )
 """What templates may call, as functions and as filters."""
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
@@ -95,6 +95,12 @@ def verdict(analysis: Analysis) -> Fragment:
     split: dict[str, Any] = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
     split["top"], split["rest"] = above_the_fold(results.findings)
     return _fragment("verdict", results=results, opening=opening(results), gate_metrics=columns, gates=gates, **split)
+
+
+def further_runs(analysis: Analysis) -> Fragment:
+    """How many further runs would decide what is not decided, in which order, and what they would show."""
+    titles = {test.name: title_of(test) for test in analysis.results.tests}
+    return _fragment("further_runs", results=analysis.results, titles=titles)
 
 
 def summary(analysis: Analysis) -> Fragment:
@@ -216,6 +222,7 @@ SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | F
     ("Verdict", verdict),
     ("Comments", comments),
     ("", action_items),
+    ("Further runs", further_runs),
     ("Setup", setup),
     ("Supported users", supported_users),
     ("Ramp-up", ramp_up),

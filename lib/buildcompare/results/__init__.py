@@ -472,10 +472,69 @@ class TestResult(Model):
     labels: list[LabelResult]
     events: list[Event]
     validity: Validity
+    looks: list[tuple[int, int]] = Field(default_factory=list)
+    """Runs of base and new at each look that the ledger knows, the present one last."""
+    level: float = 0.05
+    """What adjusted p-values are compared with, so that all looks together keep an error rate of 5 %."""
+    planned_runs: int | None = None
+    """Of each build, in the end: then all looks share the error. Without it the first look was judged by itself."""
 
     def events_of(self, metric: MetricResult) -> list[Event]:
         """Events in this metric of one build only that are worth a warning."""
         return [event for event in self.events if event.metric == metric.slug and event.warning]
+
+
+class FurtherRunsResult(Model):
+    """What some further runs of each build would show, each in four of five cases."""
+
+    further: int
+    hours: float
+    """Of both builds, as long as the recorded runs took."""
+    found_percent: float
+    """The smallest rise that would be called."""
+    no_worse_than_percent: Number
+    """What would be excluded for the worse if nothing changed; null where neither direction is better."""
+
+
+class PlannedRow(Model):
+    """One row that a verdict rests on, and what further runs would make of it."""
+
+    slug: str | None
+    """Null for the supported users."""
+    name: str
+    margin_percent: float
+    better: codes.Better
+    decided_by: str
+    status: Status
+    now_percent: Number
+    """The smallest rise that the runs at hand would have shown."""
+    steps: list[FurtherRunsResult]
+    """One further run of each build, and the fewest (at most eight) that would show a change of the margin's size."""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether further runs are asked for."""
+        return self.status == Status.INCONCLUSIVE
+
+
+class TestPlan(Model):
+    """What further runs of one test would show."""
+
+    __test__ = False  # not a test class of pytest's
+
+    test: str
+    hours: float
+    """One further run of each build."""
+    runs: int
+    """Of each build, at hand."""
+    order: list[Side] = Field(default_factory=list)
+    """The builds to run, one after the other, for the undecided row that needs the most."""
+    rows: list[PlannedRow]
+
+    @property
+    def undecided(self) -> list[PlannedRow]:
+        """The rows that are not decided."""
+        return [row for row in self.rows if row.undecided]
 
 
 class Finding(Model):
@@ -558,6 +617,8 @@ class Results(Model):
     tests: list[TestResult]
     pooled: list[PooledResult] = Field(default_factory=list)
     """Metrics over all tests of a type; no verdict counts them."""
+    plan: list[TestPlan] = Field(default_factory=list)
+    """What further runs would show, of each valid test."""
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
     provenance: Provenance

@@ -1,14 +1,18 @@
 """Plan further runs, and judge at a level that keeps its error rate however often the runs were looked at before.
 
-Who looks again after each further run calls a change by chance in 19 of 100 unchanged rows, not in 5. So the error is
-spent over the looks, as the runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials",
-Biometrika 70), by their function that gives much to the first looks: after few further runs, which is what people can
-pay for, it finds more than the one after O'Brien & Fleming or than a mixture test (benchmarks/looks.py).
+Who looks again after each of eight further runs calls a change by chance in 19 of 100 unchanged rows, not in 5. So the
+error is spent over the looks, as the runs come in (Lan & DeMets 1983, "Discrete sequential boundaries for clinical
+trials", Biometrika 70). Where nobody said how many runs there will be, much of it is spent early (their function like
+Pocock's): after few further runs that finds more than the others. Where it was said, most is kept for the end (their
+function like O'Brien & Fleming's): what is found then hardly depends on the looks in between. A mixture test, which
+holds for any number of looks, finds less than either (benchmarks/looks.py).
 """
+
+from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,9 +26,10 @@ ALPHA = 0.05
 POWER = 0.8  # the usual power at which a detectable effect is stated (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build that the error is spent over where nobody said how many there will be
 MOST_RUNS = 99  # more runs per build than this are no advice
-SPENT = 0.047
+SPENT = 0.045
 """Over all looks. The levels are those of normal statistics, applied to t statistics (Jennison & Turnbull 2000, "Group
 Sequential Methods", 4.4): with 5 degrees of freedom that calls 0.3 points more (benchmarks/looks.py, tuning seeds)."""
+LEAST = 1e-6  # of the error: what no bound could be found for otherwise
 POINTS = 401  # of the integral over what was not called yet: twice as many change a level by less than 1e-6
 
 
@@ -34,7 +39,12 @@ class Looks:
 
     runs: tuple[float, ...] = (1.0,)
     planned: float | None = None
-    """How many runs of each build were planned from the start."""
+    """How many runs of each build there will be in the end; None: nobody said."""
+
+    @classmethod
+    def of(cls, looks: Iterable[tuple[int, int]], planned: float | None = None) -> Looks:
+        """From the runs of base and new at each look."""
+        return cls(tuple(2.0 / (1.0 / base + 1.0 / new) for base, new in looks), planned)
 
     @property
     def level(self) -> float:
@@ -154,8 +164,8 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
     looks
         Runs of each build at each look, in any order. (Of unequal numbers twice the harmonic sum counts.)
     planned
-        The runs of each build that were planned from the start: then the first look shares in the error. Without them
-        it was judged by itself, and the further looks share the error among up to 8 further runs.
+        The runs of each build that there will be in the end: then all looks share the error, most of it in the end.
+        Without them the first look was judged by itself, and later ones share it over up to 8 further runs.
 
     Returns
     -------
@@ -173,25 +183,35 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
     shared = [(info, min((info - first) / (last - first), 1.0)) for info in infos if info > first]
     if len(infos) == 1 and (not shared or shared[0][1] == 1.0):
         return ALPHA
-    return _levels(tuple(shared))[-1]
+    return levels(tuple(shared), spent_late if planned else spent_early)[-1]
+
+
+def spent_early(part: float) -> float:
+    """The error that may be spent once this part of the runs is there (Lan & DeMets 1983, like Pocock's bounds)."""
+    return SPENT * math.log1p((math.e - 1.0) * part)
+
+
+def spent_late(part: float) -> float:
+    """The same, most of it in the end (Lan & DeMets 1983, like O'Brien & Fleming's bounds)."""
+    return max(2.0 * float(special.ndtr(special.ndtri(SPENT / 2.0) / math.sqrt(part))), LEAST * part)
 
 
 @cache
-def _levels(looks: tuple[tuple[float, float], ...]) -> list[float]:
-    """Levels of looks, each given by its information and the part of the planned one that it has.
+def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], float]) -> list[float]:
+    """Levels of looks, each given by its runs and the part of the planned ones that they are.
 
     Sums of independent normal increments that were not called yet are integrated over, look by look (Armitage,
     McPherson & Rowe 1969, Journal of the Royal Statistical Society A 132). Beyond what was planned the level stays.
     """
-    levels: list[float] = []
+    found: list[float] = []
     sums, density = np.zeros(1), np.ones(1)
-    spent = before = bound = sd = 0.0
+    used = before = bound = sd = 0.0
     for info, part in looks:
-        share = SPENT * math.log1p((math.e - 1.0) * part) - spent
+        share = spending(part) - used
         if share <= 0.0:
-            levels.append(levels[-1])
+            found.append(found[-1])
             continue
-        if levels:
+        if found:
             at = np.linspace(-bound, bound, POINTS)
             weights = np.full(POINTS, at[1] - at[0])
             weights[[0, -1]] /= 2.0
@@ -199,9 +219,9 @@ def _levels(looks: tuple[tuple[float, float], ...]) -> list[float]:
             sums, density = at, weights * (density @ near)
         sd = math.sqrt(info - before)
         bound = _bound(share, sums, density, sd)
-        before, spent = info, spent + share
-        levels.append(2.0 * float(special.ndtr(-bound / math.sqrt(info))))
-    return levels
+        before, used = info, used + share
+        found.append(2.0 * float(special.ndtr(-bound / math.sqrt(info))))
+    return found
 
 
 def _bound(share: float, sums: FloatArray, density: FloatArray, sd: float) -> float:
