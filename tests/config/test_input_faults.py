@@ -298,6 +298,11 @@ def _(given: Given) -> None:
     given.params["margins"] = {"cpu-utilization": 0}
 
 
+@fault("params", "planned runs that are no number of runs")
+def _(given: Given) -> None:
+    given.params["planned_runs"] = 0
+
+
 # ---- A calibration --------------------------------------------------------------------------------------------------
 
 

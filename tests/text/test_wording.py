@@ -228,6 +228,10 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         },
         "Bounded Postgres: invalid test: v2: no users.",
     ),
+    FindingKind.LOOKS: (
+        {"looks": ["1", "2 and 1"], "level": 0.00914, "planned_runs": None},
+        "Bounded Postgres: this is look 2 at its runs (1, 2 and 1 of each build). So that all looks after the first together call no more than 5 % of unchanged tests, a change counts here with an adjusted p below 0.0091, and intervals are wider.",
+    ),
     FindingKind.RUN_LEFT_OUT: (
         {"side": "base", "run": 2, "reason": "gaps"},
         "Bounded Postgres: run 2 of v1 does not count for the supported users: the last 30 minutes have gaps.",
@@ -332,8 +336,9 @@ def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
         (SuggestionKind.RERUN, {"status": "invalid", "load_unknown": False}, "Run Bounded Postgres again: it is no valid test."),
         (SuggestionKind.RERUN, {"status": "limited", "load_unknown": True},
          "Record the connected users in Bounded Postgres: its load is unknown."),
-        (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3, "margin_percent": 5.0},
-         "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 5.0 %."),
+        (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3,
+                                 "required_runs_show_percent": 4.6},
+         "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
         (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
          "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
     ],

@@ -41,6 +41,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
+Look = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]], Field(strict=False)]
 TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
 
 
@@ -76,7 +77,7 @@ class LedgerTest(Strict):
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
-    looks: list[tuple[int, int]] = Field(default_factory=list)
+    looks: list[Look] = Field(default_factory=list)
     """Runs of base and new at each earlier look, before the one that this is of."""
     written: Users | None = None
     """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
