@@ -83,7 +83,7 @@ def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None
     passed = bench.results.model_copy(update={"verdict": "pass"})
     sentence = opening(passed).sentence
     assert f"{best.found_percent:.0f} % in Avg API times." in sentence
-    assert " further hours of tests (1 more run of each build in " in sentence
+    assert " further hours of tests (one more run of each build in " in sentence
     small = [
         plan.model_copy(update={"rows": [row.model_copy(update={"now_percent": 12.0}) for row in plan.rows]})
         for plan in bench.results.plan

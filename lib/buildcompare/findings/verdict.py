@@ -137,7 +137,8 @@ def _further(results: Results, about: Sequence[tuple[str, str | None]] | None = 
     Without `about`, of the metrics that users feel and that could have changed by more than twice their margin unseen.
     """
     titles = {test.name: title(test) for test in results.tests}
-    rows = [(titles[plan.test], row) for plan in results.plan for row in plan.rows]
+    known = [plan for plan in results.plan if plan.test in titles]
+    rows = [(titles[plan.test], row) for plan in known for row in plan.rows]
     if about is None:
         rows = [(test, row) for test, row in rows if row.slug and (row.now_percent or 0.0) > 2.0 * row.margin_percent]
         best = min(rows, key=lambda each: each[1].steps[0].found_percent, default=None)

@@ -112,7 +112,7 @@ def plan_runs(
     Examples
     --------
     >>> [(step.further, round(step.found_percent)) for step in plan_runs(0.04, 8, margin_percent=10, most=3)]
-    [(1, 15), (2, 12), (3, 10)]
+    [(1, 14), (2, 11), (3, 9)]
     """
     steps = _further(run_sd, df, margin_percent, Better(better), looks, family, df_per_run, reach)
     return [*itertools.islice(steps, most)]
@@ -176,7 +176,7 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
     Examples
     --------
     >>> look_level([1]), round(look_level([1, 2]), 4), round(look_level([1, 4], planned=4), 4)
-    (0.05, 0.0091, 0.0385)
+    (0.05, 0.0083, 0.0425)
     """
     infos = sorted({*looks})
     first = 0.0 if planned else infos[0]
