@@ -84,7 +84,7 @@ def test_what_was_planned_is_found(df: float, sd: float, margin: float) -> None:
         for _ in range(600):
             true_sd = sd / math.sqrt(rng.chisquare(df) / df)  # what is known of the noise is an estimate
             runs = rng.normal(0.0, true_sd, (2, last))
-            slower = [*runs, [0.0], [math.log1p(step.found_percent / 100.0)]]
+            slower = runs + np.array([[0.0], [math.log1p(step.found_percent / 100.0)]])
             found += status(slower, df, sd, margin, looks).changed
             bound = step.no_worse_than_percent or 0.0
             excluded += status(runs, df, sd, max(bound / 2.0, 0.1), looks) != Status.INCONCLUSIVE
