@@ -17,7 +17,7 @@ from buildcompare.text.sentences import Names
 
 TOP = 10
 """Findings above the fold: what a release manager reads."""
-MOST_SUGGESTIONS = 3
+MOST_SUGGESTIONS = 3  # what one person does next
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {

@@ -10,7 +10,8 @@ from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse."""
+"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either. A round number;
+`benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
 ERRORS_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0

@@ -17,7 +17,7 @@ from buildcompare.validity.rules import APART
 USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}
 """Limits of the supported users only, which are named beside them anyway."""
 MIN_COVERAGE = 0.98
-"""A series with less than this part of its expected samples has gaps."""
+"""A series with less than this part of its expected samples has gaps: published ones have 0.99 and more."""
 ALIKE = 0.6
 """Names are suggested from this similarity on (difflib's own default)."""
 

@@ -27,7 +27,8 @@ MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # A mix part of this part of the metric's margin is worth a word: half, as several tests agree
 SPEED_ALPHA = 0.01
 """Of pairs whose speed did not change at most this part is said to have changed. It is small because the noise
-of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much."""
+of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much. Chosen on
+simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`), after 0.02."""
 MOST_MOVERS = 5  # Labels that results.json names for a mix; the largest few make up nearly all of it
 
 

@@ -1,4 +1,7 @@
-"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves in which it hunts its threshold."""
+"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves in which it hunts its threshold.
+
+Numbers without another source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
+"""
 
 import math
 import warnings
@@ -212,7 +215,7 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # the usual error rate of a single test
 FALL_STEPS = 5.0  # A wave falls by this many actions of the coordinator or more
 ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, none of which starts later than this after the one before: published waves
@@ -346,7 +349,7 @@ LONGEST_S, SHORTEST_S = 600.0, 60.0  # Periods searched: the loop cannot hunt fa
 CYCLES = 5.0  # The longest period searched fits this often into the stretch
 KNOT_S = 1800.0  # One piece of the trend (quadratic spline) per this long: three times the longest period searched
 BLOCK = 6  # Samples per mean that the trend is fitted to: half a minute, for speed
-TAPERS = 3
+TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
 FEWEST_SAMPLES = 40  # On 40 to 90 (15 to 60 s apart, phi 0 to .95, 300 runs each) at most 5 % of red noise passed
 FLAT = 1e-9  # A curve that varies by less than this part of itself is constant: what is left of it is rounding
 

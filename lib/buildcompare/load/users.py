@@ -21,8 +21,8 @@ from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
-MIN_COVERAGE = 0.9
-INTERRUPTED = 0.5  # Users below this part of their median, amid the last 30 minutes, are a fault of the test
+MIN_COVERAGE = 0.9  # Part of the last 30 minutes that must have samples: published runs have 0.99 and more
+INTERRUPTED = 0.5  # Fewer users than this part of the median in the last 30 minutes: a fault (published: 0.93 and more)
 CEILING = 0.98  # Above this part of the ceiling it stopped the test: the waves keep the mean below it
 LONGEST_SILENCE_S = 120.0  # A run that is known to have gone on for longer than this after the last number has a gap
 CUT_TOLERANCE_S = 60.0  # Curves of two builds that end this close together, no stop seen, may be cut to one length

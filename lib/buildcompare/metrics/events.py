@@ -2,6 +2,9 @@
 
 Compared is what is in one build only, what belongs together, and what is worth a warning. Searched are the window in
 which the load was steady and, for spikes and drops alone, the ramp before it: there levels move with the load.
+
+Numbers without another source are round ones, written with the published comparisons in view: `benchmarks/events.py`
+prints how often they claim something where nothing happened, and what they find.
 """
 
 import itertools
@@ -35,7 +38,7 @@ SAMPLING_S = 60.0  # the catalogue's rates are over one minute: closer samples s
 COVERAGE = 0.5  # an interval with fewer of its samples is a gap
 LARGEST = 1e100  # what is larger is no measurement: it is left out as NaN is, and its square could not be computed
 NOTHING = 1e-9  # a level below this part of the change from it is as good as none
-Z95 = 1.96
+Z95 = 1.96  # of the normal distribution
 TIME_95 = 7.35
 """A split is within the 95 % interval of a change while it gains this many variances less (Hansen 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0

@@ -21,8 +21,8 @@ from buildcompare.results.codes import Better, NoiseSource, Status
 from buildcompare.stats.noise import CATALOGUE_DF, Noise, RunLevel
 from buildcompare.stats.planning import ALPHA, POWER, Looks, enough_runs, percent, quantile
 
-LABEL_ALPHA = 0.02
-LABEL_MARGIN_PERCENT = 10.0
+LABEL_ALPHA = 0.02  # of each row of a label table: of 200 rows four are marked by chance, which a reader can look at
+LABEL_MARGIN_PERCENT = 10.0  # as for the averages over all labels (`margin_percent` of the catalogue)
 
 
 @dataclass(frozen=True)

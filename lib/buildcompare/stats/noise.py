@@ -2,6 +2,7 @@
 
 What happens inside a run says nothing about the next run of the same build (Kalibera & Jones 2013, "Rigorous
 benchmarking in reasonable time"). All noise here is a standard deviation of log levels, close to a relative one.
+Its numbers count runs of Mattermost's ceiling tests, three of each setup, from which the catalogue's noise comes.
 """
 
 import math
@@ -19,7 +20,7 @@ from buildcompare.results.codes import NoiseSource, TestType
 ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
 OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
 CATALOGUE_DF = 8.0  # what a catalogue's noise is known with where it does not say
-LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ
+LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ: what two setups of 2 and 3 runs have
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
 CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
 LABEL_KEY = ["group", "label", "stat"]  # what a row of a label table is of

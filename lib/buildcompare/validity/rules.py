@@ -1,6 +1,6 @@
 """Judge whether a run and a test may be judged, and up to when: each rule is a function with its codes.
 
-A fault of the measurement is no regression of the build.
+A fault of the measurement is no regression of the build. `benchmarks/validity.py` prints how often each rule speaks.
 """
 
 import math
@@ -25,10 +25,12 @@ from buildcompare.text.sentences import say
 
 REACHED = 0.97
 """A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
-APART = 0.05  # bounded runs whose loads differ by more than this were not the same test
-HELD = 0.97  # below this part of its load a bounded run does not hold it
-NOT_HELD, HARDLY_HELD = 0.05, 0.25  # parts of the time below `HELD` from which a bounded run is limited and invalid
-PROXY_HARDLY_ANY = 0.1  # a proxy of the users shows a restart only below this part of its level
+APART = 0.05  # bounded runs whose loads differ by more were not the same test: published ones agree to 0.1 %
+HELD = 0.97  # below this part of its load a bounded run does not hold it: an agent of eleven lost leaves 0.91
+NOT_HELD, HARDLY_HELD = 0.05, 0.25
+"""Parts of the time below `HELD` from which a bounded run is limited and invalid: published ones have none, or 0.22
+where an agent was lost (v9.2)."""
+PROXY_HARDLY_ANY = 0.1  # a proxy shows a restart only below this part of its level: idle servers have 0.003 to 0.14
 STEEP = 0.4
 """Users per second, twice mattermost-load-test-ng's stop rule: a curve that moves this fast was not interrupted, but
 has no level yet."""
@@ -37,7 +39,8 @@ REPORTED = 0.02
 apart, they are of different runs."""
 REPORTED_CAPPED = 0.05  # at its ceiling a run's users log in again: its curve is up to 3 % above what it reported
 COVERED, HARDLY_COVERED = 0.9, 0.5
-"""Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
+"""Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged:
+published runs have 0.99 and more."""
 SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
 CLIMBING, CLIMBING_S = 0.33, 600.0
@@ -52,7 +55,7 @@ for what reading it off a plot adds."""
 THOUSANDS = 300.0
 """Levels of two builds this far apart are of two units: in 68 published tests they are 3.8 times apart at most."""
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut
+SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut (published: 0.99)
 
 Reasons = Iterator[ValidityReason]
 
