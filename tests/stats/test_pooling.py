@@ -63,7 +63,7 @@ def catalogue(*slugs: str) -> Catalogue:
 
 
 def changed(name: str, delta: float, **more: Any) -> TestResult:
-    row = {"delta_percent": delta, "se_log": 0.03, "df": DF, "noise_source": NoiseSource.CATALOGUE}
+    row = {"delta_percent": delta, "se_log": 0.03, "noise_df": DF, "noise_source": NoiseSource.CATALOGUE}
     return with_metric(quiet(name), "cpu-utilization", **row, **more)
 
 

@@ -223,8 +223,6 @@ class Decided(Tested):
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     se_log: Number = None
     """Standard error of the logarithm of new over base, from run to run."""
-    df: Number = None
-    """Degrees of freedom that it is known with; null where it counts as known exactly."""
 
     @property
     def by_chance_percent(self) -> float | None:

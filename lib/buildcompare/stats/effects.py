@@ -117,7 +117,6 @@ class TestedEffect:
             "noise_df": effect.df,
             "noise_source": effect.noise_source,
             "se_log": effect.sd,
-            "df": effect.df,
         }
 
     def enough_runs(self, **family: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from scipy import optimize, special
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better
 
-ALPHA = 0.05
+ALPHA = 0.05  # the usual error rate, of a family; `benchmarks/accuracy.py` prints what it comes to on identical runs
 POWER = 0.8  # the usual power at which a detectable effect is stated (Cohen 1988)
 MOST_ADDED = 8  # further runs of each build that the error is spent over where nobody said how many there will be
 MOST_RUNS = 99  # more runs per build than this are no advice

@@ -92,4 +92,4 @@ def _effect(metric: MetricResult) -> Effect | None:
     if not row.se_log or row.delta_percent <= -100.0:
         return None
     log_ratio = math.log1p(row.delta_percent / 100.0)
-    return Effect(log_ratio, row.se_log, row.df or math.inf, row.se_log / math.sqrt(2.0), row.noise_source)
+    return Effect(log_ratio, row.se_log, row.noise_df or math.inf, row.se_log / math.sqrt(2.0), row.noise_source)
