@@ -188,9 +188,35 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "faster": 1,
             "expected": 2.0,
             "surviving": 1,
-            "slower_labels": [{"label": "getPost", "stat": "avg", "delta_percent": 60.0}],
+            "moved_most": [
+                {
+                    "label": "getPost",
+                    "stat": "avg",
+                    "delta_percent": 60.0,
+                    "calls": {"base": 1e5, "new": 120_000},
+                    "time_share": {"base": 0.1, "new": 0.14},
+                },
+                {"label": "login", "stat": "avg", "delta_percent": -9.0, "calls": None, "time_share": None},
+            ],
         },
-        "Bounded Postgres: 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. Slowest: getPost avg (+60.0 %). 1 of them stays significant after adjusting for the whole table.",
+        "Bounded Postgres: Moved most: getPost avg +60.0 % (120,000 calls, 14% of the time of its table), login avg −9.0 %. 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. 1 of them stays significant after adjusting for the whole table.",
+    ),
+    FindingKind.LABELS_BEYOND_NOISE: (
+        {
+            "labels": [
+                {
+                    "label": "getPost",
+                    "stat": "avg",
+                    "base": 0.01,
+                    "new": 0.08,
+                    "delta_percent": 700.0,
+                    "calls": {"base": 1e5, "new": 120_000},
+                    "test": PG,
+                    "others": {MY: 640.0},
+                }
+            ]
+        },
+        "Bounded Postgres: getPost avg 10.0 ms → 80.0 ms (+700 %, 120,000 calls in Bounded Postgres; +640 % in Bounded MySQL) is slower than noise explains.",
     ),
     FindingKind.NO_LABEL_TABLE: (
         {"group": "api", "side": "new"},

@@ -48,8 +48,8 @@ _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
-    metrics.unchanged, metrics.metrics, of_labels.labels_in_several_tests, load.bumps_in_both, metrics.counted_errors,
-    metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
+    metrics.unchanged, metrics.metrics, of_labels.beyond_noise, of_labels.labels_in_several_tests, load.bumps_in_both,
+    metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
 """The rules; findings of one rank keep their order."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from buildcompare.findings.finding import grouped
+from buildcompare.findings.labels import beyond_noise
 from buildcompare.findings.metrics import detectable, leans, lost
 from buildcompare.results import Decided, MetricResult, PlannedRow, Results, SupportedUsersResult, TestResult, Validity
 from buildcompare.results.codes import (
@@ -96,7 +97,10 @@ def opening(results: Results) -> Opening:
     made = _opening(results)
     unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
-    return replace(made, sentence=limited + made.sentence)
+    slower = [each for found in beyond_noise(results.tests) for each in found.evidence["labels"]]  # type: ignore[attr-defined]
+    tests = {test.name: title(test) for test in results.tests}
+    named = " " + say("opening", "labels_beyond_noise", slower, tests) if slower else ""
+    return replace(made, sentence=limited + made.sentence + named)
 
 
 def _opening(results: Results) -> Opening:

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,6 +22,7 @@ from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
+from buildcompare.labels.tables import most_moved
 from buildcompare.report import commonmark
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
@@ -129,13 +129,14 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
 
 
 def labels(analysis: Analysis) -> Fragment:
-    """Every label of every table: one row per label, its statistics side by side."""
+    """Every label of every table, what moved most first: one row per label, its statistics side by side."""
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))
         for group, rows in groupby(test.labels, key=lambda row: row.group):
-            by_label: dict[str, dict[str, LabelResult]] = defaultdict(dict)
-            for row in rows:
+            of_group = list(rows)
+            by_label: dict[str, dict[str, LabelResult]] = {row.label: {} for row in (*most_moved(of_group), *of_group)}
+            for row in of_group:
                 by_label[row.label][row.stat] = row
             stats = sorted({stat for row in by_label.values() for stat in row})
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, by_label))

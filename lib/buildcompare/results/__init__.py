@@ -404,6 +404,10 @@ class LabelResult(Tested, LabelRow):
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
+    time_share: Pair[Number] | None = None
+    """The part of the time of all calls of its table that goes to this label; null where calls were not recorded."""
+    whole_run_percent: Number = None
+    """The change over the whole runs, of a row of the steady windows whose source sums whole runs up too."""
     window: Literal["steady", "whole_run"]
     status: Status
     """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
