@@ -254,6 +254,18 @@ def test_what_is_in_another_unit_blocks_a_verdict_by_one_line_at_the_top(
     assert found.findings[0].severity == "critical"
 
 
+def test_a_report_of_another_build_blocks_a_verdict_by_one_line_at_the_top() -> None:
+    known = bench()
+    stated = {
+        side: [replace(each, provenance={"label": "v1"}) for each in known.recordings["postgresql_bounded"][side]]
+        for side in SIDES
+    }
+    found = workbench.analyse(known.params, {"postgresql_bounded": stated}).results
+    assert found.verdict == "invalid"
+    said = "v2: x.parquet says that it is of v1, the params that it is of v2, so it may be another build's."
+    assert opening(found).sentence == f"It cannot be judged. {said}"
+
+
 def test_a_load_that_was_not_recorded_is_said_first() -> None:
     known = bench()
     load = ("number-of-connected-devices", "goroutines-in-use")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,23 @@ def test_v8_0_is_invalid_since_its_curves_belong_to_other_runs(real: Path) -> No
         ("target_not_reached", "new"),
         ("loads_differ", None),
     }
+
+
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize(("release", "test"), [("v9.5", "mysql_unbounded"), ("v11.1", "postgresql_unbounded")])
+def test_a_published_run_that_is_cut_on_its_ramp_is_no_test(real: Path, release: str, test: str, part: float) -> None:
+    """v9.5's base falls back from 734 users before its ramp starts for good."""
+    run = Run(recording=str(real / "comparisons" / release / test / "base.csv.gz"))
+    whole = record(run, Source(kind="recorded"), CATALOGUE)
+    of_whole = in_test(whole, "unbounded", None, run)
+    assert of_whole.climb is None
+    shape = of_whole.view.shape
+    assert shape is not None
+    assert shape.ramp is not None
+    start_s = shape.beginning.onset_s or 0.0
+    end = whole.window[0] + start_s + part * (shape.ramp.end_s - start_s)
+    cut = in_test(replace(whole, window=(whole.window[0], end), stop_known=False), "unbounded", None, run)
+    assert ("cut_in_ramp", "new") in codes(judged(of_whole, cut))
 
 
 def test_v9_2_is_limited_until_its_agent_is_lost(real: Path) -> None:
