@@ -58,7 +58,7 @@ def test_the_plan_is_said_where_something_is_open(bench: Analysis, tmp_path: Pat
     text = plan_text(bench.results)
     assert f"{open_[0].steps[0].further} further run of each build" in text
     readme = markdown.render(bench.results, [])
-    assert "## Further runs" in readme
+    assert "Further runs would decide" in readme
     html = str(sections.further_runs(bench).html)
     assert html.count("<tr>") == 1 + sum(len(row.steps) for row in open_)
     file = write_params(tmp_path / "small.yaml", bench.params.model_dump(mode="json", exclude_defaults=True))
@@ -73,7 +73,7 @@ def test_where_nothing_is_open_nothing_is_asked_for(bench: Analysis) -> None:
     ]
     results = bench.results.model_copy(update={"plan": decided})
     assert plan_text(results) == "Every row that the verdict rests on is decided: no further runs are asked for.\n"
-    assert "## Further runs" not in markdown.render(results, [])
+    assert "Further runs would decide" not in markdown.render(results, [])
 
 
 def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None:
