@@ -261,7 +261,7 @@ def times_slower(row: LabelResult) -> float:
     return (1.0 + row.delta_percent / 100.0) / (1.0 + (row.shared_percent or 0.0) / 100.0)
 
 
-SEVERAL_TIMES = 3.0
+SEVERAL_TIMES = 3.0  # slower than in the base, at least: a round number
 MANY_CALLS = 10_000.0
 """In each build: the mean of so many calls whose times vary by five times their mean is known to 5 %. What becomes
 several times slower in identical runs are jobs that run a few times (SystemStore.Get, Cleanup), and searches."""
