@@ -192,8 +192,8 @@ def test_the_page_reads_without_javascript(reports: dict[str, Made], browser: An
 
     text, headings, alts, wide = browser.run(look)
     assert headings == [
-        "Verdict", "Comments", "Action Items", "Further runs", "Setup", "Supported users", "Ramp-up", "Metrics", "Labels",
-        "Events", "Graphs", "Provenance",
+        "Verdict", "Comments", "Action Items", "Further runs", "Setup", "Supported users", "Ramp-up", "Metrics",
+        "Labels", "Events", "Graphs", "Provenance",
     ]  # fmt: skip
     assert "Pass, with three things to look at." in text
     assert "6,934" in text

@@ -256,7 +256,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.LOOKS: (
         {"looks": ["1", "2 and 1"], "level": 0.00914, "planned_runs": None},
-        "Bounded Postgres: this is look 2 at its runs (1, 2 and 1 of each build). So that all looks after the first together call no more than 5 % of unchanged tests, a change counts here with an adjusted p below 0.0091, and intervals are wider.",
+        "Bounded Postgres: this is look 2 at its runs (1, then 2 and 1 of each build). So that all looks after the first together call no more than 5 % of unchanged tests, a change counts here with an adjusted p below 0.0091, and intervals are wider.",
     ),
     FindingKind.RUN_LEFT_OUT: (
         {"side": "base", "run": 2, "reason": "gaps"},

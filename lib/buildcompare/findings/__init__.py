@@ -43,13 +43,12 @@ HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BET
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.supported_users, metrics.unjudgeable, metrics.at_equal_load, load.limited_by, load.time_to_users,
     load.beginning, load.waves, load.events, load.reported_against_estimated,
-    recordings.validity, recordings.looks, recordings.left_out, recordings.coverage, recordings.servers,
-    recordings.counter_resets,
+    recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
-    metrics.unchanged, metrics.metrics, of_labels.beyond_noise, of_labels.labels_in_several_tests, load.bumps_in_both,
-    metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
+    recordings.looks, metrics.unchanged, metrics.metrics, of_labels.beyond_noise, of_labels.labels_in_several_tests,
+    load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
 """The rules; findings of one rank keep their order."""

@@ -36,12 +36,14 @@ def only_usual_limits(test: TestResult) -> bool:
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
 
 
-def looks(test: TestResult) -> Iterator[Found]:
+def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
     """That reports were made of fewer runs before, or shall be made in between: then a call needs more."""
-    if len(test.looks) > 1 or test.level < ALPHA:
-        runs = [base if base == new else f"{base} and {new}" for base, new in test.looks]
-        evidence = {"looks": runs, **test.model_dump(include={"level", "planned_runs"})}
-        yield Found(FindingKind.LOOKS, Severity.INFO, evidence)
+    several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
+    alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
+    for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
+        runs = [str(base) if base == new else f"{base} and {new}" for base, new in seen]
+        evidence = {"tests": names, "looks": runs, "level": level, "planned_runs": planned}
+        yield Found(FindingKind.LOOKS, Severity.INFO, evidence, id=f"{FindingKind.LOOKS}.{i}")
 
 
 def left_out(test: TestResult) -> Iterator[Found]:
