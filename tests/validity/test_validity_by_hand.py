@@ -228,6 +228,7 @@ def test_levels_that_cannot_be_in_their_unit_are_no_comparison(
         (("v9.11.2", "v10.4.0-rc1"), ("v10.3.0", "v10.4.0-rc1"), ["base"]),
         (("main", "feature"), ("feature", "main"), ["base", "new"]),
         (("main", "another"), ("main", "feature"), ["new"]),  # here reports state their builds
+        (("old", "new"), ("base", "new"), []),
         (("v10.4.0", "v10.4.0"), ("v10.4.0", "v10.4.0"), []),
     ],
 )

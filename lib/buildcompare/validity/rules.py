@@ -414,7 +414,8 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
             if None not in versions and _plain(label) != _plain(theirs):
                 differs = not _one_version(*map(str, versions))
             else:  # without a version any text may stand there, unless other reports here name their builds
-                differs = _plain(label) == _plain(theirs) or (typed and _plain(ours) not in _plain(label))
+                named = typed and ours != side  # as compare() calls builds that nobody named
+                differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
             if differs:
                 about: dict[str, Any] = {"file": own.view.run.file, "side": side, "run": i, "labels": (label, ours)}
                 yield _reason(ValidityCode.ANOTHER_BUILD, invalid=True, **about)
