@@ -79,7 +79,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     ),
     FindingKind.WAVES: (
         {"differ": ["wave_period_s"], "wave_period_s": {"value": -25.0, "ci_low": -40.0, "ci_high": -10.0}},
-        "Bounded Postgres: compared with v1, the waves of v2 come 25 s closer together (95 % interval within these runs 10 to 40).",
+        "Bounded Postgres: compared with v1, the waves of v2 come 25 s closer together (95 % interval 10 to 40).",
     ),
     FindingKind.BUMPS_IN_BOTH: (
         {"tests": [PG, MY], "early_bumps": 1, "peak": 201.0, "onset_s": 252.0},

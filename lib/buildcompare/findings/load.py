@@ -17,8 +17,6 @@ had such a warning, or an event of the ramp: there it says something that the ot
 events of one run alone are in 9 of them, and of bounded runs there are 6 pairs, too few to call anything rare."""
 MOST_EVENTS = 5
 """Lines of one test; more events are counted in one line and stand in the table."""
-AGREEING = 0.5
-"""A difference of trimmed means is reported only if the medians, which the report shows, differ by this part of it."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
 """A build that climbs five minutes later than the other is reported: an early bump of published curves costs four."""
@@ -88,18 +86,13 @@ def beginning(test: TestResult) -> Iterator[Found]:
 
 
 def waves(test: TestResult) -> Iterator[Found]:
-    """Waves that differ in period or depth: no judgement, as their intervals hold within these runs only."""
-    ramps, differ = test.ramp_up, []
-    medians = {key: [getattr(ramps.base, key), getattr(ramps.new, key)] for key in WAVES}
-    for measure, (base, new) in medians.items():
-        difference = getattr(ramps, measure)
-        if difference is None or base is None or new is None or not difference.excludes_zero:
-            continue
-        if (new - base) / difference.value >= AGREEING:
-            differ.append(measure)
+    """Waves that differ in period or depth by more than those of one build do from run to run."""
+    ramps = test.ramp_up
+    found = {measure: getattr(ramps, measure) for measure in WAVES}
+    differ = [measure for measure, difference in found.items() if difference and difference.excludes_zero]
     if differ:
-        named = {key.removeprefix("wave_"): values for key, values in medians.items()}
-        evidence = {"differ": differ, "medians": named, **ramps.model_dump(include=set(WAVES))}
+        both = {key.removeprefix("wave_"): [getattr(ramps.base, key), getattr(ramps.new, key)] for key in WAVES}
+        evidence = {"differ": differ, "medians": both, **ramps.model_dump(include=set(WAVES))}
         yield Found(FindingKind.WAVES, Severity.INFO, evidence)
 
 
