@@ -33,17 +33,22 @@ CUT = """() => {
   return {page: document.documentElement.scrollWidth - innerWidth, cut};
 }"""
 REACHED = """() => {
-  const e = document.activeElement;
+  let e = document.activeElement;
+  while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;
   if (!e || e === document.body) return null;
   window.reached ??= new Set();
   const style = getComputedStyle(e);
   const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
   window.reached.add(e);
-  return {seen, what: e.outerHTML.slice(0, 120)};
+  return {seen, what: e.outerHTML.slice(0, 120), open: e.parentElement?.open};
 }"""
-LEFT = """() => [...document.querySelectorAll("a[href], summary, button, input, .scroll")].filter((e) =>
-  e.checkVisibility() && !(e.matches(".scroll") && e.scrollWidth <= e.clientWidth) && !window.reached?.has(e)
-).map((e) => e.outerHTML.slice(0, 120))"""
+LEFT = """() => {
+  const roots = [document, ...[...document.querySelectorAll("*")].flatMap((e) => e.shadowRoot ?? [])];
+  const stops = "a[href], summary, button:enabled, input, select, [role=slider], .table, .scroll";
+  return roots.flatMap((root) => [...root.querySelectorAll(stops)]).filter((e) =>
+    e.checkVisibility() && !(e.matches(".scroll") && e.scrollWidth <= e.clientWidth) && !window.reached?.has(e)
+  ).map((e) => e.outerHTML.slice(0, 120));
+}"""
 
 Look = Callable[[Any], Any]
 
@@ -124,11 +129,14 @@ def walk(page: Any) -> tuple[int, list[str], list[str]]:
     for _ in range(2000):
         page.keyboard.press("Tab")
         at = page.evaluate(REACHED)
+        if at and at["what"].startswith("<build-chart"):  # it is drawn now, and then takes the focus
+            page.locator("build-chart:not([tabindex]):focus-within").wait_for()
+            at = page.evaluate(REACHED)
         if at is None:
             break
         stops += 1
         unseen += [] if at["seen"] else [at["what"]]
-        if at["what"].startswith("<summary") and page.evaluate("!document.activeElement.parentElement.open"):
+        if at["what"].startswith("<summary") and not at["open"]:
             page.keyboard.press("Enter")
     return stops, unseen, page.evaluate(LEFT)
 

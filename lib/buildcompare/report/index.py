@@ -65,7 +65,7 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     report that cannot be read becomes a row that says so.
     """
     rows = index_rows(folder, ledgers, metrics)
-    shown = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
+    shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
     write_files({folder / INDEX: page("index/index", "buildcompare/report", "index/index", **shown)})
     return folder / INDEX, len(rows)
 

@@ -6,8 +6,7 @@ import base64
 import functools
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -113,6 +112,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         if figure := figures.users(test):
+            yield _chart_tools([figure])
             yield figure
         yield _fragment("ramp_up", results=analysis.results, test=test.result)
 
@@ -147,7 +147,15 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """One figure for each metric of each test."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
-        yield from figures.graphs(test)
+        drawn = [*figures.graphs(test)]
+        yield _chart_tools(drawn, hint=test.result is analysis.results.tests[0])
+        yield from drawn
+
+
+def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
+    """What is chosen for all charts of a test; with a `hint` how they are used."""
+    group = next((figure.chart["group"] for figure in drawn if figure.chart), None)
+    return _fragment("chart_tools", group=group, hint=hint)
 
 
 @functools.cache
@@ -173,13 +181,7 @@ def without_style(shown: str) -> str:
 
 @functools.cache
 def _style() -> str:
-    """The report's colours, in the theme of JupyterLab or of the reader."""
-    page = (TEMPLATES / "buildcompare/report.css").read_text("utf-8")
-    light, dark = re.findall(r":root \{([^}]*)\}", page)[:2]
-    scope, in_jupyterlab = ".buildcompare", '[data-jp-theme-light="{}"] .buildcompare'
-    theme = f"{scope} {{{light}}}\n@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}"
-    chosen = f"{in_jupyterlab.format('true')} {{{light}}}\n{in_jupyterlab.format('false')} {{{dark}}}"
-    return "\n".join([theme, chosen, (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
+    return "\n".join([figures.themes(), (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
 
 
 def _fragment(name: str, **values: object) -> Fragment:
@@ -187,11 +189,14 @@ def _fragment(name: str, **values: object) -> Fragment:
     return Fragment(Markup(html), f"[{name.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
 
 
-def page(name: str, *styles: str, **values: object) -> str:
-    """A page by the template `name`: it loads nothing, and by its policy runs its one script alone."""
-    script = (TEMPLATES / f"{name}.js").read_text("utf-8")
+def page(name: str, *styles: str, component: str = "", **values: object) -> str:
+    """A page by the template `name`: it loads nothing, and by its policy runs its one script alone.
+
+    The script is the template's own, with a `component` that others made after it.
+    """
+    script = (TEMPLATES / f"{name}.js").read_text("utf-8") + component
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    css = "\n".join((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)
+    css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])
     ours = {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
     return template(f"{name}.html").render(**ours, **values)
 
@@ -212,10 +217,13 @@ def results_of(notebook: NotebookNode) -> Results:
 
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
     """The figures that the notebook shows."""
-    for output in outputs_of(notebook):
-        about, data = output.get("metadata", {}).get(FIGURE_MIME), output.get("data", {})
-        if about and "image/png" in data:
-            yield Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
+    return (figure_of(output) for output in outputs_of(notebook) if output.get("metadata", {}).get(FIGURE_MIME))
+
+
+def figure_of(output: Any) -> Figure:
+    """The figure that an output of a notebook shows."""
+    data = output["data"]
+    return Figure(**output["metadata"][FIGURE_MIME], svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
 
 
 SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | Figure]]], ...] = (
