@@ -121,14 +121,15 @@ def simulate(
 
 @app.command()
 def history_import(
-    table: Annotated[Path, _file("CSV", "A table of earlier comparisons (docs/history.md).")],
+    past: Annotated[Path, _file("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
     output: Annotated[Path, _option("--output", "The ledger's folder, such as data/history/NAME.")],
 ) -> None:
-    """Record the comparisons of a table in a ledger; all of them or none."""
+    """Record earlier comparisons in a ledger, of a table or of a folder of params files; all of them or none."""
+    from buildcompare.comparison.analysis import import_comparisons
     from buildcompare.history.table import import_table
 
     with _said_faults():
-        made = import_table(table, output)
+        made = (import_comparisons if past.is_dir() else import_table)(past, output)
         studies = sum(entry.kind == "study" for entry in made)
         print(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
 

@@ -5,9 +5,11 @@ import hashlib
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from buildcompare import findings
@@ -20,8 +22,8 @@ from buildcompare.config.params import Comparison, Coordinator, Run, Test, check
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import Past, compare_to_ledger, entry_of, supported_users_noise
-from buildcompare.history.ledger import read_ledger
+from buildcompare.history.chain import Past, compare_to_ledger, entry_of, past_changes, supported_users_noise
+from buildcompare.history.ledger import Entry, locked, read_ledger, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
@@ -33,7 +35,7 @@ from buildcompare.metrics.events import compare_events
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
-from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.stats.noise import PastChanges, RepeatedRuns
 from buildcompare.stats.planning import Looks
 from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
@@ -149,6 +151,7 @@ def compare_test(
     *,
     coordinator: Coordinator | None = None,
     groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
     label_noise: LabelNoise | None = None,
     labels: tuple[str, str] = SIDES,
     looks: Sequence[tuple[int, int]] = (),
@@ -156,9 +159,10 @@ def compare_test(
 ) -> TestView:
     """Compare the runs of one test.
 
-    The noise between runs is learned from `groups`, the repeated runs, or else is the catalogue's; `label_noise` is
-    what was learned of labels from `groups`, where several tests share it. `looks` are the runs of base and new at
-    earlier looks at this test, `planned_runs` those of each build that there will be in the end.
+    The noise between runs is learned from `groups`, the repeated runs, and from `past` comparisons, or else is the
+    catalogue's; `label_noise` is what was learned of labels from `groups`, where several tests share it. `looks` are
+    the runs of base and new at earlier looks at this test, `planned_runs` those of each build that there will be in
+    the end.
     """
     coordinator = coordinator or Coordinator()
     views = Pair.of(
@@ -172,11 +176,12 @@ def compare_test(
     now = len(test.base), len(test.new)
     every_look = [*(look for look in looks if look != now), now]
     seen = Looks.of(every_look, planned_runs)
-    supported = compare_supported_users(test, views, catalogue, groups, seen) if test.type == "unbounded" else None
-    curves, at_load = at_equal_load(test, views, catalogue, groups, seen)
+    known: dict[str, Any] = {"past": past, "looks": seen}
+    supported = compare_supported_users(test, views, catalogue, groups, **known) if test.type == "unbounded" else None
+    curves, at_load = at_equal_load(test, views, catalogue, groups, **known)
     tables = label_tables(views, label_noise or LabelNoise(groups, catalogue.label_tables))
     splits = split_averages(tables, catalogue)
-    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits, looks=seen)
+    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits, **known)
     result = schema.TestResult(
         name=test.name,
         type=test.type,
@@ -251,6 +256,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     )
     labels = (params.base.label, params.new.label)
     shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
+    simulated = any(recording.simulated for recording in own)
+    ledger = None if params.history is None else read_ledger(resolve(params.history))
+    if ledger is not None:
+        samples = {run.samples_sha256 for run in own}
+        shared["past"] = past_changes(ledger, params, samples, catalogue, simulated=simulated)
     shared["label_noise"] = LabelNoise(groups, catalogue.label_tables)
     shared["planned_runs"] = params.planned_runs
     ledger = read_ledger(resolve(params.history)) if params.history is not None else None
@@ -268,7 +278,6 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         for i, run in enumerate(recordings[test.name][side], start=1)
         for file in run.provenance.get("files", ())
     ]
-    simulated = any(recording.simulated for recording in own)
     past: Past | None = None
     if ledger is not None:
         noise = supported_users_noise(catalogue, groups)
@@ -305,6 +314,28 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         ),
     )
     return Analysis(params, catalogue, recordings, results, compared)
+
+
+def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
+    """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
+
+    A chain in the order of the new builds' labels, numbers in them by size (v9.10 after v9.2).
+    """
+    files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
+    if not files:
+        raise InputError(file=folder, key="FOLDER", expected="params files (*.yaml)", found="none")
+    asked = [read_params(file).model_copy(update={"history": None}) for file in files]
+    asked.sort(key=lambda each: [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", each.new.label)])
+    entries = []
+    for params in asked:
+        results = analyse(params, read_recordings(params)).results
+        known = {"simulated": results.simulated, "verdict": results.verdict}
+        entries.append(entry_of(params, results.tests, position=1, **known))
+    with locked(ledger):
+        first = read_ledger(ledger).next_position
+        placed = [entry.model_copy(update={"position": first + i}) for i, entry in enumerate(entries)]
+        record(ledger, placed)
+    return placed
 
 
 def calibration_of(params: Comparison, file: str) -> Calibration:

@@ -42,6 +42,7 @@ Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
 Look = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]], Field(strict=False)]
+Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
 
 
@@ -67,6 +68,17 @@ class LedgerBuild(Strict):
         return None if self.version is None else ".".join(self.version.partition("-")[0].split(".")[:2])
 
 
+class LedgerAtLoad(Strict):
+    """One metric of both builds at the highest load (`users`) that both sustained."""
+
+    users: Level
+    base: Level
+    new: Level
+    within_se_log: Annotated[
+        float, Field(ge=0, allow_inf_nan=False)
+    ]  # standard error of log(new / base) within the runs
+
+
 class LedgerTest(Strict):
     """One test of a comparison, its figures of each build (null: none) over so many `runs`."""
 
@@ -79,6 +91,12 @@ class LedgerTest(Strict):
     errors: Counts | None = None
     looks: list[Look] = Field(default_factory=list)
     """Runs of base and new at each earlier look, before the one that this is of."""
+    levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
+    """By metric (see :func:`buildcompare.stats.noise.series_key`), the level of each run over its steady window."""
+    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
+    misread: list[str] = Field(default_factory=list)  # metrics that were read off plots, with an error worth a word
+    windows_s: Pair[list[Level]] = Pair([], [])  # how long the steady window of each run is
+    samples: list[str] = Field(default_factory=list)  # what its runs are known again by
     written: Users | None = None
     """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
 

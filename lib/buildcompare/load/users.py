@@ -16,7 +16,7 @@ from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUser
 from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, Status
 from buildcompare.stats.effects import judge, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
-from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
+from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise
 from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
@@ -124,6 +124,7 @@ def compare_supported_users(
     views: Views,
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
     """The supported users of both builds, by the estimates of each run, or as reported where that is known of all."""
@@ -140,7 +141,7 @@ def compare_supported_users(
     best = chosen.map(mean_of_runs)
     delta = delta_percent(best.base, best.new)
     load = catalogue.load
-    noise = metric_noise(load, "unbounded", groups) if load else None
+    noise = metric_noise(load, "unbounded", groups, past) if load else None
     band = load.margin_percent if load else None
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
     judged: dict[str, Any] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}

@@ -17,7 +17,7 @@ from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResu
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import RepeatedRuns, metric_noise, with_reading_error
+from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
@@ -30,6 +30,7 @@ def compare_metrics(
     views: Views,
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
     *,
     at_load: Mapping[str, LoadAdjustedResult] | None = None,
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
@@ -40,7 +41,7 @@ def compare_metrics(
     for series in (series for runs in views for view in runs for series in view.recording.graphs()):
         recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
     ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
-    measured = [_measured(test, series, views, catalogue, groups) for series in ordered]
+    measured = [_measured(test, series, views, catalogue, groups, past) for series in ordered]
     effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
     rows = []
     for (row, _), tested in zip(measured, judge_metrics(effects, looks), strict=True):
@@ -60,7 +61,12 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 
 def _measured(
-    test: Test, series: Series, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
+    test: Test,
+    series: Series,
+    views: Views,
+    catalogue: Catalogue,
+    groups: Sequence[RepeatedRuns],
+    past: PastChanges | None,
 ) -> tuple[dict[str, Any], Effect | None]:
     """The fields of a metric's row before it is judged, and the effect to be judged, if there is one."""
     metric = catalogue.find(series.name)
@@ -69,7 +75,7 @@ def _measured(
     delta = delta_percent(values.base, values.new)
     effect, reason, misread = None, _not_judged(test, metric, series, views, values), reading_error(metric, views)
     if reason is None:
-        noise = with_reading_error(metric_noise(metric, test.type, groups), misread)
+        noise = metric_noise(metric, test.type, groups, past, misread=misread)
         if noise is None:
             several = max(len(views.base), len(views.new)) > 1
             reason = Reason(code=ReasonCode.FEW_RUNS if several else ReasonCode.NO_NOISE)
@@ -87,6 +93,7 @@ def _measured(
         "margin_percent": metric.margin_percent,
         "base": values.base,
         "new": values.new,
+        "levels": levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
         "mean": levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
         "delta_percent": delta,
         "status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,

@@ -31,7 +31,15 @@ from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
 from buildcompare.stats.effects import Effect, judge
-from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, catalogue_noise, metric_noise
+from buildcompare.stats.noise import (
+    Noise,
+    NoiseAtEqualLoad,
+    PastChanges,
+    RepeatedRuns,
+    catalogue_noise,
+    metric_noise,
+    with_past,
+)
 from buildcompare.stats.planning import ALPHA, Looks
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
@@ -339,7 +347,12 @@ def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
 
 
 def at_equal_load(
-    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns], looks: Looks | None = None
+    test: Test,
+    views: Views,
+    catalogue: Catalogue,
+    groups: Sequence[RepeatedRuns],
+    past: PastChanges | None = None,
+    looks: Looks | None = None,
 ) -> tuple[dict[str, MetricAtLoad], dict[str, LoadAdjustedResult]]:
     """By slug, each metric of an unbounded test at the highest load that both builds sustained, and its judgement."""
     if test.type != "unbounded":
@@ -348,7 +361,7 @@ def at_equal_load(
     curves = equal_load(base, new)
 
     def noise_of(metric: Metric) -> Noise | None:
-        return run_to_run.with_reading_error(noise_at_load(metric, groups), reading_error(metric, views))
+        return noise_at_load(metric, groups, past, misread=reading_error(metric, views))
 
     return curves, judge_at_load(curves, (len(base), len(new)), catalogue.find, noise_of, looks)
 
@@ -396,6 +409,7 @@ def _row(seen: MetricAtLoad, **judged: Any) -> LoadAdjustedResult:
         delta_percent=(seen.new / seen.base - 1.0) * 100.0,
         at_users_range=(float(seen.users[0]), float(seen.users[-1])),
         constant=seen.constant,
+        within_se_log=seen.se_log,
         **{"status": Status.INCONCLUSIVE, **judged},
     )
 
@@ -472,9 +486,9 @@ def _shares(
 def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
     """The difference at the highest load with what runs of one build differ by, for `runs` runs of each build."""
     between = noise.sd * math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    sd = math.hypot(seen.se_log, between)
+    sd = math.hypot(noise.within_scale * seen.se_log, between)
     run_sd = sd / math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    return Effect(seen.log_ratio, sd, noise.df, run_sd, noise.noise_source)
+    return Effect(seen.log_ratio, sd, noise.df, run_sd, noise.noise_source, noise.comparisons)
 
 
 def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
@@ -495,13 +509,20 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
     return noise
 
 
-def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
+def noise_at_load(
+    metric: Metric, groups: Sequence[RepeatedRuns] = (), past: PastChanges | None = None, *, misread: float = 0.0
+) -> Noise | None:
     """Noise of `metric` at equal load between runs, without the error within them, which each pair adds itself.
 
     The catalogue's value (at equal load, else of levels) counts for a few degrees of freedom beside groups of repeated
     unbounded runs. Without a group measured at equal load, the noise of levels is used if runs taught it, else that
-    value alone; None where nothing is known.
+    value alone. Earlier comparisons scale all of it, and the error within the runs too. None where nothing is known.
     """
+    known = _repeated_noise(metric, groups)
+    return with_past(known, (past or {}).get(("equal_load", metric.slug), ()), misread=misread)
+
+
+def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | None:
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     measured = [group.at_load[metric.slug] for group in groups if metric.slug in group.at_load]
     if not measured:

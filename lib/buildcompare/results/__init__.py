@@ -223,6 +223,8 @@ class Decided(Tested):
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     se_log: Number = None
     """Standard error of the logarithm of new over base, from run to run."""
+    noise_comparisons: int = 0
+    """How many earlier comparisons the noise was learned from, alone (`ledger`) or beside its source."""
 
     @property
     def by_chance_percent(self) -> float | None:
@@ -242,6 +244,8 @@ class LoadAdjustedResult(Decided):
     """Loads at which both builds were seen."""
     constant: bool = False
     """Whether the difference is the mean over these loads: at the highest it is no different."""
+    within_se_log: Number = None
+    """Standard error of the logarithm of new over base within the runs."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 
@@ -304,6 +308,8 @@ class MetricResult(Decided, MetricRow):
 
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
+    levels: Pair[list[float]]
+    """The level of each run that has one; `base` and `new` are their means."""
     mean: Pair[Number]
     """The arithmetic means of the same samples."""
     p_adjusted: Number = None

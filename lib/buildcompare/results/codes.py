@@ -81,7 +81,7 @@ ValidityCode = StrEnum(
 ValidityCode.__doc__ = "What limits a run or a test; rule of each: :mod:`buildcompare.validity.rules`."
 Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "Which way a metric gets better."
-NoiseSource = StrEnum("NoiseSource", "CALIBRATION CATALOGUE NONE")
+NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE NONE")
 NoiseSource.__doc__ = "Where the run-to-run noise of a row comes from."
 ReasonCode = StrEnum(
     "ReasonCode",

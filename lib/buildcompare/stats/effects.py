@@ -34,6 +34,7 @@ class Effect:
     df: float  # degrees of freedom of `sd`
     run_sd: float  # standard deviation of a single run, which says how many runs would settle it
     noise_source: NoiseSource
+    comparisons: int = 0  # earlier comparisons that its noise was learned from
 
     @property
     def delta_percent(self) -> float:
@@ -117,6 +118,7 @@ class TestedEffect:
             "noise_df": effect.df,
             "noise_source": effect.noise_source,
             "se_log": effect.sd,
+            "noise_comparisons": effect.comparisons,
         }
 
     def enough_runs(self, **family: Any) -> dict[str, Any]:
@@ -199,7 +201,7 @@ def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noi
         variance, df = (known_df * variance + squares) / (known_df + own_df), known_df + own_df
     sd = math.sqrt(sum(variance * _excess(runs, noise) / len(runs) for runs in (base, new)))
     run_sd = sd / math.sqrt(1.0 / len(base) + 1.0 / len(new))
-    return Effect(math.log(means[1] / means[0]), sd, df, run_sd, noise.noise_source)
+    return Effect(math.log(means[1] / means[0]), sd, df, run_sd, noise.noise_source, noise.comparisons)
 
 
 def _excess(runs: Sequence[RunLevel], noise: Noise) -> float:

@@ -1,4 +1,4 @@
-"""Estimate how far two runs of one build lie apart, from repeated runs or from the catalogue.
+"""Estimate how far two runs of one build lie apart, from repeated runs, earlier comparisons or the catalogue.
 
 What happens inside a run says nothing about the next run of the same build (Kalibera & Jones 2013, "Rigorous
 benchmarking in reasonable time"). All noise here is a standard deviation of log levels, close to a relative one.
@@ -16,6 +16,7 @@ import pandas as pd
 from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
+from buildcompare.stats.changepoints import robust_sd
 
 ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
 OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
@@ -23,6 +24,12 @@ CATALOGUE_DF = 8.0  # what a catalogue's noise is known with where it does not s
 LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ: what two setups of 2 and 3 runs have
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
 CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
+MAD_EFFICIENCY = 0.37
+"""Of a median absolute deviation, against a standard deviation of normal data: n of its observations are worth 0.37 n
+degrees of freedom (Rousseeuw & Croux 1993, "Alternatives to the median absolute deviation", JASA 88)."""
+ENOUGH_COMPARISONS = 8
+"""From so many earlier comparisons on, their noise takes the place of the catalogue's; of 8 with two databases each, 16
+changes are worth 6 degrees of freedom."""
 LABEL_KEY = ["group", "label", "stat"]  # what a row of a label table is of
 
 
@@ -75,6 +82,23 @@ class RepeatedRuns:
 
 
 @dataclass(frozen=True)
+class PastChange:
+    """How far the builds of an earlier comparison lay apart in one metric of one test."""
+
+    comparison: str
+    log_ratio: float  # logarithm of new over base
+    runs: tuple[int, int] = (1, 1)  # of base and new
+    se_log: float = 0.0  # standard error of the log ratio within the runs, where it is at equal load
+    seconds: float = math.nan  # length of the windows
+    same_setup: bool = True
+    misread: bool = False  # whether it was read off plots, with an error that the catalogue states
+
+
+PastChanges = Mapping[tuple[str, str], Sequence[PastChange]]
+"""Earlier changes by test type (or ``equal_load``) and metric."""
+
+
+@dataclass(frozen=True)
 class Noise:
     """Run-to-run noise of one metric or label."""
 
@@ -84,6 +108,8 @@ class Noise:
     within: float | None = None  # standard error that repeated runs had of their own mean (log scale)
     seconds: float = math.nan  # length of the windows that it was learned from; NaN where unknown
     at_load: bool = False  # whether it is that of runs compared at equal load, without the error within them
+    comparisons: int = 0  # earlier comparisons that it was learned from
+    within_scale: float = 1.0  # at equal load, how much larger earlier comparisons say the errors within runs are
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
@@ -136,11 +162,65 @@ def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = 
     return pooled, min(total, max(left, least_df))
 
 
-def metric_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
-    """Run-to-run noise of `metric` from repeated runs of both test types and the catalogue; None where unknown.
+def metric_noise(
+    metric: Metric,
+    test_type: TestType,
+    groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
+    *,
+    misread: float = 0.0,
+) -> Noise | None:
+    """Run-to-run noise of `metric` from repeated runs, earlier comparisons and the catalogue; None where unknown.
 
     A test type with few runs leans on the other type's variance of the same metric, and then on the catalogue's.
+    `misread` is what a run's level is misread by, in percent, where it was read off a plot.
     """
+    known = _repeated_noise(metric, test_type, groups)
+    return with_past(known, (past or {}).get((test_type, metric.slug), ()), misread=misread)
+
+
+def with_past(known: Noise | None, past: Sequence[PastChange], *, misread: float = 0.0) -> Noise | None:
+    """`known` noise with the reading error of plots, scaled to how far the builds of earlier comparisons lay apart.
+
+    Most releases change nothing, some do: so by the median absolute change, of the setup at hand. From
+    `ENOUGH_COMPARISONS` on it takes the place of the catalogue's noise; below that, and beside repeated runs, each
+    counts by its degrees of freedom. Comparisons on other setups can make the noise larger only. Values that were read
+    off plots teach about such values only, and the others about the others.
+    """
+    if known is not None:  # misread once in each run, however long it is
+        known = replace(known, sd=math.hypot(known.sd, math.log1p(misread / 100.0)))
+    past = [each for each in past if each.misread == (misread > 0.0)]
+    own, others = ([each for each in past if each.same_setup == same] for same in (True, False))
+    count, of_others = (len({each.comparison for each in changes}) for changes in (own, others))
+    enough = count >= ENOUGH_COMPARISONS
+    if not past or (known is None and not enough):
+        return known
+    unit = known or Noise(1.0, 0.0, NoiseSource.LEDGER)
+
+    def variance_of(changes: Sequence[PastChange]) -> float:
+        """The variance of `changes`, in that which `unit` expects of them."""
+        expected = [math.hypot(each.se_log, unit.sd * math.sqrt(sum(1 / n for n in each.runs))) for each in changes]
+        return robust_sd(np.array([each.log_ratio for each in changes]) / expected) ** 2
+
+    learned = MAD_EFFICIENCY * len(own)  # degrees of freedom
+    kept = 0.0 if enough and unit.noise_source != NoiseSource.CALIBRATION else unit.df
+    variance = (learned * variance_of(own) + kept) / (learned + kept) if own else 1.0
+    if of_others >= ENOUGH_COMPARISONS:
+        variance = max(variance, variance_of(others))
+    seconds = [each.seconds for each in own if each.seconds > 0]
+    return replace(
+        unit,
+        sd=max(math.sqrt(variance) * unit.sd, LEAST_SD),
+        df=learned + kept,
+        noise_source=NoiseSource.LEDGER if enough else unit.noise_source,
+        seconds=float(np.median(seconds)) if enough and seconds else unit.seconds,
+        comparisons=count,
+        within_scale=math.sqrt(variance),
+    )
+
+
+def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
+    """Noise of `metric` from repeated runs and the catalogue."""
     levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by whether of this type, each series of a group
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == metric.slug}):
@@ -164,11 +244,6 @@ def catalogue_noise(metric: Metric, of: Literal["bounded", "unbounded", "equal_l
     at_load = of == "equal_load"
     df = metric.run_sd_percent.df.get(of, CATALOGUE_DF)
     return Noise(math.log1p(percent / 100.0), df, NoiseSource.CATALOGUE, seconds=CATALOGUE_S, at_load=at_load)
-
-
-def with_reading_error(noise: Noise | None, percent: float) -> Noise | None:
-    """`noise` of runs whose levels are misread by this standard deviation: once in each run, however long it is."""
-    return noise and replace(noise, sd=math.hypot(noise.sd, math.log1p(percent / 100.0)))
 
 
 def mixed_noise(noise: Noise, other: Noise, other_df: float) -> Noise:
