@@ -74,9 +74,7 @@ class LedgerAtLoad(Strict):
     users: Level
     base: Level
     new: Level
-    within_se_log: Annotated[
-        float, Field(ge=0, allow_inf_nan=False)
-    ]  # standard error of log(new / base) within the runs
+    within_se_log: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # of log(new / base), within the runs
 
 
 class LedgerTest(Strict):

@@ -71,7 +71,7 @@ def plan_runs(
     margin_percent: float = 5.0,
     better: Better | str = Better.LOWER,
     looks: Sequence[float] = (1.0,),
-    family: int = 1,
+    family: float = 1.0,
     df_per_run: float = 2.0,
     reach: Callable[[float, float], float] | None = None,
     most: int = MOST_ADDED,
@@ -124,7 +124,7 @@ def enough_runs(
     *,
     margin_percent: float,
     looks: Sequence[float] = (1.0,),
-    family: int = 1,
+    family: float = 1.0,
     df_per_run: float = 2.0,
     reach: Callable[[float, float], float] | None = None,
 ) -> FurtherRuns | None:
@@ -140,7 +140,7 @@ def _further(
     margin_percent: float,
     better: Better,
     looks: Sequence[float],
-    family: int,
+    family: float,
     df_per_run: float,
     reach: Callable[[float, float], float] | None,
 ) -> Iterator[FurtherRuns]:
