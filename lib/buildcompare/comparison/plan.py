@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from buildcompare.findings.verdict import USERS
 from buildcompare.metrics.equal_load import reach_at_load
 from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
 from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.planning import FurtherRuns, Looks, plan_runs
 from buildcompare.text.sentences import say, title
-
-USERS = "supported users"
 
 
 def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:

@@ -28,10 +28,10 @@ MOST_ADDED = 8  # further runs of each build that the error is spent over where 
 MOST_RUNS = 99  # more runs per build than this are no advice
 SPENT = 0.0425
 """Over all looks. The levels are those of normal statistics, applied to t statistics (Jennison & Turnbull 2000, "Group
-Sequential Methods", 4.4): with 5 degrees of freedom that calls 0.3 points more, of tuning seeds. So that 5 % are kept,
-and by a simulation of some thousand comparisons too, less is spent."""
+Sequential Methods", 4.4): with 5 degrees of freedom that calls 0.3 points more (benchmarks/looks.py, table 1). So
+that 5 % are kept, and by a simulation of some thousand comparisons too, less is spent."""
 LEAST = 1e-6  # of the error: what no bound could be found for otherwise
-POINTS = 401  # of the integral over what was not called yet: twice as many change a level by less than 1e-6
+POINTS = 401  # of the integral over what was not called yet: twice as many change a level by 1e-6
 
 
 @dataclass(frozen=True)
