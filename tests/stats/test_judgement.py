@@ -87,10 +87,11 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
 
 def test_families_are_judged_apart() -> None:
     gate = LOWER.model_copy(update={"gate": True})
-    rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06))]
+    time = LOWER.model_copy(update={"unit": "seconds"})
+    rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06)), (time, effect(0.1))]
     judged = judge_metrics(rows)
     assert judged[2] is None
-    assert [each.family for each in judged if each] == ["gate", "other", "other"]
+    assert [each.family for each in judged if each] == ["gate", "other", "other", "times"]
     assert judged[0] is not None
     assert judged[0].p_adjusted == judged[0].p_value  # alone in its family
     assert judged[1] is not None

@@ -3,9 +3,9 @@
 In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
 ramp too, at the users that were connected then; the builds are compared where both were.
 
-Differences are judged against margins and the noise between runs of one build. Gate metrics are one family, the others
-of which less is better another (does a request cost the same?), and those of which neither direction is better, such as
-the requests per second, a third (do the users ask for the same?).
+Differences are judged against margins and the noise between runs of one build. The families are those of levels,
+without the metrics of which neither direction is better, such as the requests per second (do the users ask for the
+same?): these are one more.
 
 Numbers without another source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
 """
@@ -30,7 +30,7 @@ from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import Effect, judge
+from buildcompare.stats.effects import Effect, family_of, judge
 from buildcompare.stats.noise import (
     Noise,
     NoiseAtEqualLoad,
@@ -67,9 +67,6 @@ FOUND_PERCENT = 9.0
 from 120,000) it finds 98 % by the catalogue's noise, where even shares (Holm) find 76 %."""
 LEAST_BETWEEN = 0.25
 """At least this part of a group's variance counts as between runs: the error within them is an estimate, too."""
-BY_CHANCE = 0.5
-"""Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
-to 12 groups of 2 to 4 runs with one variance, the scatter leaves less in 3 to 4 %."""
 
 
 @dataclass(frozen=True)
@@ -382,7 +379,7 @@ def judge_at_load(
     noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
     effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
     judged = {slug: _row(curve) for slug, curve in curves.items()}
-    kinds = {slug: (metric.gate, metric.better == Better.NEUTRAL) for slug, metric in metrics.items()}
+    kinds = {slug: (family_of(metric), metric.better == Better.NEUTRAL) for slug, metric in metrics.items()}
     for kind in sorted({*kinds.values()}):
         family = [slug for slug in effects if kinds[slug] == kind]
         margins = [metrics[slug].margin_percent for slug in family]
@@ -531,7 +528,5 @@ def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | N
     between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
     dfs = np.array([each.df for each in measured])
     variance, df = run_to_run.pool_variances(np.array(between), dfs)
-    if df >= BY_CHANCE * dfs.sum():
-        df = float(dfs.sum())
     learned = Noise(max(math.sqrt(variance), run_to_run.LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)
     return run_to_run.mixed_noise(learned, catalogue, catalogue.df) if catalogue else learned

@@ -4,7 +4,7 @@ No difference is a claim that needs an interval inside the margin (Schuirmann 19
 change is an interval that excludes zero and is not inside the margin (Lakens, Scheel & Isager 2018, Advances in Methods
 and Practices in Psychological Science 1). No worse is a claim about the bad end alone: it lies within the margin, or
 within twice of it, and then says how far. Everything else is inconclusive. Families are declared before any data is
-seen: the gate metrics of one test, its other metrics, and each label table with one statistic.
+seen: of one test the gate metrics, its other times, and the rest; and each label table with one statistic.
 """
 
 import math
@@ -277,11 +277,11 @@ def judge(
 def judge_metrics(
     effects: Sequence[tuple[Metric, Effect | None]], looks: Looks | None = None
 ) -> list[TestedEffect | None]:
-    """Judge the metrics of one test in two families, gate metrics and the rest: one judgement for each, in order."""
+    """Judge the metrics of one test, each in its family: one judgement for each, in order."""
     judged: list[TestedEffect | None] = [None] * len(effects)
-    for family in ("gate", "other"):
-        members = [(i, metric, effect) for i, (metric, effect) in enumerate(effects) if effect is not None]
-        members = [each for each in members if each[1].gate == (family == "gate")]
+    judgeable = [(i, metric, effect) for i, (metric, effect) in enumerate(effects) if effect is not None]
+    for family in ("gate", "times", "other"):
+        members = [each for each in judgeable if family_of(each[1]) == family]
         weights = np.array([_power(effect, SOUGHT * metric.margin_percent) for _, metric, effect in members])
         adjusted = holm([effect.p_value for *_, effect in members], weights)
         for (i, metric, effect), p_adjusted, weight in zip(members, adjusted, weights, strict=True):
@@ -289,6 +289,11 @@ def judge_metrics(
             margin, better = metric.margin_percent, metric.better
             judged[i] = judge(effect, margin, better, float(p_adjusted), family=family, size=size, looks=looks)
     return judged
+
+
+def family_of(metric: Metric) -> str:
+    """Which question a metric answers: what users feel (`gate`), other `times`, or what the server needs (`other`)."""
+    return "gate" if metric.gate else "times" if metric.unit == "seconds" else "other"
 
 
 def _power(effect: Effect, percent: float) -> float:

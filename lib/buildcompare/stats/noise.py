@@ -22,6 +22,10 @@ ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on
 OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
 CATALOGUE_DF = 8.0  # what a catalogue's noise is known with where it does not say
 LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ: what two setups of 2 and 3 runs have
+BY_CHANCE = 0.3
+"""Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
+to 12 groups of 2 to 4 runs with one variance, it leaves less in one of 400. With a half (one in 27) the times of
+identical ceiling runs lose a third of the changes of 20 % that are found (development half)."""
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
 CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
 MAD_EFFICIENCY = 0.37
@@ -147,7 +151,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
 
 
 def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
-    """Pool the variances of groups, and count the degrees of freedom that the scatter of its parts leaves.
+    """Pool the variances of groups, and count the degrees of freedom that their scatter leaves beyond `BY_CHANCE`.
 
     Where one setup is quiet and the next is not, a pooled variance is worth less than its number of runs
     (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
@@ -159,7 +163,7 @@ def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = 
         return pooled, total
     scatter = float(weights**2 @ (variances - pooled) ** 2) * count / (count - 1)
     left = 2.0 * pooled**2 / scatter if scatter > 0 else total
-    return pooled, min(total, max(left, least_df))
+    return pooled, total if left >= BY_CHANCE * total else max(left, least_df)
 
 
 def metric_noise(
