@@ -338,11 +338,12 @@ def test_real_identical_pairs_are_rarely_called_changed(ceiling: list[RepeatedRu
     assert found is not None
     metrics, labels = found["metrics"], found["labels"]
     assert (found["groups"], found["pairs"]) == (10, 28)
-    assert metrics["called"] / metrics["rows"] <= 0.05
+    assert metrics["called"] / metrics["rows"] <= 0.03
     assert labels["called"] / labels["rows"] <= 0.02
-    assert found["pairs_called"] / found["pairs"] <= 0.10
+    assert found["pairs_called"] / found["pairs"] <= 0.15  # three families of 5 %
     assert metrics["covering"] / metrics["rows"] >= 0.93
     assert labels["covering"] / labels["rows"] >= 0.93
+    assert metrics["found"]["20"] / metrics["rows"] >= 0.75
     assert metrics["found"]["50"] / metrics["rows"] >= 0.95
     assert labels["found"]["100"] / labels["rows"] >= 0.50
 
