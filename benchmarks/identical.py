@@ -31,12 +31,15 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
 from buildcompare.recordings import sources
 from buildcompare.recordings.recording import Recording
+from buildcompare.results.codes import FindingKind
 from buildcompare.stats.effects import ALPHA, Effect, measure_effect
 from buildcompare.stats.noise import Noise, RepeatedRuns, catalogue_noise, metric_noise
 from buildcompare.stats.pooling import pool_effects
 
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 CATALOGUE = read_catalogue("mattermost")
+BEGINNINGS = {FindingKind.BEGINNING, FindingKind.TIME_TO_USERS, FindingKind.WAVES}
+"""Findings about the shape of the load, of which one run each is one observation: pairs that have one are counted."""
 
 
 def main(folder: str | None = None) -> None:
@@ -62,7 +65,9 @@ def main(folder: str | None = None) -> None:
                     base, new = (Run(report="-", supported_users=reported.get((name, n))) for n in (i, j))
                     test = Test(name=f"{name}_{i}_{j}", type=kind, base=[base], new=[new])  # type: ignore[arg-type]
                     result = compare_test(test, {"base": [first], "new": [second]}, CATALOGUE, **noises).result
-                    grave = [f for f in findings.find([result], ("first", "second")) if f.severity != "info"]
+                    found = findings.find([result], ("first", "second"))
+                    grave = [f for f in found if f.severity != "info"]
+                    seen.update({each.kind for each in found} & BEGINNINGS)
                     seen[result.verdict] += 1
                     seen["with a warning"] += bool(grave)
                     seen["pass without a warning"] += result.verdict == "pass" and not grave

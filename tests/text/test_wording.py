@@ -61,8 +61,8 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         "Bounded Postgres: v2 was limited by Slow (at or above 100 ms).",
     ),
     FindingKind.TIME_TO_USERS: (
-        {"users": 4000, "base": 1920.0, "new": 2820.0},
-        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min.",
+        {"users": 4000, "base": 1920.0, "new": 2820.0, "identical": (3, 9)},
+        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min. One run each is one observation: 3 of 9 pairs of identical runs differ so too.",
     ),
     FindingKind.BEGINNING: (
         {
@@ -72,10 +72,12 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "shift_ci_low": -1253.0,
             "shift_ci_high": -527.0,
             "shift_status": "regression",
+            "shift_noise_source": "simulated",
+            "identical": None,
             "slope_users_per_s": [2.19, 2.2],
             "wave_onset_s": [2916.0, 3438.0],
         },
-        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind (95 % interval −1,253 to −527). The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
+        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind (95 % interval −1,253 to −527 by how simulated runs vary). The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
     ),
     FindingKind.WAVES: (
         {"differ": ["wave_period_s"], "wave_period_s": {"value": -25.0, "ci_low": -40.0, "ci_high": -10.0}},

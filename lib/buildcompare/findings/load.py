@@ -15,6 +15,9 @@ IDENTICAL_PAIRS = 31
 """Pairs of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`) in none of which one run alone
 had such a warning, or an event of the ramp: there it says something that the other build shows nothing similar. Other
 events of one run alone are in 9 of them, and of bounded runs there are 6 pairs, too few to call anything rare."""
+OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
+"""Of so many pairs of identical unbounded runs, with a curve of users for the second, so many begin with another number
+of early bumps, or reach a load `LATER_S` apart (`benchmarks/identical.py`): one run each is one observation."""
 MOST_EVENTS = 5
 """Lines of one test; more events are counted in one line and stand in the table."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
@@ -66,7 +69,8 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
     if test.type == "unbounded" and ramps.shift_status == Status.INCONCLUSIVE and apart >= LATER_S:
-        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, {"users": int(mark), "base": base, "new": new})
+        evidence = {"users": int(mark), "base": base, "new": new, "identical": OTHER_TIMES}
+        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
@@ -78,9 +82,11 @@ def beginning(test: TestResult) -> Iterator[Found]:
         return
     later = shift.shift_status == Status.REGRESSION and new.onset_s > base.onset_s
     both = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s")
+    shifted = {"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status", "shift_noise_source"}
     evidence = {
         **{key: [getattr(base, key), getattr(new, key)] for key in both},
-        **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
+        **shift.model_dump(include=shifted),
+        "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE else None,
     }
     yield Found(FindingKind.BEGINNING, Severity.WARNING if later else Severity.INFO, evidence)
 
