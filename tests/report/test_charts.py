@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -91,9 +92,9 @@ def value(text: str) -> float:
     return float(match["number"].replace(",", "")) * UNITS.get(match["unit"], 1.0)
 
 
-def expected(side: str, slug: str, minute: float) -> float:
-    """The sample of the bundled Bounded MySQL that is nearest to this time."""
-    recording = read_recordings(bc.read_params(f"params/{NAME}.yaml"))["mysql_bounded"][side][0]
+def expected(side: str, slug: str, minute: float, test: str = "mysql_bounded") -> float:
+    """The sample of a bundled test that is nearest to this time."""
+    recording = read_recordings(bc.read_params(f"params/{NAME}.yaml"))[test][side][0]
     curve = recording.curve(recording.total(slug))
     return float(curve.iloc[np.abs(curve.index.to_numpy() / 60 - minute).argmin()])
 
@@ -200,6 +201,25 @@ def test_builds_are_hidden_and_shown_and_the_axis_changes(page_file: Path, brows
         users = frame["number-of-connected-devices"].groupby(minute).transform("mean")
         near = (users / 200).round() * 200 == seen["users"][1]
         assert value(said) == pytest.approx(frame["cpu-utilization"][near].mean(), rel=2e-3)
+
+
+def test_from_the_ramps_start_each_build_is_read_at_its_own_time(page_file: Path, browser: BrowserThread) -> None:
+    name = "postgresql_unbounded"
+
+    def read(page: Any) -> tuple[float, str]:
+        page.locator(f"build-tools[group^='{name}'] select").last.select_option("ramp")
+        page.locator(f"#graphs ~ figure build-chart[group^='{name}']").first.scroll_into_view_if_needed()
+        plot = chart(page, "Avg API times", name)
+        hover(page, plot, 0.5)
+        return float(plot.get_attribute("aria-valuenow")), plot.get_attribute("aria-valuetext")
+
+    minute, said = opened(browser, page_file, read)
+    results = json.loads((page_file.parent / "results.json").read_text("utf-8"))
+    ramp = next(test["ramp_up"] for test in results["tests"] if test["name"] == name)
+    assert abs(ramp["base"]["onset_s"] - ramp["new"]["onset_s"]) > 300  # else nothing is moved
+    for side, text in zip(("base", "new"), said.split("; ")[1:3], strict=True):
+        own = minute + ramp[side]["onset_s"] / 60
+        assert value(text) == pytest.approx(expected(side, "avg-api-times", own, name), rel=1e-3)
 
 
 def test_the_keyboard_moves_the_cursor_zooms_and_opens_every_value(page_file: Path, browser: BrowserThread) -> None:
