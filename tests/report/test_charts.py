@@ -15,6 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 import buildcompare as bc
 from buildcompare.comparison.analysis import read_recordings
+from buildcompare.text.numbers import change
 from conftest import BrowserThread
 
 NAME = "v10.4.0-rc1"
@@ -317,6 +318,36 @@ def test_the_picture_stands_in_print_and_in_a_browser_that_cannot_unpack(
             page.close()
 
     assert browser.run(old) == [True, False]
+
+
+def test_windows_phases_and_events_are_drawn_in(tmp_path: Path, browser: BrowserThread) -> None:
+    rng = np.random.default_rng(5)
+
+    def run(later: float) -> pd.DataFrame:
+        elapsed = np.arange(0.0, 5400.0, 5.0)
+        seconds = 0.01 * np.where(elapsed < 3600, 1.0, later) * rng.lognormal(0.0, 0.02, elapsed.size)
+        users = np.minimum(elapsed * 4, 2000)
+        return pd.DataFrame({"Number of Connected Devices": users, "Avg API times": seconds}, index=elapsed)
+
+    result = bc.compare(run(1.0), run(2.0), users=2000)
+    (event,) = (each for each in result.results.tests[0].events if each.warning)
+
+    def work(page: Any) -> list[Any]:
+        plot = chart(page, "Avg API times", "bounded")
+        ends = [float(plot.locator("line.axis").get_attribute(name)) for name in ("x1", "x2")]
+        place = float(plot.locator("line.event.new").get_attribute("x1"))
+        phases = plot.locator("rect.ramp, rect.plateau").count()
+        return [
+            (place - ends[0]) / (ends[1] - ends[0]),
+            plot.locator("rect.window").count(),
+            phases,
+            plot.text_content(),
+        ]
+
+    part, windows, phases, text = opened(browser, result.to_html(tmp_path / "page.html"), work)
+    assert part == pytest.approx(event.at_s / 5395.0, abs=0.002)
+    assert (windows, phases) == (2, 4)
+    assert f"level {change(event.size_percent)}" in text
 
 
 def test_repeated_runs_are_chosen_one_by_one(tmp_path: Path, browser: BrowserThread) -> None:
