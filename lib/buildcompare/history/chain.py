@@ -423,7 +423,9 @@ def past_changes(
                 if base and new and not (load and slug_of(key) == load.slug):
                     ratio, counts = math.log(mean(new) / mean(base)), (len(base), len(new))
                     misread = slug_of(key) in test.misread
-                    change = PastChange(log_ratio=ratio, runs=counts, seconds=window_s, misread=misread, **about)
+                    one_run = test.within_se_log.get(key, math.nan) / math.sqrt(1 / len(base) + 1 / len(new))
+                    known = about | {"seconds": window_s, "within": one_run, "misread": misread}
+                    change = PastChange(log_ratio=ratio, runs=counts, **known)
                     found[test.type, slug_of(key)].append(change)
             for slug, seen in test.at_load.items():
                 ratio, misread = math.log(seen.new / seen.base), slug in test.misread
@@ -461,6 +463,7 @@ def _levels(result: TestResult) -> dict[str, Any]:
     rows = {row.slug: row.load_adjusted for row in result.metrics if row.load_adjusted}
     return {
         "levels_of_runs": levels,
+        "within_se_log": {series_key(r.slug, r.labels): r.within_se_log for r in result.metrics if r.within_se_log},
         "misread": sorted({row.slug for row in result.metrics if row.reading_error_percent}),
         "at_load": {slug: row.model_dump(include={*LedgerAtLoad.model_fields}) for slug, row in rows.items()},
         "windows_s": runs.map(lambda side: [run.window[1] - run.window[0] for run in side if run.window]),

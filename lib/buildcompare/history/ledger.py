@@ -91,6 +91,8 @@ class LedgerTest(Strict):
     """Runs of base and new at each earlier look, before the one that this is of."""
     levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
     """By metric (see :func:`buildcompare.stats.noise.series_key`), the level of each run over its steady window."""
+    within_se_log: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    """By metric, the standard error of the logarithm of new over base within the runs."""
     at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
     misread: list[str] = Field(default_factory=list)  # metrics that were read off plots, with an error worth a word
     windows_s: Pair[list[Level]] = Pair([], [])  # how long the steady window of each run is

@@ -3,6 +3,7 @@
 No calibration holds error rates, so none of them is judged: they are shown, and a jump is a finding.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
-from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
+from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import Looks
 
@@ -98,12 +99,20 @@ def _measured(
         "delta_percent": delta,
         "status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
         "reason": reason,
+        "within_se_log": _within(levels),
         "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
         "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
         "reading_error_percent": misread or None,
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
     return row, effect
+
+
+def _within(levels: Pair[list[Level]]) -> float | None:
+    """Standard error of the logarithm of new over base that the samples within the runs have."""
+    of_build = [[level.se_log / len(runs) for level in runs if level.value is not None] for runs in levels]
+    error = math.hypot(*of_build[0], *of_build[1])
+    return error if math.isfinite(error) and all(of_build) else None
 
 
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:

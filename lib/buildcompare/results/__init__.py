@@ -223,6 +223,8 @@ class Decided(Tested):
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     se_log: Number = None
     """Standard error of the logarithm of new over base, from run to run."""
+    within_se_log: Number = None
+    """The part of it that the samples within the runs show; in a wavy load it is many times too large."""
     noise_comparisons: int = 0
     """How many earlier comparisons the noise was learned from, alone (`ledger`) or beside its source."""
 
@@ -244,8 +246,6 @@ class LoadAdjustedResult(Decided):
     """Loads at which both builds were seen."""
     constant: bool = False
     """Whether the difference is the mean over these loads: at the highest it is no different."""
-    within_se_log: Number = None
-    """Standard error of the logarithm of new over base within the runs."""
     noise_of: Literal["equal_load", "levels", "none"] = "none"
     """What the noise between runs was learned from: runs at equal load, or their levels, which move with the load."""
 

@@ -94,6 +94,7 @@ class PastChange:
     runs: tuple[int, int] = (1, 1)  # of base and new
     se_log: float = 0.0  # standard error of the log ratio within the runs, where it is at equal load
     seconds: float = math.nan  # length of the windows
+    within: float = math.nan  # standard error of a single run's level within the run (log scale)
     same_setup: bool = True
     misread: bool = False  # whether it was read off plots, with an error that the catalogue states
 
@@ -212,12 +213,14 @@ def with_past(known: Noise | None, past: Sequence[PastChange], *, misread: float
     if of_others >= ENOUGH_COMPARISONS:
         variance = max(variance, variance_of(others))
     seconds = [each.seconds for each in own if each.seconds > 0]
+    within = [each.within for each in own if each.within > 0]
     return replace(
         unit,
         sd=max(math.sqrt(variance) * unit.sd, LEAST_SD),
         df=learned + kept,
         noise_source=NoiseSource.LEDGER if enough else unit.noise_source,
         seconds=float(np.median(seconds)) if enough and seconds else unit.seconds,
+        within=float(np.median(within)) if enough and within else unit.within,
         comparisons=count,
         within_scale=math.sqrt(variance),
     )
