@@ -24,10 +24,11 @@ from buildcompare.stats.planning import ALPHA, POWER, Looks, enough_runs, percen
 
 LABEL_ALPHA = 0.02  # of each row of a label table: of 200 rows four are marked by chance, which a reader can look at
 LABEL_MARGIN_PERCENT = 10.0  # as for the averages over all labels (`margin_percent` of the catalogue)
-SOUGHT = 2.0
+SOUGHT = 1.5
 """The error of a family is shared out by how likely each metric alone shows a change of so many of its margins: one
-that cannot show it takes less from those that can. Twice loses nothing against even shares in identical ceiling runs,
-and finds P99 API times 10 % slower in 51 instead of 42 % of bounded releases (both of the development half)."""
+that cannot show it takes less from those that can. From 1.5 to 2 nothing but a few changes of 10 % is lost against even
+shares in identical ceiling runs; the fewer, the more of P99 API times 10 % slower in bounded releases are found beside
+averages that are known half as well (both of the development half)."""
 LEAST_WEIGHT = 0.02  # of a metric that can hardly show one: it is still judged
 
 
