@@ -148,6 +148,9 @@ def detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
     return [(test, name, size) for test, name, row in seen if row and (size := row.min_detectable_percent)]
 
 
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # of the load: judged elsewhere
+
+
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
     """By type of test: what differs beyond chance among all that could be judged, and how far the rest moved."""
     for kind in ("bounded", "unbounded"):
@@ -162,7 +165,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
         not_worse = [row for row in judged if row[1].effective.status == Status.NOT_WORSE]
         undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
         others = [(test, metric) for test, metric in rows if metric.p_value is None]
-        aside = [(t, m) for t, m in others if m.reason is None or m.reason.code != ReasonCode.SET_BY_TEST]
+        aside = [(t, m) for t, m in others if m.reason is None or m.reason.code not in LOAD]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
         listed = {"same": same, "not_worse": not_worse, "undecided": undecided, "not_judged": aside}
         evidence = {

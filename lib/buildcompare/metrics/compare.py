@@ -118,7 +118,9 @@ def _within(levels: Pair[list[Level]]) -> float | None:
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:
     """Why a metric is not judged, whatever its noise; None where it is."""
     if delta_percent(values.base, values.new) is not None:
-        return Reason(code=ReasonCode.SET_BY_TEST) if metric.load and test.type == "bounded" else None
+        if metric.load:
+            return Reason(code=ReasonCode.SET_BY_TEST if test.type == "bounded" else ReasonCode.SUPPORTED_USERS)
+        return None
     for side in SIDES:
         if all(view.recording.find(series.metric, series.labels) is None for view in views[side]):
             return Reason(code=ReasonCode.NOT_RECORDED, build=side)
