@@ -249,9 +249,8 @@ def _fall(own: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
 def _target(own: RunInTest) -> Reasons:
     if own.test.type != "bounded" or own.view.load is None or own.view.users is None or own.view.stop is None:
         return
-    top = own.sustained(
-        SHORTEST_S if own.view.steady.window else curves.ARRIVAL_S
-    )  # without a window it was cut on arrival
+    # Without a window it was cut on arrival.
+    top = own.sustained(SHORTEST_S if own.view.steady.window else curves.ARRIVAL_S)
     if own.test.users is not None and not top >= REACHED * own.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users}, invalid=True)
     elapsed, users = own.under_load
