@@ -3,31 +3,35 @@
 ``python benchmarks/events.py`` prints all of it, ``python benchmarks/events.py noise real identical`` a part.
 The seed differs from all that chose settings. Real load tests are in the folder named by BUILDCOMPARE_REAL, or
 ../shared/real; without it their parts are left out. The rules for a warning (a witness, what is lasting, how far the
-other build is looked at) were written with these comparisons in view, and `compare_events.LONE` with these identical
-runs: what they print is no independent measure, only releases that were not looked at are.
+other build is looked at) were written with these comparisons in view, `metrics.events.LONE` and the rule for ramps with
+these identical runs: what they print is no independent measure, only releases that were not looked at are.
 """
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 import os
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from identical import SMALL, read
 from scipy.signal import lfilter
 
+from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.load.curve import find_stop, steady_window
-from buildcompare.metrics.events import AFTER_RAMP_S, PlacedEvent, RunEvents, find_events, match_events
-from buildcompare.recordings.recording import Recording
-from buildcompare.recordings.sources import read
+from buildcompare.config.params import Run, Test
+from buildcompare.findings import load
+from buildcompare.metrics.events import find_events
+from buildcompare.recordings.sources import record
+from buildcompare.results import TestResult
+from buildcompare.results.codes import SIDES, FindingKind, Severity
 from buildcompare.stats.changepoints import CalibratedPenalty, changepoints
+from validity import published
 
 SEED = 20261121
 REPETITIONS = 1000
@@ -36,9 +40,6 @@ CALIBRATION_RUNS = 20
 REAL = Path(os.environ.get("BUILDCOMPARE_REAL") or Path(__file__).resolve().parents[2] / "shared" / "real").resolve()
 CATALOGUE = read_catalogue("mattermost")
 MARGINS = {metric.slug: metric.margin_percent for metric in CATALOGUE.metrics}
-
-SMALLEST = ("1.1", "L110", "L222")
-"""Machines of the smallest size, whose runs differ by tens of percent."""
 
 
 def ar1(rng: np.random.Generator, size: int, phi: float) -> np.ndarray:
@@ -80,101 +81,71 @@ def _changes(penalties: Sequence[CalibratedPenalty | None], i: int, values: np.n
 # ---- Real load tests ------------------------------------------------------------------------------------------------
 
 
-def found_in(recording: Recording, *, bounded: bool, clock: list[float]) -> dict[str, RunEvents] | None:
-    """The events of every metric of the catalogue within the steady window; None where there is none."""
-    users = recording.total("number-of-connected-devices")
-    load = users or recording.total("goroutines-in-use")
-    if load is None:
-        return None
-    curve = recording.curve(load)
-    stop = find_stop(curve) if users else find_stop(curve, fastest_fall=None)
-    if stop is None:
-        return None
-    window = steady_window(curve, "bounded" if bounded else "unbounded", stop=stop).window
-    if window is None:
-        return None
-    inside = (window[0] + AFTER_RAMP_S * bounded, window[1])
-    series = {metric.slug: recording.total(metric.slug) for metric in CATALOGUE.metrics}
-    curves = {slug: recording.curve(each) for slug, each in series.items() if each is not None}
-    start = time.process_time()
-    found = {slug: find_events(each, inside, smallest_percent=MARGINS[slug] / 5) for slug, each in curves.items()}
-    clock[0] += time.process_time() - start
-    return found
-
-
-def placed_in(base: dict[str, RunEvents], new: dict[str, RunEvents], clock: list[float]) -> tuple[PlacedEvent, ...]:
-    start = time.process_time()
-    placed = match_events(base, new, MARGINS)
-    clock[0] += time.process_time() - start
-    return placed
-
-
-def show(placed: tuple[PlacedEvent, ...]) -> None:
-    for each in placed:
-        what = "matched" if each.matched else "WARNING" if each.warning else "unmatched"
+def show(result: TestResult, groups: Iterable[int]) -> None:
+    for each in (event for event in result.events if event.group in groups):
         size = "     ?" if each.size_percent is None else f"{each.size_percent:+6.1f}"
         span = f"{each.span_s[0] / 60:.1f}-{each.span_s[1] / 60:.1f}"
         print(
-            f"    {each.build:4} group {each.group:2} {each.metric:26} {each.kind:5} "
-            f"{each.at_s / 60:6.1f} min ({span:>13}) {size} %  {what}"
+            f"    {each.build:4} {each.phase:6} group {each.group:2} {each.metric:26} {each.kind:5} "
+            f"{each.at_s / 60:6.1f} min ({span:>13}) {size} %{'  warned of' if each.warning else ''}"
         )
 
 
-def warnings_of(placed: tuple[PlacedEvent, ...]) -> int:
-    return len({each.group for each in placed if each.warning})
+def count(results: Sequence[tuple[str, TestResult]]) -> None:
+    """Print the events of one build only, and how many tests have such as are told of."""
+    rows: dict[str, Counter[str]] = {"bounded": Counter(), "unbounded": Counter()}
+    for name, result in results:
+        told = [found for found in load.events(result) if found.kind == FindingKind.EVENT]
+        print(f"  {name}: {len(told)} told of")
+        show(result, [found.evidence["group"] for found in told])  # type: ignore[misc]
+        steady = [found for found in told if found.evidence["phase"] == "steady"]
+        metrics = max((len({event["metric"] for event in found.evidence["events"]}) for found in steady), default=0)  # type: ignore[attr-defined]
+        rows[result.type] += Counter(
+            {
+                "tests": 1,
+                "with one while steady": bool(steady),
+                "of two metrics": metrics > 1,
+                "of three": metrics > 2,
+                "with a warning": any(found.severity == Severity.WARNING for found in told),
+                "with one on the ramp": len(told) > len(steady),
+                "without a ramp": any(run.ramp_up.onset_s is None for side in result.runs for run in side),
+                "groups in the base": sum(found.evidence["side"] == "base" for found in told),
+                "groups in the new build": sum(found.evidence["side"] == "new" for found in told),
+                "tests with more than five": any(f.kind == FindingKind.MORE_EVENTS for f in load.events(result)),
+            }
+        )
+    for kind, row in rows.items():
+        print(f"{kind}: {', '.join(f'{number} {what}' for what, number in row.items())}")
 
 
 def real() -> None:
-    print("\nEvents of the published comparisons (development half), in the steady window")
-    clock, counts = [0.0], {True: [], False: []}
-    for folder in sorted((REAL / "comparisons").glob("*/*_*bounded")):
-        bounded = not folder.name.endswith("unbounded")
-        runs = [
-            found_in(read(folder / f"{side}.csv.gz", catalogue=CATALOGUE), bounded=bounded, clock=clock)
-            for side in ("base", "new")
-        ]
-        if runs[0] is None or runs[1] is None:
-            print(f"  {folder.parent.name} {folder.name}: no steady window")
-            continue
-        placed = placed_in(runs[0], runs[1], clock)
-        counts[bounded].append(warnings_of(placed))
-        print(f"  {folder.parent.name} {folder.name}: {warnings_of(placed)} groups of unmatched events warned of")
-        show(placed)
-    for bounded, found in counts.items():
-        name = "bounded" if bounded else "unbounded"
-        print(f"{name}: {sum(found)} groups warned of in {len(found)} tests, {np.mean(found):.2f} per test")
-    print(f"CPU seconds of a four-test comparison: {4 * clock[0] / sum(map(len, counts.values())):.2f}")
+    print("\nEvents of the published comparisons (development half) that only one build shows")
+    results = []
+    for name, test, source in published(REAL):
+        recordings = {side: [record(run, source, CATALOGUE) for run in test.runs(side)] for side in SIDES}
+        results.append((name, compare_test(test, recordings, CATALOGUE).result))
+    count(results)
 
 
 def identical() -> None:
     print("\nPairs of identical runs (ceiling tests): nothing happened")
-    clock = [0.0]
-    groups: dict[tuple[str, str, str], list[dict[str, RunEvents]]] = {}
-    for row in csv.DictReader((REAL / "ceiling" / "runs.csv").open(encoding="utf-8")):
-        if row["n_metrics"]:
-            recording = read(REAL / "ceiling" / row["file"], catalogue=CATALOGUE, kind="ltctl")
-            found = found_in(recording, bounded=row["test_type"] == "bounded", clock=clock)
-            if found is not None:
-                groups.setdefault((row["suite"], row["config"], row["test_type"]), []).append(found)
-    counts, lone = [], 0.0
-    for key, runs in groups.items():
-        for base, new in itertools.combinations(runs, 2):
-            placed = placed_in(base, new, clock)
-            counts.append(warnings_of(placed))
-            if counts[-1]:
-                print(f"  {' '.join(key)}: {counts[-1]}")
-                show(tuple(each for each in placed if each.warning))
+    results, lone = [], 0.0
+    for (name, kind), runs in read(REAL)[0].items():
+        for (i, first), (j, second) in itertools.combinations(enumerate(runs, 1), 2):
+            test = Test(name=f"{name}_{i}_{j}", type=kind, base=[Run(report="-")], new=[Run(report="-")])  # type: ignore[arg-type]
+            result = compare_test(test, {"base": [first], "new": [second]}, CATALOGUE).result
+            results.append((test.name, result))
+            steady = [event for event in result.events if event.phase == "steady" and not event.matched]
             sizes = [
                 abs(each.size_percent) / MARGINS[each.metric]
-                for each in placed
+                for each in steady
                 if each.kind != "level"
                 and each.size_percent is not None
-                and not each.matched
-                and len({other.metric for other in placed if other.group == each.group}) == 1
-                and key[1] not in SMALLEST
+                and len({other.metric for other in steady if other.group == each.group}) == 1
+                and name not in SMALL
             ]
             lone = max([lone, *sizes])
-    print(f"{sum(counts)} groups warned of in {len(counts)} pairs, {np.mean(counts):.2f} per pair")
+    count(results)
     print(f"largest excursion of one metric alone, smallest machines left out: {lone:.1f} margins")
 
 

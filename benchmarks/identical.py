@@ -4,7 +4,8 @@
 
 A single-test comparison is made of every pair of identical runs of Mattermost's ceiling tests (the folder of real
 runs: BUILDCOMPARE_REAL), twice: judged by the other configurations, and by the catalogue's borrowed priors. Printed
-are the verdicts, the pairs with a warning, and every finding above info. The smallest machines stand apart.
+are the verdicts, the pairs with a warning, and every finding above info. The smallest machines stand apart. Then
+pairs of two configurations are pooled, judged by all others: how many of their metrics differ at 5 %, alone and pooled.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -28,10 +31,15 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import view_run
 from buildcompare.recordings import sources
 from buildcompare.recordings.recording import Recording
-from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.results.codes import FindingKind
+from buildcompare.stats.effects import ALPHA, Effect, measure_effect
+from buildcompare.stats.noise import Noise, RepeatedRuns, catalogue_noise, metric_noise
+from buildcompare.stats.pooling import pool_effects
 
 SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 CATALOGUE = read_catalogue("mattermost")
+BEGINNINGS = {FindingKind.BEGINNING, FindingKind.TIME_TO_USERS, FindingKind.WAVES}
+"""Findings about the shape of the load, of which one run each is one observation: pairs that have one are counted."""
 
 
 def main(folder: str | None = None) -> None:
@@ -57,7 +65,9 @@ def main(folder: str | None = None) -> None:
                     base, new = (Run(report="-", supported_users=reported.get((name, n))) for n in (i, j))
                     test = Test(name=f"{name}_{i}_{j}", type=kind, base=[base], new=[new])  # type: ignore[arg-type]
                     result = compare_test(test, {"base": [first], "new": [second]}, CATALOGUE, **noises).result
-                    grave = [f for f in findings.find([result], ("first", "second")) if f.severity != "info"]
+                    found = findings.find([result], ("first", "second"))
+                    grave = [f for f in found if f.severity != "info"]
+                    seen.update({each.kind for each in found} & BEGINNINGS)
                     seen[result.verdict] += 1
                     seen["with a warning"] += bool(grave)
                     seen["pass without a warning"] += result.verdict == "pass" and not grave
@@ -65,6 +75,36 @@ def main(folder: str | None = None) -> None:
                     for each in grave:
                         print(f"    {test.name}: {each.text[:180]}")
             print(f"  {'smallest machines' if small else 'all others'}: {dict(seen)}")
+    pool([group for (name, _), group in groups.items() if name not in SMALL])
+
+
+def pool(groups: list[RepeatedRuns]) -> None:
+    """Print how often pairs of identical runs differ, alone and pooled over two configurations, in every metric."""
+    found: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
+    for pair in itertools.combinations(groups, 2):
+        others = [group for group in groups if group not in pair]
+        for metric in CATALOGUE.metrics if pair[0].type == pair[1].type else ():
+            kind = pair[0].type
+            known = {"calibrated": metric_noise(metric, kind, others), "borrowed": catalogue_noise(metric, kind)}
+            for source, noise in ((source, noise) for source, noise in known.items() if noise is not None):
+                alone = [list(changes(group, metric.slug, noise)) for group in pair]
+                for one, other in itertools.product(*alone):
+                    for sign in (1.0, -1.0):  # which run is the base is nobody's choice
+                        turned = replace(other, log_ratio=sign * other.log_ratio)
+                        pooled, _ = pool_effects([one, turned])
+                        found[kind, source, "alone"] += [each.p_value < ALPHA for each in (one, turned)]
+                        found[kind, source, "pooled"].append(pooled.p_value < ALPHA)
+    for (kind, source, how), called in sorted(found.items()):
+        print(f"{kind:10} {source:10} {how:7} differ: {100.0 * sum(called) / len(called):.1f} % of {len(called)}")
+
+
+def changes(group: RepeatedRuns, slug: str, noise: Noise) -> Iterator[Effect]:
+    """The change of a metric between every two runs of a group."""
+    for first, second in itertools.combinations(group.runs, 2):
+        levels = [run.metrics[slug] for run in (first, second) if slug in run.metrics]
+        effect = measure_effect(levels[:1], levels[1:], noise)
+        if effect is not None:
+            yield effect
 
 
 def read(real: Path) -> tuple[dict[tuple[str, str], list[Recording]], dict[tuple[str, int], int]]:

@@ -42,8 +42,8 @@ from buildcompare.metrics.equal_load import (
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import record
 from buildcompare.results import LoadAdjustedResult
-from buildcompare.stats.effects import ALPHA
 from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.stats.planning import ALPHA
 from loadsim import Coordinator, NoiseModel, RunSettings, ServerModel, Thresholds, simulate_run
 from loadsim.bundled import QUIET
 
@@ -191,8 +191,7 @@ def real() -> None:
     for how, known in (("catalogue", []), ("calibration", useful)):
         tally = Tally()
         for sides in _comparisons(folder):
-            judged = _judged(*sides, known)
-            tally.add({slug: row for slug, row in judged.items() if not CATALOGUE.find(slug).biased_when_digitised})
+            tally.add(_judged(*sides, known))
         print(tally.line(f"{tally.pairs} releases, {how}"))
     print("\nRuns of one setup, standard deviation in percent: users, CPU at equal load, and errors within runs in it")
     for suite in ("v1-", "v2-"):

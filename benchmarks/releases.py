@@ -1,45 +1,82 @@
 """What does the verdict say of published releases, and how much does it decide?
 
-    python benchmarks/releases.py [FOLDER]
+    python benchmarks/releases.py [FOLDER] [--ledger]
 
 Runs every published comparison of `FOLDER` (default: BUILDCOMPARE_REAL, or ../shared/real) as a whole release. Printed
 are its verdict with the rows that decided it, and over all tests of a type how many rows of each metric got which
-status: at the builds' own load, and at equal load. The values were read off plots, so metrics that a plot biases are
-left out by the comparison itself.
+status: at the builds' own load, and at equal load. Then how independent the tests on two databases are, by metric:
+the standard deviation of the mean change of both as a part of one's (0.71: independent; 1: they move together), of
+changes cut off at two robust deviations, with its 90 % interval (bootstrap over releases). Last the P99 API times of
+every new build are made 10 and 20 % slower, and it is counted how often that is found. With `--ledger` all releases are
+recorded in a ledger first: each is judged by the noise that the others teach.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.params import Build, Comparison, Source, Test
 from buildcompare.findings.verdict import opening
+from buildcompare.history.chain import entry_of
+from buildcompare.history.ledger import record
+from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import Results
-from buildcompare.results.codes import SIDES
+from buildcompare.results.codes import SIDES, Side
 from validity import published
 
 ORDER = ("regression", "improvement", "equivalent", "not_worse", "inconclusive", "not_comparable")
+P99, INJECTED = "p99-api-times", (10, 20)
+
+Recordings = Mapping[str, Mapping[Side, list[Recording]]]
 
 
-def main(folder: str | None = None) -> None:
-    """Print the verdicts, then the table of statuses."""
+def main(*given: str) -> None:
+    """Print the verdicts, then the tables of statuses and of what is found."""
+    folder = next((each for each in given if not each.startswith("--")), None)
     real = Path(folder or os.environ.get("BUILDCOMPARE_REAL") or "../shared/real")
-    releases: dict[str, list[Test]] = defaultdict(list)
+    tests: dict[str, list[Test]] = defaultdict(list)
     for name, test, _ in published(real):
         release = name.split()[0]
-        releases[release].append(with_labels(test, real / "comparisons" / release / test.name))
+        tests[release].append(with_labels(test, real / "comparisons" / release / test.name))
+    releases = {name: comparison(name, each) for name, each in tests.items()}
+    recordings = {name: read_recordings(params) for name, params in releases.items()}
+    with tempfile.TemporaryDirectory() as ledger:
+        if "--ledger" in given:
+            alone = {name: analyse(params, recordings[name]).results.tests for name, params in releases.items()}
+            places = {name: None if "-run" in name else i for i, name in enumerate(releases, 1)}  # studies have none
+            record(Path(ledger), [entry_of(releases[n], alone[n], position=place) for n, place in places.items()])
+            releases = {name: each.model_copy(update={"history": ledger}) for name, each in releases.items()}
+        judge(releases, recordings)
+
+
+def comparison(name: str, tests: list[Test]) -> Comparison:
+    """The comparison of one release; runs of one study measured the same builds."""
+    study = name.partition("-run")[0]
+    labels = Build(label=f"before {study}"), Build(label=study)
+    return Comparison(name=name, base=labels[0], new=labels[1], source=Source(kind="recorded"), tests=tests)
+
+
+def judge(releases: Mapping[str, Comparison], recordings: Mapping[str, Recordings]) -> None:
+    """Print what the verdict says of each release, the statuses, and how often a slower P99 is found."""
     verdicts: Counter[str] = Counter()
+    by_release: list[Results] = []
     statuses: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-    for name, tests in releases.items():
-        params = Comparison(
-            name=name, base=Build(label="base"), new=Build(label="new"), source=Source(kind="recorded"), tests=tests
-        )
-        results = analyse(params, read_recordings(params)).results
+    found: dict[tuple[str, str, int], list[bool]] = defaultdict(list)
+    for name, params in releases.items():
+        results = analyse(params, recordings[name]).results
         verdicts[results.verdict] += 1
+        by_release.append(results)
         rests_on = deciding(results) or [opening(results).sentence]
         print(f"{name:20} {results.verdict:13} {'; '.join(rests_on)}")
         for test in results.tests:
@@ -47,10 +84,69 @@ def main(folder: str | None = None) -> None:
                 statuses[test.type, "own load", row.slug][row.status] += 1
                 if row.load_adjusted is not None:
                     statuses[test.type, "equal load", row.slug][row.load_adjusted.status] += 1
+        for percent in INJECTED:
+            for test in analyse(params, slower(recordings[name], percent)).results.tests:
+                row = next(each for each in test.metrics if each.slug == P99)
+                if test.validity.status != "invalid":
+                    found[test.type, "own load", percent].append(row.status == "regression")
+                    if row.load_adjusted is not None:
+                        found[test.type, "equal load", percent].append(row.load_adjusted.status == "regression")
     print("\nin all:", ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())))
     print(f"\n{'':42} {' '.join(f'{status:>14}' for status in ORDER)}")
     for (kind, load, slug), counts in sorted(statuses.items()):
         print(f"{kind:10} {load:11} {slug:20} {' '.join(f'{counts[status]:14}' for status in ORDER)}")
+    for of in sorted({key[:2] for key in statuses}):
+        judged = sum((counts for key, counts in statuses.items() if key[:2] == of), Counter[str]())
+        total = judged.total() - judged["not_comparable"]
+        print(f"{' '.join(of):42} {' '.join(f'{100 * judged[status] / total:12.1f} %' for status in ORDER[:-1])}")
+    print(f"\n{P99} made slower:")
+    for (kind, load, percent), each in sorted(found.items()):
+        print(f"{kind:10} {load:11} +{percent} %: found in {100 * sum(each) / len(each):.0f} % of {len(each)} tests")
+    print()
+    for (kind, slug), pairs in sorted(both_databases(by_release).items()):
+        low, high = np.quantile([together(pairs[drawn]) for drawn in resampled(len(pairs))], (0.05, 0.95))
+        print(f"{kind:10} {slug:30} {len(pairs)} releases: {together(pairs):.2f} ({low:.2f} to {high:.2f})")
+
+
+def both_databases(releases: Iterable[Results]) -> dict[tuple[str, str], FloatArray]:
+    """By type of test and metric, the log ratios on MySQL and Postgres of each release; unbounded at equal load."""
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
+    for results in releases:
+        valid = {test.name: test for test in results.tests if test.verdict != "invalid"}
+        for kind in ("bounded", "unbounded"):
+            tests = [valid.get(f"{db}_{kind}") for db in ("mysql", "postgresql")]
+            rows = [
+                {row.slug: row if kind == "bounded" else row.load_adjusted for row in t.metrics} for t in tests if t
+            ]
+            for slug in rows[0] if len(rows) == 2 else ():
+                changes = [row.delta_percent for each in rows if (row := each.get(slug)) is not None]
+                if len(changes) == 2 and None not in changes:
+                    found[kind, slug].append(tuple(math.log1p((change or 0.0) / 100.0) for change in changes))
+    return {key: np.array(pairs) for key, pairs in found.items() if key[1] != "number-of-connected-devices"}
+
+
+def together(pairs: FloatArray) -> float:
+    """Standard deviation of the mean of both columns about zero, as a part of that of one."""
+    scale = 1.4826 * np.median(np.abs(pairs), axis=0)
+    cut = np.clip(pairs / scale, -2.0, 2.0)
+    return math.sqrt(float((cut.mean(axis=1) ** 2).mean() / (cut**2).mean()))
+
+
+def resampled(size: int) -> Iterator[npt.NDArray[np.int64]]:
+    """A thousand draws of `size` releases."""
+    rng = np.random.default_rng(1)
+    return (rng.integers(0, size, size) for _ in range(1000))
+
+
+def slower(recordings: Recordings, percent: float) -> Recordings:
+    """The recordings with the P99 API times of the new build that much higher."""
+    factor = 1.0 + percent / 100.0
+
+    def changed(run: Recording) -> Recording:
+        scaled = (replace(each, values=each.values * factor) if each.metric == P99 else each for each in run.series)
+        return replace(run, series=tuple(scaled))
+
+    return {name: {**runs, "new": [changed(run) for run in runs["new"]]} for name, runs in recordings.items()}
 
 
 def with_labels(test: Test, folder: Path) -> Test:

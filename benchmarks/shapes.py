@@ -210,6 +210,8 @@ def real(folder: Path) -> None:
     print(f"early bumps in {sum(there)} of {len(there)} curves of {', '.join(BUMPY)}")
     print(f"early bumps in {sum(elsewhere)} of {len(elsewhere)} other curves")
     print(f"{spent:.2f} s of CPU for {len(there) + len(elsewhere)} curves and their shifts")
+    waves: dict[str, list[tuple[float, float]]] = {"period": [], "fall": []}  # variances of groups, with their df
+    setups: dict[str, list[Shape]] = {}
     for file in sorted(folder.glob("ceiling/*.gz")):
         if file.stat().st_size < 100:  # one was published empty
             continue
@@ -218,7 +220,21 @@ def real(folder: Path) -> None:
         known = series is not None and bool(np.isfinite(series.values).sum() > 100)
         series = series if known else recording.find(GOROUTINES)
         if series is not None:
-            print(f"{file.name[:-7]:34s} {_row(_shape(recording.curve(series), proxy=not known))}")
+            shape = _shape(recording.curve(series), proxy=not known)
+            print(f"{file.name[:-7]:34s} {_row(shape)}")
+            if shape is not None and shape.waves.claimed:
+                setups.setdefault(file.name.rpartition("-")[0], []).append(shape)
+    for shapes in setups.values():
+        for name, of_runs in (
+            ("period", [each.waves.period_s for each in shapes if each.waves.period_s]),
+            ("fall", [each.waves.amplitude for each in shapes if each.waves.amplitude]),
+        ):
+            if len(of_runs) > 1:
+                waves[name].append((float(np.var(np.log(of_runs), ddof=1)), len(of_runs) - 1))
+    for name, found in waves.items():
+        df = sum(each for _, each in found)
+        sd = math.sqrt(sum(variance * each for variance, each in found) / df)
+        print(f"{name} of waves, from run to run: standard deviation {sd:.3f} (log), {df} degrees of freedom")
 
 
 def _shape(curve: pd.Series, *, proxy: bool) -> Shape | None:

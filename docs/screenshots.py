@@ -16,28 +16,28 @@ WIDTH, TOP, COLOURS = 1000, 1000, 256
 
 
 def main(report: Path) -> None:
-    """The top of the page as it opens in light, and the last test's ramp-up in dark."""
+    """The top of the page as it opens, the last test's ramp-up in dark, and its charts with the cursor in them."""
     with sync_playwright() as playwright:
         path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=["--headless", "--no-sandbox"])
-        for scheme, name in (("light", "report.png"), ("dark", "ramp-up.png")):
+        for scheme, name in (("light", "report.png"), ("dark", "ramp-up.png"), ("light", "charts.png")):
             page = browser.new_page(viewport={"width": WIDTH, "height": TOP}, color_scheme=scheme)
             page.goto(report.resolve().as_uri())
             if name == "report.png":
                 shot = page.screenshot()
+            elif name == "ramp-up.png":
+                region = page.locator("#ramp-up ~ .scroll:has(figure)").last
+                region.scroll_into_view_if_needed()
+                region.locator("build-chart[ready]").wait_for()
+                figure = region.bounding_box()
+                low = region.locator("xpath=following-sibling::div[contains(@class, 'scroll')][1]").bounding_box()
+                height = low["y"] + low["height"] + 16 - figure["y"]
+                shot = page.screenshot(clip={"x": 0, "y": figure["y"] - 8, "width": WIDTH, "height": height})
             else:
-                figure = page.locator("#ramp-up ~ .scroll:has(figure)").last.bounding_box()
-                table = page.locator("#ramp-up ~ .scroll:has(figure)").last.locator(
-                    "xpath=following-sibling::div[contains(@class, 'scroll')][1]"
-                )
-                low = table.bounding_box()
-                clip = {
-                    "x": 0,
-                    "y": figure["y"] - 8,
-                    "width": WIDTH,
-                    "height": low["y"] + low["height"] + 16 - figure["y"],
-                }
-                shot = page.screenshot(clip=clip, full_page=True)
+                tools = page.locator("#graphs ~ build-tools").last
+                tools.evaluate("element => element.previousElementSibling.scrollIntoView()")
+                page.locator("#graphs ~ build-tools:last-of-type ~ figure build-chart .plot").first.hover()
+                shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": 720})
             Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS).save(DOCS / name, optimize=True)
         browser.close()
 

@@ -1,7 +1,8 @@
 """The golden reports: what the bundled comparisons published when somebody last looked. `make golden` makes them again.
 
 A golden report is results.json without `provenance.run` and without its sentences, its numbers rounded to six
-significant digits: numbers and codes. Its label rows are written as tables, with what many rows share said once. One
+significant digits: numbers and codes. Its label rows are written as tables, with what many rows share said once; of
+metrics nulls are left out. One
 README.md beside it, of the first comparison, is a picture of the wording.
 """
 
@@ -36,10 +37,16 @@ def made(report: Path) -> dict[str, str]:
     results["provenance"].pop("run")
     for test in results["tests"]:
         test["labels"] = _table(test["labels"])
+        test["metrics"] = [_without_nulls(row) for row in test["metrics"]]
     files = {"results.json": "\n".join(_lines(_rounded(_without_sentences(results)))) + "\n"}
     if results["comparison"] == BUNDLED[0]:
         files["README.md"] = (report / "README.md").read_text("utf-8")
     return files
+
+
+def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    inner = {key: _without_nulls(each) if isinstance(each, dict) else each for key, each in row.items()}
+    return {key: each for key, each in inner.items() if each is not None}
 
 
 def _without_sentences(value: Any) -> Any:

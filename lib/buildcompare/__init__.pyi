@@ -26,6 +26,8 @@ from .stats.changepoints import changepoints as changepoints
 from .stats.effects import judge_levels as judge_levels
 from .stats.levels import measure_level as measure_level
 from .stats.noise import run_noise as run_noise
+from .stats.planning import look_level as look_level
+from .stats.planning import plan_runs as plan_runs
 
 __all__: list[str]
 __version__: str

@@ -121,14 +121,15 @@ def simulate(
 
 @app.command()
 def history_import(
-    table: Annotated[Path, _file("CSV", "A table of earlier comparisons (docs/history.md).")],
+    past: Annotated[Path, _file("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
     output: Annotated[Path, _option("--output", "The ledger's folder, such as data/history/NAME.")],
 ) -> None:
-    """Record the comparisons of a table in a ledger; all of them or none."""
+    """Record earlier comparisons in a ledger, of a table or of a folder of params files; all of them or none."""
+    from buildcompare.comparison.analysis import import_comparisons
     from buildcompare.history.table import import_table
 
     with _said_faults():
-        made = import_table(table, output)
+        made = (import_comparisons if past.is_dir() else import_table)(past, output)
         studies = sum(entry.kind == "study" for entry in made)
         print(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
 
@@ -153,6 +154,18 @@ def history(
 
     with _said_faults():
         print(ledger_text(ledger, metrics), end="")
+
+
+@app.command()
+def plan(params: ParamsFile) -> None:
+    """Print what further runs would show: how many, in which order, how many hours."""
+    from buildcompare.comparison import analysis as workbench
+    from buildcompare.comparison.plan import plan_text
+    from buildcompare.config.params import read_params
+
+    with _said_faults():
+        comparison = read_params(params)
+        print(plan_text(workbench.analyse(comparison, workbench.read_recordings(comparison)).results), end="")
 
 
 @app.command()

@@ -161,7 +161,8 @@ class NoiseModel:
     pressure_sd, pressure_time_s
         AR(1) noise of log pressure (what the alerts see): standard deviation and time constant in seconds.
     capacity_sd
-        Run-to-run standard deviation of log capacity, as clients feel it; CPU has a level of its own.
+        Run-to-run standard deviation of log capacity, as clients feel it; CPU has a level of its own. Supported users
+        vary by 1.8 to 1.9 % in Mattermost's ceiling tests v2.
     level_scale
         Multiplies the run-to-run standard deviations of the recorded metrics (`measure.LEVEL_SD`, learned from
         Mattermost's ceiling tests); 0 makes runs of one build alike.

@@ -204,6 +204,8 @@ COPIES = pa.table({"timestamp": np.arange(20_000.0), "metric": NAMES, "value": n
 data("recording", "a Parquet whose names take more than 100 MB written out", parquet(COPIES))
 data("labels", "a CSV without the columns", b"a,b\n1,2\n")
 data("labels", "one label twice", b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
+IN_PERCENT = {"title": "Avg API times", "yaxes": [{"format": "percent"}], "snapshotData": [{"datapoints": [[1, 5]]}]}
+data("snapshot", "a panel in a unit that its metric cannot have", json.dumps({"panels": [IN_PERCENT]}).encode())
 data("report", "not JSON", b"<html>")
 data("report", "other JSON", b"{}")
 data("report", "a number of thousands of digits", b'{"a": ' + b"1" * 5_000 + b"}")
@@ -294,6 +296,11 @@ def _(given: Given) -> None:
 @fault("params", "a margin that is no size")
 def _(given: Given) -> None:
     given.params["margins"] = {"cpu-utilization": 0}
+
+
+@fault("params", "planned runs that are no number of runs")
+def _(given: Given) -> None:
+    given.params["planned_runs"] = 0
 
 
 # ---- A calibration --------------------------------------------------------------------------------------------------
@@ -409,7 +416,7 @@ def test_the_user_sees_what_the_table_says(
         named_data = tmp_path / "fault.bin"
         named_data.write_bytes(given.data)
         run = given.run
-        if kind == "report":
+        if kind in ("report", "snapshot"):
             run.clear()
         run[kind] = str(named_data)
         if kind == "recording":

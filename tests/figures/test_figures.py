@@ -159,7 +159,7 @@ def _luminance(colour: str) -> float:
 
 
 def test_the_phases_of_a_run_follow_the_page_and_their_names_can_be_read() -> None:
-    css = (files("buildcompare.report") / "templates/buildcompare/report.css").read_text("utf-8")
+    css = (files("buildcompare.figures") / "theme.css").read_text("utf-8")
     themes = [dict(re.findall(r"(--\w+): (#\w{6})", theme)) for theme in re.findall(r":root \{([^}]*)\}", css)]
     assert len(themes) == 3  # light, dark, printed
     variable = {colour: f"--{name}" for name, colour in figures.THEME.items()}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
-from buildcompare.history.chain import place_in_words, plain_text, setup_differences
+from buildcompare.history.chain import entry_of, place_in_words, plain_text, setup_differences
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.table import import_table
 from buildcompare.report import publish as run_report
@@ -254,3 +254,46 @@ def test_settings_are_compared_as_words() -> None:
         "Metrics server": ("prometheus 2.1", "prometheus 3.0", "changed"),
         "Alert threshold - cpu": ("85", None, "not_recorded"),
     }
+
+
+# ---- Looks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_look_with_more_runs_is_judged_by_what_is_left_to_spend(tmp_path: Path, small: dict[str, Any]) -> None:
+    alone = bench_of(small).results
+    assert [(test.looks, test.level) for test in alone.tests] == [([(1, 1)], 0.05)] * len(alone.tests)
+    again = {**small, "tests": [{**test, "base": [test["base"], test["base"]]} for test in small["tests"]]}
+    first = look(small, tmp_path)
+    assert [test.looks for test in first.tests] == [[]] * len(first.tests)
+    assert bench_of(small).results.tests[0].level == 0.05, "the same runs again are no further look"
+
+    second = bench_of(again).results
+    assert second.tests[0].looks == [(1, 1), (2, 1)]
+    assert second.tests[0].level < 0.02
+    told = [each for each in second.findings if each.kind == "looks"]
+    assert [each.text.partition(". ")[0] for each in told] == [
+        "Every test: this is look 2 at its runs (1, then 2 and 1 of each build)"
+    ]
+    unknown = bench_of({**again, "history": None}).results
+    wide, narrow = second.tests[0].metrics[0], unknown.tests[0].metrics[0]
+    assert wide.p_value == narrow.p_value
+    assert (wide.ci_low or 0.0) < (narrow.ci_low or 0.0)
+
+    kept = look(again, tmp_path)
+    assert kept.tests[0].looks == [(1, 1)]
+    assert bench_of(again).results.tests[0].looks == [(1, 1), (2, 1)]
+    assert {*look(small, tmp_path).tests[0].all_looks} == {(1, 1), (2, 1)}, "a look is not unseen by fewer runs"
+
+
+def look(params: dict[str, Any], folder: Path) -> Entry:
+    """The entry of a comparison after it was recorded."""
+    bench = bench_of(params)
+    record(folder / "ledger", [entry_of(bench.params, bench.results.tests, position=1)])
+    return read_ledger(folder / "ledger").entries[0]
+
+
+def test_with_planned_runs_the_first_look_shares_in_the_error(small: dict[str, Any]) -> None:
+    planned = bench_of({**small, "planned_runs": 4}).results
+    assert planned.tests[0].level < 0.001
+    assert "4 runs of each build are planned" in next(each.text for each in planned.findings if each.kind == "looks")
+    assert bench_of({**small, "planned_runs": 1}).results.tests[0].level == 0.05

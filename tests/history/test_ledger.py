@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from buildcompare.config.errors import InputError
+from buildcompare.config.params import version_in
 from buildcompare.history.chain import analyse_chain
 from buildcompare.history.ledger import (
     Entry,
@@ -19,7 +20,6 @@ from buildcompare.history.ledger import (
     locked,
     read_ledger,
     record,
-    version_in,
 )
 from buildcompare.history.view import ledger_text
 from buildcompare.results.codes import Pair

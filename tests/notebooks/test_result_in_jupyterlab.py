@@ -1,4 +1,4 @@
-"""A result as the last line of a cell in real JupyterLab: verdict and table, styled, in light and dark."""
+"""A result and a chart as the last lines of cells in real JupyterLab, styled, in light and dark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 import pytest
 
+import buildcompare as bc
+from buildcompare.comparison.analysis import read_recordings
+from buildcompare.results.codes import SIDES
 from conftest import BrowserThread
 from jupyterlab_server import jupyterlab
 
@@ -17,8 +20,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 LIMIT_MS = 90_000
-CELL = """import buildcompare as bc
-bc.compare(bc.read_params("params/v11.1.0-rc2.yaml"))"""
+PARAMS = "params/v11.1.0-rc2.yaml"
+CELLS = (
+    f"""import buildcompare as bc
+result = bc.compare(bc.read_params("{PARAMS}"))
+result""",
+    'result.plot("p99-api-times")',
+)
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 LUMINANCE = """element => {
   const parts = getComputedStyle(element).color.match(/[0-9.]+/g).map(Number);
@@ -28,7 +36,7 @@ LUMINANCE = """element => {
 
 @pytest.fixture
 def laboratory(tmp_path: Path, project: Path) -> Iterator[str]:
-    """The address of a JupyterLab in its light theme, with a notebook of one cell."""
+    """The address of a JupyterLab in its light theme, with a notebook of two cells."""
     folder = tmp_path / "project"
     folder.mkdir()
     for name in ("params", "data"):
@@ -39,12 +47,21 @@ def laboratory(tmp_path: Path, project: Path) -> Iterator[str]:
             "nbformat_minor": 5,
             "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
             "cells": [
-                {"cell_type": "code", "id": "a", "metadata": {}, "source": CELL, "execution_count": None, "outputs": []}
+                {
+                    "cell_type": "code",
+                    "id": f"c{i}",
+                    "metadata": {},
+                    "source": cell,
+                    "execution_count": None,
+                    "outputs": [],
+                }
+                for i, cell in enumerate(CELLS)
             ],
         }
     )
     nbformat.write(notebook, folder / "one.ipynb")  # type: ignore[no-untyped-call]
-    settings = {
+    settings: dict[str, dict[str, object]] = {
+        "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # else only what is seen is there
         "@jupyterlab/apputils-extension/themes": {"theme": THEMES["light"], "adaptive-theme": False},
         "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     }
@@ -52,8 +69,11 @@ def laboratory(tmp_path: Path, project: Path) -> Iterator[str]:
         yield url
 
 
-def test_a_result_shows_verdict_and_table(laboratory: str, browser: BrowserThread, tmp_path: Path) -> None:
+def test_a_result_shows_verdict_and_table_and_a_chart_answers(
+    laboratory: str, browser: BrowserThread, tmp_path: Path
+) -> None:
     seen: dict[str, dict[str, Any]] = {}
+    chart: dict[str, Any] = {}
     shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
     def by_hand(browser: Browser) -> None:
@@ -67,6 +87,13 @@ def test_a_result_shows_verdict_and_table(laboratory: str, browser: BrowserThrea
             page.get_by_text("Run All Cells", exact=True).click()
             verdict = page.locator(".jp-OutputArea .buildcompare .verdict")
             verdict.wait_for()
+            page.locator(".jp-OutputArea build-chart").scroll_into_view_if_needed()
+            plot = page.locator(".jp-OutputArea build-chart .plot")
+            plot.hover()
+            chart["minute"] = float(plot.get_attribute("aria-valuenow") or "nan")
+            chart["values"] = [page.locator(f"build-chart .of-{side}").inner_text() for side in SIDES]
+            page.locator("build-chart build-tools").get_by_label("v11.0.4").uncheck()
+            chart["runs"] = page.locator("build-chart path.curve").count()
             for theme, name in THEMES.items():
                 if theme != "light":
                     page.get_by_role("menuitem", name="Settings", exact=True).click()
@@ -78,6 +105,7 @@ def test_a_result_shows_verdict_and_table(laboratory: str, browser: BrowserThrea
                     "verdict": verdict.inner_text(),
                     "border": verdict.evaluate("element => getComputedStyle(element).borderLeftWidth"),
                     "ink": verdict.evaluate(LUMINANCE),
+                    "curve": page.locator("build-chart path.curve.new").evaluate("e => getComputedStyle(e).stroke"),
                     "rows": page.locator(".jp-OutputArea .buildcompare table.headline tbody tr").count(),
                 }
         finally:
@@ -90,3 +118,11 @@ def test_a_result_shows_verdict_and_table(laboratory: str, browser: BrowserThrea
         assert shown["rows"] == 2
         assert shown["border"] == "6px"
         assert (shown["ink"] > 0.5) == (theme == "dark")
+    assert seen["light"]["curve"] != seen["dark"]["curve"]
+    assert chart["runs"] == 1
+    recordings = read_recordings(bc.read_params(PARAMS))["postgresql_bounded"]
+    for side, text in zip(SIDES, chart["values"], strict=True):
+        curve = recordings[side][0].curve(recordings[side][0].total("p99-api-times"))
+        nearest = curve.iloc[abs(curve.index / 60 - chart["minute"]).argmin()]
+        assert text.endswith(" ms")
+        assert float(text.split()[-2]) == pytest.approx(1e3 * nearest, rel=1e-3)

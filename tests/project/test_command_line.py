@@ -17,6 +17,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report import publication
 from buildcompare.report import publish as run_report
 from buildcompare.results import Results
+from buildcompare.results.codes import SIDES, Label
 from support import small_params, write_params
 
 
@@ -79,7 +80,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     def publish(params: Path, **_: Any) -> run_report.Published:
         if verdict == "failed":
             raise ExecutionError("the kernel died")
-        results: Any = {"verdict": verdict, "tests": [], "findings": [], "suggestions": []}
+        builds = {side: Label(label=side) for side in SIDES}
+        results: Any = {"verdict": verdict, "tests": [], "findings": [], "suggestions": [], **builds}
         return run_report.Published(params, Results.model_construct(**results))
 
     monkeypatch.setattr(run_report, "publish", publish)

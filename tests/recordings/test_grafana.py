@@ -127,6 +127,55 @@ def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
     assert len({json.dumps(dict(s.labels)) for s in read(tmp_path, snapshot).series if s.metric == "rps"}) == 2
 
 
+def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
+    """A snapshot with one panel, of a value of 2 in `unit`, stated where this generation states it."""
+    values, times = [2.0] * 3, milliseconds()[:3]
+    if generation == "old":
+        data = [{"target": "a", "datapoints": [list(pair) for pair in zip(values, times, strict=True)]}]
+        panel: dict[str, Any] = {"title": title, "snapshotData": data, "yaxes": [{"format": unit}, {"format": "short"}]}
+        return {"panels": [panel]}
+    own = field("Value", "number", values, config={"unit": unit} if generation == "field" else {})
+    panel = {"title": title, "snapshotData": [{"fields": [field("Time", "time", times), own]}]}
+    if generation == "panel":
+        panel["fieldConfig"] = {"defaults": {"unit": unit}, "overrides": []}
+    return {"panels": [panel]}
+
+
+@pytest.mark.parametrize("generation", ["old", "panel", "field"])
+@pytest.mark.parametrize(
+    ("title", "unit", "value"),
+    [
+        ("Avg API times", "ms", 0.002),
+        ("Avg API times", "µs", 2e-6),
+        ("P99 API times", "s", 2.0),
+        ("P99 API times", "m", 120.0),
+        ("P99 API times", "short", 2.0),
+        ("CPU Utilization", "percentunit", 200.0),
+        ("CPU Utilization", "percent", 2.0),
+        ("Heap In Use", "bytes", 2.0),
+        ("Heap In Use", "decmbytes", 2e6),
+        ("Heap In Use", "mbytes", 2.0 * 1024**2),
+        ("RPS", "reqpm", 2.0 / 60.0),
+        ("Goroutines In Use", "none", 2.0),
+        ("Of nobody's catalogue", "ms", 2.0),
+    ],
+)
+def test_the_unit_of_a_panel_converts_into_the_catalogues(
+    tmp_path: Path, generation: str, title: str, unit: str, value: float
+) -> None:
+    (series,) = read(tmp_path, in_unit(generation, title, unit)).series
+    assert series.values == pytest.approx([value] * 3, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("title", "unit"),
+    [("Avg API times", "percentunit"), ("CPU Utilization", "s"), ("Goroutines In Use", "bytes"), ("RPS", "Bps")],
+)
+def test_a_unit_that_a_metric_cannot_have_is_refused(tmp_path: Path, title: str, unit: str) -> None:
+    with pytest.raises(InputError, match=r"panels\[0\] unit: expected a unit of .*, found '" + unit):
+        read(tmp_path, in_unit("panel", title, unit))
+
+
 @pytest.mark.parametrize(
     ("contents", "found"),
     [

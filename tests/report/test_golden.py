@@ -11,7 +11,7 @@ import pytest
 
 import golden
 
-MAX_BYTES = 150_000
+MAX_BYTES = 180_000
 
 
 @pytest.mark.parametrize("name", golden.BUNDLED)

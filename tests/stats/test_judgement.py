@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from scipy import stats
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import Metric
 from buildcompare.config.params import check_params
+from buildcompare.results.codes import NoiseSource
 from buildcompare.stats.effects import Effect, judge_labels, judge_levels, judge_metrics, measure_effect, status_of
 from buildcompare.stats.noise import Noise, RunLevel
 from support import small_params
@@ -50,12 +52,13 @@ def test_intervals_and_p_values_are_those_of_the_t_distribution(df: float) -> No
         (-0.20, 0.02, "neutral", "regression"),
         (0.05, 0.005, "lower", "equivalent"),  # surely changed, surely not by the margin
         (0.20, 0.15, "lower", "inconclusive"),
-        (0.08, 0.02, "lower", "not_worse"),  # not beyond the margin, nor by twice of it
+        (0.08, 0.02, "lower", "regression"),  # not beyond the margin, nor surely within it
+        (0.06, 0.04, "lower", "not_worse"),  # perhaps unchanged, and not by twice the margin
         (0.08, 0.06, "lower", "inconclusive"),
-        (0.08, 0.02, "neutral", "inconclusive"),
-        (-0.08, 0.02, "higher", "not_worse"),
+        (0.08, 0.06, "neutral", "inconclusive"),
+        (-0.06, 0.04, "higher", "not_worse"),
         (-0.08, 0.08, "higher", "inconclusive"),
-        (-0.08, 0.02, "lower", "not_worse"),
+        (-0.08, 0.06, "lower", "not_worse"),
         (0.0, 0.02, "lower", "equivalent"),
         (0.0, 0.2, "lower", "inconclusive"),
     ],
@@ -79,29 +82,21 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg(ratio
         above = [i for i, p in enumerate(p_values) if p >= own.p_value]
         assert metric.p_adjusted == pytest.approx(min(1.0, max((count - i) * p_values[i] for i in below)))
         assert label.p_adjusted == pytest.approx(min(p_values[i] * count / (i + 1) for i in above))
-        assert metric.size == label.size == count
+        assert metric.size == pytest.approx(count)
+        assert label.size == count
 
 
 def test_families_are_judged_apart() -> None:
     gate = LOWER.model_copy(update={"gate": True})
-    rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06))]
+    time = LOWER.model_copy(update={"unit": "seconds"})
+    rows = [(gate, effect(0.3)), (LOWER, effect(0.05)), (LOWER, None), (LOWER, effect(0.06)), (time, effect(0.1))]
     judged = judge_metrics(rows)
     assert judged[2] is None
-    assert [each.family for each in judged if each] == ["gate", "other", "other"]
+    assert [each.family for each in judged if each] == ["gate", "other", "other", "times"]
     assert judged[0] is not None
     assert judged[0].p_adjusted == judged[0].p_value  # alone in its family
     assert judged[1] is not None
     assert judged[1].p_adjusted == pytest.approx(max(judged[1].p_value, 2 * effect(0.06).p_value))
-
-
-def test_the_runs_that_settle_it_would_settle_it() -> None:
-    found = effect(0.0, 0.10 * math.sqrt(2))
-    runs = found.required_runs(10.0)
-    assert runs is not None
-    rng = np.random.default_rng(9)
-    means = rng.normal(0, 0.10, (20_000, 2, runs)).mean(axis=2)
-    z = np.abs(means[:, 1] - means[:, 0] + math.log(1.1)) / (0.10 * math.sqrt(2 / runs))
-    assert 0.8 <= np.mean(z > 1.96) < 0.85
 
 
 def test_what_would_be_seen_is_seen() -> None:
@@ -121,7 +116,7 @@ def test_what_would_be_seen_is_seen() -> None:
 
 @pytest.mark.parametrize(
     ("base", "new", "verdict"),
-    [(0.02, 0.02, "pass"), (None, 0.02, "inconclusive"), (0.02, None, "inconclusive"), (0.0, 40.0, "inconclusive")],
+    [(0.02, 0.02, "pass"), (None, 0.02, "inconclusive"), (0.02, None, "inconclusive"), (0.0, 4.0, "inconclusive")],
 )
 def test_what_users_feel_must_be_there_in_both_builds(
     tmp_path: Path, base: float | None, new: float | None, verdict: str
@@ -223,3 +218,22 @@ def test_levels_of_runs_are_judged_by_themselves_as_in_a_comparison() -> None:
     assert judge_levels([100.0], [120.0], 0.03).effect.sd == pytest.approx(0.03 * math.sqrt(2))
     with pytest.raises(ValueError, match="at least one positive level"):
         judge_levels([0.0], [1.0], 0.03)
+
+
+def test_a_family_of_unequal_metrics_is_rarely_wrong_and_finds_what_it_can() -> None:
+    """The noisy metric takes less of the error than half: 5 % for both together, 4,000 families each."""
+    rng = np.random.default_rng(8)
+    known: dict[str, Any] = {"better": "lower", "gate": True, "margin_percent": 10}
+    metrics = [Metric(name=name, slug=name, **known) for name in ("quiet", "noisy")]
+    sds, rises = (0.035, 0.2), {"none": 0.0, "ten percent": math.log(1.1)}
+    called = {}
+    for name, rise in rises.items():
+        found = []
+        for _ in range(4000):
+            drawn = [Effect(rng.normal(0, sd), sd, math.inf, sd, NoiseSource.CATALOGUE) for sd in sds]
+            drawn[0] = replace(drawn[0], log_ratio=drawn[0].log_ratio + rise)
+            found.append([row.p_adjusted < 0.05 for row in judge_metrics([*zip(metrics, drawn, strict=True)]) if row])
+        called[name] = np.array(found)
+    assert 0.03 < called["none"].any(axis=1).mean() < 0.06
+    even = stats.norm.sf(stats.norm.ppf(1 - 0.0125) - rises["ten percent"] / sds[0])
+    assert called["ten percent"][:, 0].mean() > even + 0.03

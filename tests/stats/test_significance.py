@@ -338,11 +338,12 @@ def test_real_identical_pairs_are_rarely_called_changed(ceiling: list[RepeatedRu
     assert found is not None
     metrics, labels = found["metrics"], found["labels"]
     assert (found["groups"], found["pairs"]) == (10, 28)
-    assert metrics["called"] / metrics["rows"] <= 0.05
+    assert metrics["called"] / metrics["rows"] <= 0.03
     assert labels["called"] / labels["rows"] <= 0.02
-    assert found["pairs_called"] / found["pairs"] <= 0.10
+    assert found["pairs_called"] / found["pairs"] <= 0.15  # three families of 5 %
     assert metrics["covering"] / metrics["rows"] >= 0.93
     assert labels["covering"] / labels["rows"] >= 0.93
+    assert metrics["found"]["20"] / metrics["rows"] >= 0.75
     assert metrics["found"]["50"] / metrics["rows"] >= 0.95
     assert labels["found"]["100"] / labels["rows"] >= 0.50
 
@@ -392,9 +393,22 @@ def test_nothing_of_v9_6_is_called_by_borrowed_priors(compared: Callable[[str], 
             assert tests[name][slug].p_value is not None
 
 
-def test_what_a_plot_hides_is_never_called(real: Path, compared: Callable[[str], Results]) -> None:
+def test_what_was_read_off_a_plot_is_judged_where_it_is_surely_large(compared: Callable[[str], Results]) -> None:
+    """A study whose two runs agree: the averages of the database more than doubled, the heap was halved."""
+    for run in ("v9.11-v10.5-run1", "v9.11-v10.5-run2"):
+        tests = judged(compared(run))
+        assert all(rows["avg-store-times"].reading_error_percent == 2 for rows in tests.values())
+        for name in ("mysql_bounded", "postgresql_bounded"):
+            assert tests[name]["avg-store-times"].status == "regression"
+            assert tests[name]["heap-in-use"].status == "improvement"
+        for name in ("mysql_unbounded", "postgresql_unbounded"):
+            assert tests[name]["avg-store-times"].load_adjusted.status == "regression"
+            assert tests[name]["heap-in-use"].load_adjusted.status == "improvement"
+
+
+def test_no_published_verdict_rests_on_an_average_that_was_read_off_a_plot(
+    real: Path, compared: Callable[[str], Results]
+) -> None:
     for release in sorted(path.name for path in (real / "comparisons").iterdir() if path.is_dir()):
-        for tests in judged(compared(release)).values():
-            for slug in ("heap-in-use", "avg-api-times", "avg-store-times"):
-                assert tests[slug].status in ("inconclusive", "not_comparable")
-                assert tests[slug].reason.code in ("digitised", "no_number")
+        for test in (each for each in compared(release).tests if each.verdict != "invalid"):
+            assert all(row.deciding.status != "regression" for row in test.metrics if row.slug == "avg-api-times")

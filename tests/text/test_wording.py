@@ -61,8 +61,8 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         "Bounded Postgres: v2 was limited by Slow (at or above 100 ms).",
     ),
     FindingKind.TIME_TO_USERS: (
-        {"users": 4000, "base": 1920.0, "new": 2820.0},
-        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min.",
+        {"users": 4000, "base": 1920.0, "new": 2820.0, "identical": (3, 9)},
+        "Bounded Postgres: v2 reaches 4,000 users after 47.0 min, v1 after 32.0 min. One run each is one observation: 3 of 9 pairs of identical runs differ so too.",
     ),
     FindingKind.BEGINNING: (
         {
@@ -72,14 +72,16 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "shift_ci_low": -1253.0,
             "shift_ci_high": -527.0,
             "shift_status": "regression",
+            "shift_noise_source": "simulated",
+            "identical": None,
             "slope_users_per_s": [2.19, 2.2],
             "wave_onset_s": [2916.0, 3438.0],
         },
-        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind (95 % interval −1,253 to −527). The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
+        "Bounded Postgres: v2 begins with 3 early bumps against 1 early bump of v1; its lasting ramp starts at 14.8 min instead of 3.7 min. From there to the first wave it runs 890 users behind (95 % interval −1,253 to −527 by how simulated runs vary). The ramp itself rises by 2.20 users per second against 2.19; its waves begin at 57.3 min instead of 48.6 min.",
     ),
     FindingKind.WAVES: (
         {"differ": ["wave_period_s"], "wave_period_s": {"value": -25.0, "ci_low": -40.0, "ci_high": -10.0}},
-        "Bounded Postgres: compared with v1, the waves of v2 come 25 s closer together (95 % interval within these runs 10 to 40).",
+        "Bounded Postgres: compared with v1, the waves of v2 come 25 s closer together (95 % interval 10 to 40).",
     ),
     FindingKind.BUMPS_IN_BOTH: (
         {"tests": [PG, MY], "early_bumps": 1, "peak": 201.0, "onset_s": 252.0},
@@ -88,13 +90,19 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
     FindingKind.EVENT: (
         {
             "side": "base",
+            "phase": "steady",
+            "identical_pairs": 31,
             "names": {"p99": "P99", "go": "Goroutines"},
             "events": [
                 {"metric": "p99", "warning": True, "size_percent": 77.1, "kind": "spike", "at_s": 1878.0},
                 {"metric": "go", "warning": False, "size_percent": 9.4, "kind": "spike", "at_s": 1880.0},
             ],
         },
-        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with Goroutines +9.4 %; the other build shows nothing similar.",
+        "Bounded Postgres: P99 of v1 has a spike of +77.1 % at 31.3 min, together with Goroutines +9.4 %; the other build shows nothing similar, and none of 31 pairs of identical runs differs so.",
+    ),
+    FindingKind.MORE_EVENTS: (
+        {"groups": [2, 7]},
+        "Bounded Postgres: two more events of one build only: see the table of events.",
     ),
     FindingKind.UNCHANGED: (
         {
@@ -134,7 +142,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "margin_percent": 5.0,
             "load_adjusted": {"users": 8076.0, "delta_percent": 8.3, "p_adjusted": 0.0002, "status": "regression"},
         },
-        "Bounded Postgres: at equal load (8,076 users) CPU of v2 +8.3 %: regression, more than chance (adjusted p below 0.001) and more than the margin of 5.0 %; at each build's own load +1.8 %.",
+        "Bounded Postgres: at equal load (8,076 users) CPU of v2 +8.3 %: regression, more than chance and more than the margin of 5.0 % (adjusted p below 0.001); at each build's own load +1.8 %.",
     ),
     FindingKind.UNJUDGEABLE: (
         {"name": "RPS", "unit": "", "base": 5.0, "new": None, "reason": {"code": "not_recorded", "build": "new"}},
@@ -182,9 +190,35 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "faster": 1,
             "expected": 2.0,
             "surviving": 1,
-            "slower_labels": [{"label": "getPost", "stat": "avg", "delta_percent": 60.0}],
+            "moved_most": [
+                {
+                    "label": "getPost",
+                    "stat": "avg",
+                    "delta_percent": 60.0,
+                    "calls": {"base": 1e5, "new": 120_000},
+                    "time_share": {"base": 0.1, "new": 0.14},
+                },
+                {"label": "login", "stat": "avg", "delta_percent": -9.0, "calls": None, "time_share": None},
+            ],
         },
-        "Bounded Postgres: 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. Slowest: getPost avg (+60.0 %). 1 of them stays significant after adjusting for the whole table.",
+        "Bounded Postgres: Moved most: getPost avg +60.0 % (120,000 calls, 14% of the time of its table), login avg −9.0 %. 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. 1 of them stays significant after adjusting for the whole table.",
+    ),
+    FindingKind.LABELS_BEYOND_NOISE: (
+        {
+            "labels": [
+                {
+                    "label": "getPost",
+                    "stat": "avg",
+                    "base": 0.01,
+                    "new": 0.08,
+                    "delta_percent": 700.0,
+                    "calls": {"base": 1e5, "new": 120_000},
+                    "test": PG,
+                    "others": {MY: 640.0},
+                }
+            ]
+        },
+        "Bounded Postgres: getPost avg 10.0 ms → 80.0 ms (+700 %, 120,000 calls in Bounded Postgres; +640 % in Bounded MySQL) is slower than noise explains.",
     ),
     FindingKind.NO_LABEL_TABLE: (
         {"group": "api", "side": "new"},
@@ -221,6 +255,10 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "reasons": [{"code": "no_users", "status": "invalid", "side": "new", "run": 1, "text": "no users"}],
         },
         "Bounded Postgres: invalid test: v2: no users.",
+    ),
+    FindingKind.LOOKS: (
+        {"looks": ["1", "2 and 1"], "level": 0.00914, "planned_runs": None},
+        "Bounded Postgres: this is look 2 at its runs (1, then 2 and 1 of each build). So that all looks after the first together call no more than 5 % of unchanged tests, a change counts here with an adjusted p below 0.0091, and intervals are wider.",
     ),
     FindingKind.RUN_LEFT_OUT: (
         {"side": "base", "run": 2, "reason": "gaps"},
@@ -311,8 +349,8 @@ def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> 
             "+23.6 % (95 % interval −3.0 to +30.5 %): cannot be told from chance, which moves this by up to 5.6 %",
         ),
         (
-            {"status": "inconclusive", "delta_percent": 6.0, "ci_low": 1.0, "ci_high": 11.0},
-            "+6.0 % (95 % interval +1.0 to +11.0 %): differs, but not surely by more than the margin of 10 %",
+            {"delta_percent": 6.0, "ci_low": 1.0, "ci_high": 11.0},
+            "+6.0 % (95 % interval +1.0 to +11.0 %): regression, more than chance and perhaps more than the margin of 10 %",
         ),
     ],
 )
@@ -326,8 +364,9 @@ def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
         (SuggestionKind.RERUN, {"status": "invalid", "load_unknown": False}, "Run Bounded Postgres again: it is no valid test."),
         (SuggestionKind.RERUN, {"status": "limited", "load_unknown": True},
          "Record the connected users in Bounded Postgres: its load is unknown."),
-        (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3, "margin_percent": 5.0},
-         "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 5.0 %."),
+        (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3,
+                                 "required_runs_show_percent": 4.6},
+         "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
         (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
          "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
     ],

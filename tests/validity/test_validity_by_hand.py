@@ -21,6 +21,7 @@ from loadsim import (
     Coordinator,
     Restart,
     RunSettings,
+    Truncation,
     simulate_run,
 )
 from validity_cases import CATALOGUE, HELD, bounded, codes, flat, in_test, judged, loaded, unbounded
@@ -130,7 +131,7 @@ def test_a_dip_costs_its_minutes_and_not_the_test(
     (of_run,) = found.runs.new
     assert (of_run.valid_from_s, of_run.valid_until_s) == (from_s, until_s)
     assert "judged from 28 min" in of_run.reasons[0].text or from_s != 1685.0
-    _, views = judge_validity(own.test, Pair([flat(HELD).view], [own.view]), CATALOGUE, own.coordinator)
+    _, views = judge_validity(own.test, Pair([flat(HELD).view], [own.view]), CATALOGUE, own.coordinator, own.labels)
     assert views.new[0].steady.window == (from_s or 900.0, until_s or 5995.0)
 
 
@@ -183,7 +184,84 @@ def test_one_build_that_is_very_slow_is_a_regression_and_no_other_unit(base: flo
         slow = tuple(replace(each, values=values.get(each.metric, each.values)) for each in recording.series)
         runs.append(in_test(replace(recording, series=slow), "bounded", 5000))
     assert "unlikely_unit" not in [reason.code for reason in judged(*runs).test.reasons]
-    assert runs[1].times["avg-api-times"] > seconds
+    assert runs[1].levels["avg-api-times"] > seconds
+
+
+@pytest.mark.parametrize(
+    ("metric", "factors", "number", "said"),
+    [
+        ("cpu-utilization", (0.01, 0.01), "least", "a fraction"),
+        ("cpu-utilization", (1.0, 0.01), "least", "a fraction"),
+        ("p99-api-times", (1.0, 250.0), "top", "milliseconds"),
+        ("p99-store-times", (600.0, 600.0), "top", "milliseconds"),
+        ("heap-in-use", (1.0, 1e3), "times", "another unit"),
+    ],
+)
+def test_levels_that_cannot_be_in_their_unit_are_no_comparison(
+    metric: str, factors: tuple[float, float], number: str, said: str
+) -> None:
+    runs = []
+    for seed, factor in zip((2, 3), factors, strict=True):
+        recording = simulate_run(RunSettings(type="bounded", coordinator=Coordinator(max_users=5000)), seed).recording
+        changed = tuple(
+            replace(each, values=each.values * factor) if each.metric == metric else each for each in recording.series
+        )
+        runs.append(in_test(replace(recording, series=changed), "bounded", 5000, Run(recording=f"{seed}.csv")))
+    found = judged(*runs).test
+    assert found.status == "invalid"
+    assert {(reason.code, reason.metric) for reason in found.reasons} == {("unlikely_unit", metric)}
+    assert number in found.reasons[0].numbers
+    assert said in found.reasons[0].text
+    assert ".csv" in found.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("stated", "labels", "found"),
+    [
+        (("v10.3.0", "10.4.0 RC1"), ("v10.3.0", "v10.4.0-rc1"), []),
+        (("10.3", "v10.4.0rc1 mysql, second run"), ("v10.3.0", "v10.4.0-rc1"), []),
+        (("ct2XL222-1", "ct2XL222-2"), ("v10.3.0", "v10.4.0-rc1"), []),  # as in Mattermost's published reports
+        (("", "v10.4.0-rc1"), ("v10.3.0", "v10.4.0-rc1"), []),
+        (("v10.3.0", "v10.3.0"), ("v10.3.0", "v10.4.0-rc1"), ["new"]),
+        (("v10.4.0-rc1", "v10.3.0"), ("v10.3.0", "v10.4.0-rc1"), ["base", "new"]),
+        (("v10.3.0", "v10.4.0-rc2"), ("v10.3.0", "v10.4.0-rc1"), ["new"]),
+        (("v9.11.2", "v10.4.0-rc1"), ("v10.3.0", "v10.4.0-rc1"), ["base"]),
+        (("main", "feature"), ("feature", "main"), ["base", "new"]),
+        (("main", "another"), ("main", "feature"), ["new"]),  # here reports state their builds
+        (("old", "new"), ("base", "new"), []),
+        (("v10.4.0", "v10.4.0"), ("v10.4.0", "v10.4.0"), []),
+    ],
+)
+def test_a_report_of_another_build_is_no_comparison(
+    stated: tuple[str, str], labels: tuple[str, str], found: list[str]
+) -> None:
+    runs = []
+    for label in stated:
+        own = flat(HELD)
+        recording = replace(own.view.recording, provenance={"label": label})
+        view = replace(own.view, recording=recording, run=Run(report=f"{label}.json"))
+        runs.append(replace(own, view=view, labels=Pair(*labels)))
+    of = judged(*runs).test
+    reasons = [reason for reason in of.reasons if reason.code == "another_build"]
+    assert [reason.side for reason in reasons] == found
+    assert (of.status == "invalid") is bool(found)
+    for reason in reasons:
+        at = ("base", "new").index(str(reason.side))
+        assert reason.text.startswith(f"{stated[at]}.json says that it is of {stated[at]}, the params that it is of")
+        assert labels[at] in reason.text
+
+
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.7])
+def test_an_unbounded_run_that_was_cut_on_its_ramp_is_no_test(part: float) -> None:
+    whole = unbounded(seed=1)
+    assert whole.climb is None
+    assert whole.view.shape is not None
+    assert whole.view.shape.ramp is not None
+    found = judged(unbounded(seed=2), unbounded(Truncation(part * whole.view.shape.ramp.end_s), seed=1))
+    assert found.test.status == "invalid"
+    (reason,) = [reason for reason in found.test.reasons if reason.status == "invalid"]
+    assert (reason.code, reason.side) == ("cut_in_ramp", "new")
+    assert reason.text.startswith("cut on its ramp: at its end")
 
 
 def test_a_restart_on_a_curve_that_stands_in_counts_no_users() -> None:

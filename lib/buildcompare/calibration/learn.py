@@ -29,7 +29,7 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 5  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+METHOD = 6  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 

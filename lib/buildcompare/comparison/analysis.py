@@ -5,22 +5,25 @@ import hashlib
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from buildcompare import findings
 from buildcompare import results as schema
 from buildcompare.calibration.learn import Calibration, groups_without, read_calibration
+from buildcompare.comparison.plan import plan_tests
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Coordinator, Run, Test, check_params, read_params
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
-from buildcompare.history.ledger import read_ledger
+from buildcompare.history.chain import Past, compare_to_ledger, entry_of, past_changes, supported_users_noise
+from buildcompare.history.ledger import Entry, locked, read_ledger, record
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
@@ -32,7 +35,9 @@ from buildcompare.metrics.events import compare_events
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
-from buildcompare.stats.noise import RepeatedRuns
+from buildcompare.stats.noise import PastChanges, RepeatedRuns
+from buildcompare.stats.planning import Looks
+from buildcompare.stats.pooling import pool_metrics
 from buildcompare.text.sentences import say
 from buildcompare.validity.rules import judge_validity
 
@@ -146,13 +151,18 @@ def compare_test(
     *,
     coordinator: Coordinator | None = None,
     groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
     label_noise: LabelNoise | None = None,
     labels: tuple[str, str] = SIDES,
+    looks: Sequence[tuple[int, int]] = (),
+    planned_runs: int | None = None,
 ) -> TestView:
     """Compare the runs of one test.
 
-    The noise between runs is learned from `groups`, the repeated runs, or else is the catalogue's; `label_noise` is
-    what was learned of labels from `groups`, where several tests share it.
+    The noise between runs is learned from `groups`, the repeated runs, and from `past` comparisons, or else is the
+    catalogue's; `label_noise` is what was learned of labels from `groups`, where several tests share it. `looks` are
+    the runs of base and new at earlier looks at this test, `planned_runs` those of each build that there will be in
+    the end.
     """
     coordinator = coordinator or Coordinator()
     views = Pair.of(
@@ -161,13 +171,17 @@ def compare_test(
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
     )
-    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator)
+    validity, views = judge_validity(test, with_estimates(test, views), catalogue, coordinator, Pair(*labels))
     views = with_ramp_ups(views)
-    supported = compare_supported_users(test, views, catalogue, groups) if test.type == "unbounded" else None
-    curves, at_load = at_equal_load(test, views, catalogue, groups)
+    now = len(test.base), len(test.new)
+    every_look = [*(look for look in looks if look != now), now]
+    seen = Looks.of(every_look, planned_runs)
+    known: dict[str, Any] = {"past": past, "looks": seen}
+    supported = compare_supported_users(test, views, catalogue, groups, **known) if test.type == "unbounded" else None
+    curves, at_load = at_equal_load(test, views, catalogue, groups, **known)
     tables = label_tables(views, label_noise or LabelNoise(groups, catalogue.label_tables))
     splits = split_averages(tables, catalogue)
-    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits)
+    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits, **known)
     result = schema.TestResult(
         name=test.name,
         type=test.type,
@@ -183,6 +197,9 @@ def compare_test(
         labels=compare_label_tables(tables, catalogue),
         events=compare_events(test, views, catalogue, groups),
         validity=validity,
+        looks=every_look,
+        level=seen.level,
+        planned_runs=planned_runs,
     )
     return TestView(result, recordings, catalogue, Pair(*labels), curves)
 
@@ -239,8 +256,20 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     )
     labels = (params.base.label, params.new.label)
     shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
+    simulated = any(recording.simulated for recording in own)
+    ledger = None if params.history is None else read_ledger(resolve(params.history))
+    if ledger is not None:
+        samples = {run.samples_sha256 for run in own}
+        shared["past"] = past_changes(ledger, params, samples, catalogue, simulated=simulated)
     shared["label_noise"] = LabelNoise(groups, catalogue.label_tables)
-    compared = {test.name: compare_test(test, recordings[test.name], catalogue, **shared) for test in params.tests}
+    shared["planned_runs"] = params.planned_runs
+    ledger = read_ledger(resolve(params.history)) if params.history is not None else None
+    kept = ledger.find(entry_of(params, position=1)) if ledger else None
+    looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
+    compared = {
+        test.name: compare_test(test, recordings[test.name], catalogue, looks=looks.get(test.name, ()), **shared)
+        for test in params.tests
+    }
     tests = [each.result for each in compared.values()]
     inputs = [
         schema.InputProvenance(test=test.name, build=side, run=i, kind=str(run.provenance.get("kind", "")), **file)
@@ -249,11 +278,10 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         for i, run in enumerate(recordings[test.name][side], start=1)
         for file in run.provenance.get("files", ())
     ]
-    simulated = any(recording.simulated for recording in own)
     past: Past | None = None
-    if params.history is not None:
+    if ledger is not None:
         noise = supported_users_noise(catalogue, groups)
-        past = compare_to_ledger(read_ledger(resolve(params.history)), params, tests, noise, simulated=simulated)
+        past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated)
     history, drift, setup_differences = past or (None, [], [])
     # The same from a file, from papermill and from a hand-filled cell:
     asked = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
@@ -273,6 +301,8 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         action_items_title=params.action_items_title,
         grafana=[schema.GrafanaLink(title=title, url=url) for title, url in params.grafana.items()],
         tests=tests,
+        pooled=pool_metrics(tests, catalogue),
+        plan=plan_tests(tests),
         self_check=self_check,
         suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
         findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),
@@ -284,6 +314,28 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         ),
     )
     return Analysis(params, catalogue, recordings, results, compared)
+
+
+def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:
+    """Analyse the comparison of every params file in `folder`, and record all of them in a ledger, or none.
+
+    A chain in the order of the new builds' labels, numbers in them by size (v9.10 after v9.2).
+    """
+    files = sorted(file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern))
+    if not files:
+        raise InputError(file=folder, key="FOLDER", expected="params files (*.yaml)", found="none")
+    asked = [read_params(file).model_copy(update={"history": None}) for file in files]
+    asked.sort(key=lambda each: [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", each.new.label)])
+    entries = []
+    for params in asked:
+        results = analyse(params, read_recordings(params)).results
+        known = {"simulated": results.simulated, "verdict": results.verdict}
+        entries.append(entry_of(params, results.tests, position=1, **known))
+    with locked(ledger):
+        first = read_ledger(ledger).next_position
+        placed = [entry.model_copy(update={"position": first + i}) for i, entry in enumerate(entries)]
+        record(ledger, placed)
+    return placed
 
 
 def calibration_of(params: Comparison, file: str) -> Calibration:

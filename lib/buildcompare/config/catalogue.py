@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import read_text, resolve
 from buildcompare.config.yaml import MAX_BYTES, checked, read_yaml, refuse
-from buildcompare.results.codes import Better
+from buildcompare.results.codes import Better, TestType
 
 Role = Literal["graph", "label", "bucket", "summary", "alert", "error", "resets"]
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
@@ -47,9 +47,14 @@ class Metric(_Strict):
     load: bool = False
     """Whether this is the load itself: the curve of connected users."""
     margin_percent: float = Field(default=10.0, gt=0)
+    least_per: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """By slug of another metric, the least level for each unit of that one: what lies below is of another unit."""
     run_sd_percent: RunSd = RunSd()
-    biased_when_digitised: bool = False
-    """Whether its line is so noisy that in a plot it hides the other build's, and is then read off wrongly."""
+    reading_error_percent: float = Field(default=0.0, ge=0)
+    """Standard deviation of what one run's level is misread by where it was read off a plot: lines hide each other."""
+    independent_tests: tuple[TestType, ...] = ()
+    """Types of test whose noise is independent between the tests of one release (unbounded: at equal load): their
+    changes may be pooled."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
     """How much of a proxy one unit of the load adds, such as goroutines per user."""
@@ -129,6 +134,9 @@ class Catalogue(_Strict):
         questions = self.questions(label_step_s=60.0)  # an unknown variable is an error when the file is read
         for (role, slug, _), count in Counter((each.role, each.metric, each.stat) for each in questions).items():
             refuse(count > 1, f"a different slug for each {role}", f"{slug!r} twice")
+        slugs = {metric.slug for metric in self.metrics}
+        strange = sorted({slug for metric in self.metrics for slug in metric.least_per} - slugs)
+        refuse(bool(strange), "slugs of metrics in `least_per`", ", ".join(map(repr, strange)))
         for table in self.label_tables:
             unknown = table.average not in (None, *(metric.slug for metric in self.metrics))
             refuse(unknown, f"the slug of a metric as the average of {table.group!r}", repr(table.average))

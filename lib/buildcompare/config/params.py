@@ -70,6 +70,15 @@ class Build(Strict):
     label: str = Field(min_length=1, max_length=200)
 
 
+VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
+
+
+def version_in(label: str) -> str | None:
+    """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
+    found = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
+    return found[1].casefold() if found else None
+
+
 class Run(Strict):
     """One run of one test on one build, and where its measurements are.
 
@@ -256,6 +265,8 @@ class Comparison(Traced):
     """Percent, by the slug of a metric: instead of the catalogue's margins."""
     calibration: str | None = None
     history: str | None = None
+    planned_runs: int | None = Field(default=None, ge=1, le=99)
+    """Runs of each build that there will be in the end, where reports are made before."""
 
     @field_validator("setup", "grafana", "comments", "action_items", "margins", "coordinator", mode="before")
     @classmethod

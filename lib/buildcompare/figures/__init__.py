@@ -1,8 +1,13 @@
 """Figures of results. What draws them takes seconds to import, so that is done when it is first called."""
 
 import base64
+import functools
+import html
 import itertools
+import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import lazy_loader
@@ -16,18 +21,58 @@ FIGURE_MIME = "buildcompare"
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure in both forms, with what it says in words."""
+    """A drawn figure as pictures and, where it is of samples over time, as a chart, with what it says in words."""
 
     name: str
     alt: str
     svg: str
     png: bytes
     graph_of: str | None  # The test whose graph it is in the Markdown report; None for the other figures
+    chart: dict[str, str] | None = None  # Attributes of the chart's element, by `figures.chart`
+
+    @property
+    def html(self) -> str:
+        """The figure in a page that has :func:`component`; without JavaScript and in print, the picture."""
+        return self.svg if self.chart is None else f"{_element(self.chart)}{self.svg}</build-chart>"
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
         png = base64.b64encode(self.png).decode("ascii")
         data = {"image/svg+xml": self.svg, "image/png": png, "text/plain": self.alt}
-        return data, {FIGURE_MIME: {"name": self.name, "alt": self.alt, "graph_of": self.graph_of}}
+        about = {"name": self.name, "alt": self.alt, "graph_of": self.graph_of, "chart": self.chart}
+        if self.chart is not None:  # a notebook that is not trusted runs no script and shows a picture
+            alone = _element({"tools": "", **self.chart})
+            shown = f'<div class="buildcompare"><style>{themes()}</style>{alone}</build-chart></div>'
+            data["application/javascript"] = f"{component()}\nelement.innerHTML = {json.dumps(shown)};"
+        return data, {FIGURE_MIME: about}
+
+
+def _element(attributes: dict[str, str]) -> str:
+    written = [f'{name}="{html.escape(value)}"' for name, value in attributes.items()]
+    return f"<build-chart {' '.join(written)}>"
+
+
+@functools.cache
+def component() -> str:
+    """The script that makes charts of their elements, in a page and in a notebook; it loads nothing."""
+    return f"{{\nconst STYLE = {json.dumps(_file('chart.css'))};\n{_file('chart.js')}}}"
+
+
+def theme() -> str:
+    """The colours of a page: light, dark, printed."""
+    return _file("theme.css")
+
+
+@functools.cache
+def themes() -> str:
+    """The colours of what a notebook shows, in the theme of JupyterLab or of the reader."""
+    light, dark = re.findall(r":root \{([^}]*)\}", theme())[:2]
+    scope, in_jupyterlab = ".buildcompare", '[data-jp-theme-light="{}"] .buildcompare'
+    by_reader = f"{scope} {{{light}}}\n@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}"
+    return f"{by_reader}\n{in_jupyterlab.format('true')} {{{light}}}\n{in_jupyterlab.format('false')} {{{dark}}}"
+
+
+def _file(name: str) -> str:
+    return (Path(__file__).parent / name).read_text("utf-8")
 
 
 def unused(stem: str, taken: set[str]) -> str:

@@ -19,7 +19,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.figures import Figure, unused
+from buildcompare.figures import Figure, theme, unused
+from buildcompare.figures.chart import PHASES, WINDOWS, chart
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status
@@ -27,11 +28,9 @@ from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text.numbers import change, shift_words, unit_scale
 from buildcompare.text.sentences import say
 
-THEME = {
-    "ink": "#1b1b1a", "paper": "#ffffff", "grid": "#dddddc", "shade": "#e8e8e7", "base": "#0072b2", "new": "#d55e00",
-    "bumps": "#6e6e6c", "ramp": "#d9d9d8", "bend": "#c4c4c3", "waves": "#b0b0ae", "plateau": "#e6e6e5",
-    "shutdown": "#4e4e4c",
-}  # fmt: skip
+_DRAWN = ("ink", "paper", "grid", "shade", "base", "new", "bumps", "ramp", "bend", "waves", "plateau", "shutdown")
+_LIGHT = dict(re.findall(r"--(\w+): (#\w{6})", theme().partition("@media")[0]))
+THEME = {name: _LIGHT[name] for name in _DRAWN}
 """The light values of the page's CSS variables, for an SVG that no page themes; the builds' are the blue and vermillion
 of Okabe & Ito (2008), apart for every kind of colour vision and in grey."""
 INK, GRID, SHADE, PAPER = (THEME[name] for name in ("ink", "grid", "shade", "paper"))
@@ -58,8 +57,6 @@ WIDE, BARS = (9.0, 4.4), 0.6
 SHADES = {phase: THEME[phase.removeprefix("early_")] for phase in get_args(PhaseName)}
 """All follow the page's theme. Names stand on them in INK, on the dark ones in PAPER."""
 DARK = ("early_bumps", "shutdown")
-PHASES = {"early_bumps": "bumps", "shutdown": ""}
-"""What stands on the bar of a phase where it is not the phase's name; dark narrow bars carry none."""
 NARROW = 0.045  # A phase that takes less of the axis than this has no room for its name
 _GEOMETRY = re.compile(r'(\s(?:d|points|transform|x|y|x1|x2|y1|y2|width|height)=")([^"]*)"')
 
@@ -76,7 +73,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
 @mpl.rc_context(STYLE)
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
     """Both builds' curves of one metric, in a file of this name."""
-    figure, axes = new_figure(SMALL, say("figures", "metric_title", metric))
+    title = say("figures", "metric_title", metric)
+    figure, axes = new_figure(SMALL, title)
     top = draw_curves(axes, test, metric.slug, metric.labels, metric.unit)
     steady_windows(axes, test)
     place = axes.get_xaxis_transform()
@@ -87,7 +85,8 @@ def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
         axes.text(at, 0.03, mark, transform=place, color=colour, fontsize=7, va="bottom")
     scale_axis(axes, top, metric.unit)
     alt = say("figures", "metric_alt", metric, test.result, test.labels)
-    return finished(figure, name, alt, graph_of=test.result.name)
+    shown = chart(test, metric, metric.labels, title=title, alt=alt)
+    return finished(figure, name, alt, graph_of=test.result.name, chart=shown)
 
 
 @mpl.rc_context(STYLE)
@@ -97,34 +96,46 @@ def users(test: TestView) -> Figure | None:
     metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
     if metric is None:
         return None
-    figure, axes = new_figure(WIDE, say("figures", "users_title", test.result, metric, labels), below=BARS)
+    title, marks = say("figures", "users_title", test.result, metric, labels), []
+    figure, axes = new_figure(WIDE, title, below=BARS)
     draw_curves(axes, test, metric.slug, None, metric.unit)
     steady_windows(axes, test)
     for side in SIDES:
         for run in test.result.runs[side]:
             if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
-                ends = [second / 60 for second in run.window]
-                axes.plot(ends, [run.ramp_up.plateau_users] * 2, color=COLOURS[side], lw=4, alpha=0.35)
+                level = [(second, run.ramp_up.plateau_users) for second in run.window]
+                axes.plot(*_in_minutes(level), color=COLOURS[side], lw=4, alpha=0.35)
+                marks.append(_mark(level, side))
         ramp: RampUp = getattr(test.result.ramp_up, side)
         if ramp.wave_onset_s is not None and ramp.wave_onset_users is not None:
-            onset = ramp.wave_onset_s / 60, ramp.wave_onset_users
-            axes.plot(*onset, "o", color=COLOURS[side], ms=5, mec="white", zorder=4)
-    _shift(axes, test, metric.slug)
+            onset = [(ramp.wave_onset_s, ramp.wave_onset_users)]
+            axes.plot(*_in_minutes(onset), "o", color=COLOURS[side], ms=5, mec="white", zorder=4)
+            marks.append(_mark(onset, side, "waves begin"))
+    marks += _shift(axes, test, metric.slug)
     scale_axis(axes, 1.0, "users")
     _phase_bars(axes, test)
     alt = say("figures", "users_alt", test.result, metric, labels)
-    return finished(figure, f"{test.result.name}_users", alt)
+    shown = chart(test, metric, None, title=title, alt=alt, marks=marks, wide=True)
+    return finished(figure, f"{test.result.name}_users", alt, chart=shown)
 
 
-def _shift(axes: Axes, test: TestView, slug: str) -> None:
+def _in_minutes(points: list[tuple[float, float]]) -> list[list[float]]:
+    return [[second / 60 for second, _ in points], [value for _, value in points]]
+
+
+def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") -> dict[str, Any]:
+    return {"side": side, "from": points[0], "to": points[-1], "text": text}
+
+
+def _shift(axes: Axes, test: TestView, slug: str) -> list[dict[str, Any]]:
     """Draw the gap between the builds where their ramps ran side by side."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
-        return
+        return []
     at, ends = sum(ramp.shift_window) / 2, []
     for recording in (test.recordings[side][0] for side in SIDES):
         if (series := recording.total(slug)) is None:
-            return
+            return []
         curve = recording.curve(series).astype(np.float64)
         ends.append(float(np.interp(at, curve.index.to_numpy(dtype=np.float64), curve)))
     base, new = ends
@@ -134,6 +145,7 @@ def _shift(axes: Axes, test: TestView, slug: str) -> None:
     axes.text(
         at / 60, (base + new) / 2, f" {shift_words(ramp.shift_users)}", va="center", bbox=paper, fontsize=7.5, zorder=5
     )
+    return [_mark([(at, base), (at, new)], None, shift_words(ramp.shift_users))]
 
 
 def _phase_bars(axes: Axes, test: TestView) -> None:
@@ -145,7 +157,8 @@ def _phase_bars(axes: Axes, test: TestView) -> None:
             start, width = phase.start_s / 60, (phase.end_s - phase.start_s) / 60
             bars.barh(-row, width, left=start, height=0.82, color=SHADES[phase.name], edgecolor=PAPER, lw=0.6)
             if width >= NARROW * limit:
-                name, colour = PHASES.get(phase.name, phase.name), PAPER if phase.name in DARK else INK
+                name = "" if phase.name == "shutdown" else PHASES.get(phase.name, phase.name)  # dark and narrow
+                colour = PAPER if phase.name in DARK else INK
                 bars.text(start + width / 2, -row, name, ha="center", va="center", fontsize=6.5, color=colour)
     bars.set_yticks([0, -1], list(SIDES), fontsize=7)
     bars.set(ylim=(-1.5, 0.5), facecolor="none")
@@ -253,8 +266,10 @@ def steady_windows(axes: Axes, test: TestView) -> None:
             if phase.name == "shutdown":
                 axes.axvspan(phase.start_s / 60, phase.end_s / 60, color=GRID, lw=0, zorder=0)
     if middle is not None:
-        said, place = "steady" if test.result.type == "bounded" else "last 30 min", axes.get_xaxis_transform()
-        axes.text(middle, 0.99, said, transform=place, ha="center", va="top", fontsize=7, alpha=0.7)
+        place = axes.get_xaxis_transform()
+        axes.text(
+            middle, 0.99, WINDOWS[test.result.type], transform=place, ha="center", va="top", fontsize=7, alpha=0.7
+        )
 
 
 def new_figure(size: tuple[float, float], title: str, *, below: float = 0, above: float = 0) -> tuple[Drawing, Axes]:
@@ -286,12 +301,14 @@ def scale_axis(axes: Axes, top: float, unit: str) -> None:
     axes.set_xlim(left=0.0)
 
 
-def finished(figure: Drawing, name: str, alt: str, graph_of: str | None = None) -> Figure:
-    """The figure in both forms."""
+def finished(
+    figure: Drawing, name: str, alt: str, graph_of: str | None = None, chart: dict[str, str] | None = None
+) -> Figure:
+    """The figure as pictures, with its chart where it has one."""
     vector, pixels = io.StringIO(), io.BytesIO()
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(pixels, format="png", dpi=120, metadata={"Software": None})
-    return Figure(name=name, alt=alt, svg=compact(vector.getvalue(), alt), png=pixels.getvalue(), graph_of=graph_of)
+    return Figure(name, alt, compact(vector.getvalue(), alt), pixels.getvalue(), graph_of, chart)
 
 
 def compact(svg: str, alt: str) -> str:

@@ -17,11 +17,12 @@ from buildcompare.text.sentences import Names
 
 TOP = 10
 """Findings above the fold: what a release manager reads."""
-MOST_SUGGESTIONS = 3
+MOST_SUGGESTIONS = 3  # what one person does next
 
 FIRST, QUIET, PAST, CHANGES, OTHERS, FOLDED = range(6)
 RANKS = {
     FindingKind.SUPPORTED_USERS: FIRST,
+    FindingKind.LOOKS: QUIET,
     FindingKind.UNCHANGED: QUIET,
     FindingKind.SETUP_DIFFERENCES: PAST,
     FindingKind.LEVEL_DRIFT: PAST,
@@ -32,10 +33,11 @@ RANKS = {
     FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
+    FindingKind.MORE_EVENTS: FOLDED,
 }
 """Order of kinds among the infos; all others are `OTHERS`. `FIRST` also stands before warnings, `PAST` after the other
 warnings, and infos of `FOLDED` are never above the fold."""
-HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES)
+HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BETWEEN_DATABASES, FindingKind.LOOKS)
 """Kinds that a report in Markdown has even where nothing happened."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
@@ -45,8 +47,8 @@ _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
-    metrics.unchanged, metrics.metrics, of_labels.labels_in_several_tests, load.bumps_in_both, metrics.counted_errors,
-    metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
+    recordings.looks, metrics.unchanged, metrics.metrics, of_labels.beyond_noise, of_labels.labels_in_several_tests,
+    load.bumps_in_both, metrics.counted_errors, metrics.blind_spots, of_labels.labels_in_one_build, recordings.notes,
 )
 # fmt: on
 """The rules; findings of one rank keep their order."""
@@ -126,7 +128,8 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
             decided.append((users, True, {"name": "supported users", "margin_percent": users.band_percent}))
         for row, gate, named in decided:
             if row and row.required_runs and metrics.leans(row.p_worse_one_sided) and row.status != Status.REGRESSION:
-                evidence = {**named, "required_runs": row.required_runs, "delta_percent": row.delta_percent}
+                told = {"required_runs", "required_runs_show_percent", "delta_percent"}
+                evidence = {**named, **row.model_dump(include=told)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
     for _, _, name, evidence in sorted(rows, key=lambda each: each[:2]):
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)

@@ -9,7 +9,7 @@ from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.text.sentences import Names
 
 USUAL_Z = 2.0
-"""Drift within two standard deviations of the usual drift is reported as info."""
+"""Drift within two standard deviations of the usual drift, where 19 of 20 lie, is reported as info."""
 NAMES = Names(Pair("base", "new"), {})
 """None: what is found of the past names its builds and tests itself."""
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
-from buildcompare.labels.tables import agreeing_labels
+from buildcompare.labels.tables import agreeing_labels, most_moved, times_slower, unexplained_labels
 from buildcompare.results import LabelResult, TestResult
-from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status
-from buildcompare.stats.effects import ALPHA, LABEL_ALPHA
+from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, Status, ValidityStatus
+from buildcompare.stats.effects import LABEL_ALPHA
+from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_LABELS
 
 RARE = 0.01
@@ -14,21 +15,40 @@ RARE = 0.01
 while a label that is noisier than its level says (StatusStore.SaveOrUpdate) is so in all of them."""
 API, STORE = "api", "store"
 """The label tables of handlers and of the methods that they call."""
+MOST = 3
+"""Labels of one table that are named as those that moved most."""
+
+
+def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
+    """Labels several times slower, which no noise explains; the verdict names them too."""
+    judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
+    found = []
+    for rows in unexplained_labels(judged):
+        test, row = next(iter(rows.items()))
+        fields = {"group", "label", "stat", "base", "new", "delta_percent", "calls"}
+        others = {each: other.delta_percent for each, other in rows.items() if each != test}
+        found.append({**row.model_dump(include=fields), "times": times_slower(row), "test": test, "others": others})
+    if found:
+        evidence = {"labels": found, "not_named": max(len(found) - MOST_LABELS, 0)}
+        yield Found(FindingKind.LABELS_BEYOND_NOISE, Severity.WARNING, evidence)
 
 
 def labels_changed(test: TestResult) -> Iterator[Found]:
-    """How many label rows changed, beside how many do so by chance."""
+    """What moved most, and how many label rows changed, beside how many do so by chance."""
     judged = [row for row in test.labels if row.p_value is not None]
-    slower = _largest_first(row for row in judged if row.status == Status.REGRESSION)
+    slower = [row for row in judged if row.status == Status.REGRESSION]
     faster = [row for row in judged if row.status == Status.IMPROVEMENT]
-    if slower or faster:
+    groups = grouped((row.group, row) for row in test.labels).values()
+    moved = [row for rows in groups for row in most_moved(rows)[:MOST]]
+    if slower or faster or moved:
+        fields = {"group", "label", "stat", "base", "new", "delta_percent", "calls", "time_share"}
         evidence = {
             "slower": len(slower),
             "faster": len(faster),
             "judged": len(judged),
             "expected": LABEL_ALPHA * len(judged),
             "surviving": sum(row.p_adjusted is not None and row.p_adjusted < ALPHA for row in (*slower, *faster)),
-            "slower_labels": [row.model_dump(include={"group", "label", "stat", "delta_percent"}) for row in slower],
+            "moved_most": [row.model_dump(include=fields) for row in moved],
         }
         yield Found(FindingKind.LABELS, Severity.INFO, evidence)
 

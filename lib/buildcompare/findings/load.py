@@ -11,11 +11,18 @@ REPORTED_TOLERANCE_PERCENT = 1.0
 TOGETHER = 3
 """Metrics that must move together for an event to be a warning: one or two do so in every third pair of identical runs
 (Mattermost's ceiling tests, `benchmarks/identical.py`), three in one of fourteen."""
-AGREEING = 0.5
-"""A difference of trimmed means is reported only if the medians, which the report shows, differ by this part of it."""
+IDENTICAL_PAIRS = 31
+"""Pairs of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`) in none of which one run alone
+had such a warning, or an event of the ramp: there it says something that the other build shows nothing similar. Other
+events of one run alone are in 9 of them, and of bounded runs there are 6 pairs, too few to call anything rare."""
+OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
+"""Of so many pairs of identical unbounded runs, with a curve of users for the second, so many begin with another number
+of early bumps, or reach a load `LATER_S` apart (`benchmarks/identical.py`): one run each is one observation."""
+MOST_EVENTS = 5
+"""Lines of one test; more events are counted in one line and stand in the table."""
 WAVES = ("wave_period_s", "wave_amplitude_users")
 LATER_S = 300.0
-"""A build that climbs five minutes later than the other is reported."""
+"""A build that climbs five minutes later than the other is reported: an early bump of published curves costs four."""
 
 
 def supported_users(test: TestResult) -> Iterator[Found]:
@@ -62,7 +69,8 @@ def time_to_users(test: TestResult) -> Iterator[Found]:
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]
     apart, mark, base, new = max(reached, default=(0.0, "0", 0.0, 0.0))
     if test.type == "unbounded" and ramps.shift_status == Status.INCONCLUSIVE and apart >= LATER_S:
-        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, {"users": int(mark), "base": base, "new": new})
+        evidence = {"users": int(mark), "base": base, "new": new, "identical": OTHER_TIMES}
+        yield Found(FindingKind.TIME_TO_USERS, Severity.INFO, evidence)
 
 
 def beginning(test: TestResult) -> Iterator[Found]:
@@ -74,26 +82,23 @@ def beginning(test: TestResult) -> Iterator[Found]:
         return
     later = shift.shift_status == Status.REGRESSION and new.onset_s > base.onset_s
     both = ("early_bumps", "onset_s", "slope_users_per_s", "wave_onset_s")
+    shifted = {"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status", "shift_noise_source"}
     evidence = {
         **{key: [getattr(base, key), getattr(new, key)] for key in both},
-        **shift.model_dump(include={"shift_users", "shift_seconds", "shift_ci_low", "shift_ci_high", "shift_status"}),
+        **shift.model_dump(include=shifted),
+        "identical": OTHER_BUMPS if shift.shift_status == Status.INCONCLUSIVE else None,
     }
     yield Found(FindingKind.BEGINNING, Severity.WARNING if later else Severity.INFO, evidence)
 
 
 def waves(test: TestResult) -> Iterator[Found]:
-    """Waves that differ in period or depth: no judgement, as their intervals hold within these runs only."""
-    ramps, differ = test.ramp_up, []
-    medians = {key: [getattr(ramps.base, key), getattr(ramps.new, key)] for key in WAVES}
-    for measure, (base, new) in medians.items():
-        difference = getattr(ramps, measure)
-        if difference is None or base is None or new is None or not difference.excludes_zero:
-            continue
-        if (new - base) / difference.value >= AGREEING:
-            differ.append(measure)
+    """Waves that differ in period or depth by more than those of one build do from run to run."""
+    ramps = test.ramp_up
+    found = {measure: getattr(ramps, measure) for measure in WAVES}
+    differ = [measure for measure, difference in found.items() if difference and difference.excludes_zero]
     if differ:
-        named = {key.removeprefix("wave_"): values for key, values in medians.items()}
-        evidence = {"differ": differ, "medians": named, **ramps.model_dump(include=set(WAVES))}
+        both = {key.removeprefix("wave_"): [getattr(ramps.base, key), getattr(ramps.new, key)] for key in WAVES}
+        evidence = {"differ": differ, "medians": both, **ramps.model_dump(include=set(WAVES))}
         yield Found(FindingKind.WAVES, Severity.INFO, evidence)
 
 
@@ -113,25 +118,43 @@ def bumps_in_both(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 
 def events(test: TestResult) -> Iterator[Found]:
-    """Each group of events that only one build shows, where one of them is surely large."""
-    metrics = {metric.slug: metric.name for metric in test.metrics}
-    for number, events in grouped((event.group or 0, event) for event in test.events).items():
-        if not any(event.warning for event in events):
-            continue
+    """Each group of events that only one build shows, where one of them is surely large; the gravest `MOST_EVENTS`."""
+    metrics = {metric.slug: metric for metric in test.metrics}
+    groups = grouped((event.group or 0, event) for event in test.events)
+    alone = {number: events for number, events in groups.items() if any(event.warning for event in events)}
+
+    def weight(number: int) -> tuple[bool, int, float]:
+        margins = ((each, metrics[each.metric].margin_percent) for each in alone[number] if each.metric in metrics)
+        sizes = (abs(each.size_percent or 0.0) / margin for each, margin in margins)
+        return _alarming(test, alone[number]), len({each.metric for each in alone[number]}), max(sizes, default=0.0)
+
+    gravest = sorted(alone, key=weight, reverse=True)
+    for number in sorted(gravest[:MOST_EVENTS]):
+        events, alarming = alone[number], _alarming(test, alone[number])
         first = max(events, key=lambda event: (event.warning, abs(event.size_percent or 0.0)))
-        evidence = {
+        rare = test.type == "unbounded" and (alarming or first.phase == "ramp")
+        evidence: dict[str, object] = {
             "side": first.build,
             "group": number,
+            "phase": first.phase,
             "events": [event.model_dump() for event in events],
-            "names": {event.metric: metrics.get(event.metric, event.metric) for event in events},
+            "names": {
+                each.metric: metrics[each.metric].name if each.metric in metrics else each.metric for each in events
+            },
+            "identical_pairs": IDENTICAL_PAIRS if rare else None,
         }
-        severity = Severity.WARNING if _alarming(test, events) else Severity.INFO
         id_ = f"{test.name}.{FindingKind.EVENT}.{first.build}.{number}"
-        yield Found(FindingKind.EVENT, severity, evidence, id=id_)
+        yield Found(FindingKind.EVENT, Severity.WARNING if alarming else Severity.INFO, evidence, id=id_)
+    if folded := gravest[MOST_EVENTS:]:
+        alarming = any(_alarming(test, alone[number]) for number in folded)
+        evidence = {"groups": sorted(folded)}
+        yield Found(FindingKind.MORE_EVENTS, Severity.WARNING if alarming else Severity.INFO, evidence)
 
 
 def _alarming(test: TestResult, events: list[Event]) -> bool:
-    """Whether the load itself moved, or several metrics together of which one got worse."""
+    """Whether the load itself moved, or several metrics together of which one got worse; not on the ramp."""
+    if any(event.phase == "ramp" for event in events):
+        return False
     loads = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
     if any(event.metric in loads for event in events if event.warning):
         return True

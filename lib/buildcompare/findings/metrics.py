@@ -10,7 +10,8 @@ from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse."""
+"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either. A round number;
+`benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
 ERRORS_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0
@@ -36,7 +37,8 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
         if metric.delta_percent is not None and _significant(metric)
     )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
-            "status", "no_worse_than_percent", "margin_percent", "traffic_mix", "load_adjusted"}  # fmt: skip
+            "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
+            "load_adjusted"}  # fmt: skip
     for (slug, _, rises), rows in grouped(changed).items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
         test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
@@ -114,7 +116,8 @@ def at_equal_load(test: TestResult) -> Iterator[Found]:
             continue
         worse, decides = at_load.status == Status.REGRESSION, metric.gate and metric.decided_by == "equal_load"
         if worse or (decides and leans(at_load.p_worse_one_sided)):
-            evidence = metric.model_dump(include={"slug", "name", "delta_percent", "margin_percent", "load_adjusted"})
+            keys = {"slug", "name", "delta_percent", "margin_percent", "reading_error_percent", "load_adjusted"}
+            evidence = metric.model_dump(include=keys)
             severity = Severity.CRITICAL if worse and decides else Severity.WARNING
             yield Found(FindingKind.EQUAL_LOAD, severity, evidence, metric=metric.slug)
 
@@ -145,6 +148,9 @@ def detectable(tests: Sequence[TestResult]) -> list[tuple[str, str, float]]:
     return [(test, name, size) for test, name, row in seen if row and (size := row.min_detectable_percent)]
 
 
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # of the load: judged elsewhere
+
+
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
     """By type of test: what differs beyond chance among all that could be judged, and how far the rest moved."""
     for kind in ("bounded", "unbounded"):
@@ -159,7 +165,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
         not_worse = [row for row in judged if row[1].effective.status == Status.NOT_WORSE]
         undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
         others = [(test, metric) for test, metric in rows if metric.p_value is None]
-        aside = [(t, m) for t, m in others if m.reason is None or m.reason.code != ReasonCode.SET_BY_TEST]
+        aside = [(t, m) for t, m in others if m.reason is None or m.reason.code not in LOAD]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
         listed = {"same": same, "not_worse": not_worse, "undecided": undecided, "not_judged": aside}
         evidence = {

@@ -10,13 +10,14 @@ from buildcompare.config.catalogue import Catalogue, Metric, slugify
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.results import InputProvenance, RunResult, TestResult
 from buildcompare.results.codes import SIDES, FindingKind, Severity, Side, ValidityCode, ValidityStatus
+from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_MOVERS
 from buildcompare.validity.rules import APART
 
 USUAL_LIMITS = {ValidityCode.MAY_BE_CUT, ValidityCode.STILL_CLIMBING, ValidityCode.CEILING_REACHED}
 """Limits of the supported users only, which are named beside them anyway."""
 MIN_COVERAGE = 0.98
-"""A series with less than this part of its expected samples has gaps."""
+"""A series with less than this part of its expected samples has gaps: published ones have 0.99 and more."""
 ALIKE = 0.6
 """Names are suggested from this similarity on (difflib's own default)."""
 
@@ -33,6 +34,16 @@ def validity(test: TestResult) -> Iterator[Found]:
 def only_usual_limits(test: TestResult) -> bool:
     """Whether a test is limited by nothing but what limits the supported users."""
     return test.validity.status == ValidityStatus.LIMITED and set(test.validity.codes) <= USUAL_LIMITS
+
+
+def looks(tests: Sequence[TestResult]) -> Iterator[Found]:
+    """That reports were made of fewer runs before, or shall be made in between: then a call needs more."""
+    several = (test for test in tests if len(test.looks) > 1 or test.level < ALPHA)
+    alike = grouped(((tuple(test.looks), test.level, test.planned_runs), test.name) for test in several)
+    for i, ((seen, level, planned), names) in enumerate(alike.items(), start=1):
+        runs = [str(base) if base == new else f"{base} and {new}" for base, new in seen]
+        evidence = {"tests": names, "looks": runs, "level": level, "planned_runs": planned}
+        yield Found(FindingKind.LOOKS, Severity.INFO, evidence, id=f"{FindingKind.LOOKS}.{i}")
 
 
 def left_out(test: TestResult) -> Iterator[Found]:

@@ -1,12 +1,21 @@
 """The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from buildcompare.findings.finding import grouped
+from buildcompare.findings.labels import beyond_noise
 from buildcompare.findings.metrics import detectable, leans, lost
-from buildcompare.results import Decided, MetricResult, Results, SupportedUsersResult, TestResult, Validity
-from buildcompare.results.codes import CauseKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
+from buildcompare.results import Decided, MetricResult, PlannedRow, Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.results.codes import (
+    CauseKind,
+    Severity,
+    Status,
+    SuggestionKind,
+    ValidityCode,
+    ValidityStatus,
+    Verdict,
+)
 from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
@@ -81,7 +90,20 @@ class Opening:
 
 
 def opening(results: Results) -> Opening:
-    """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen."""
+    """The verdict of `results` with the rows that made it; of a pass, how small a change would have been seen.
+
+    That the load of a test was not recorded stands first, as all that follows is limited by it.
+    """
+    made = _opening(results)
+    unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
+    limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
+    slower = [each for found in beyond_noise(results.tests) for each in found.evidence["labels"]]  # type: ignore[attr-defined]
+    tests = {test.name: title(test) for test in results.tests}
+    named = " " + say("opening", "labels_beyond_noise", slower, tests) if slower else ""
+    return replace(made, sentence=limited + made.sentence + named)
+
+
+def _opening(results: Results) -> Opening:
     tests, verdict = results.tests, results.verdict
     valid = [test for test in tests if test.verdict != Verdict.INVALID]
     found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, title(test))]
@@ -90,17 +112,49 @@ def opening(results: Results) -> Opening:
         return Opening(say("opening", "headed", verdict, worse, len(tests)), say("opening", "regressed"))
     if verdict == Verdict.INVALID:
         invalid = [title(test) for test in tests if test.verdict == Verdict.INVALID]
-        return Opening(say("opening", "invalid_title", invalid), say("opening", "invalid", invalid, worse))
+        why = {
+            title(test): sorted(test.validity.reasons, key=lambda reason: reason.status != ValidityStatus.INVALID)
+            for test in tests
+            if test.verdict == Verdict.INVALID
+        }
+        several = any(len(runs) > 1 for test in tests for runs in test.runs)
+        builds = {"base": results.base.label, "new": results.new.label}
+        return Opening(say("opening", "invalid_title", invalid), say("opening", "invalid", why, several, builds, worse))
     if verdict == Verdict.INCONCLUSIVE:
         settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
         about = _by_name(each for each in found if each.name)
-        return Opening(say("opening", "headed", verdict, about, len(tests)), say("opening", "undecided", found, settle))
+        sentence = say(
+            "opening", "undecided", found, settle, _further(results, [(each.test, each.name) for each in found])
+        )
+        return Opening(say("opening", "headed", verdict, about, len(tests)), sentence)
     warnings = sum(each.severity == Severity.WARNING for each in results.findings)
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
     sizes = grouped((name, size) for _, name, size in detectable(tests))
-    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", sizes, not_judged))
+    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", sizes, not_judged, _further(results)))
+
+
+def _further(results: Results, about: Sequence[tuple[str, str | None]] | None = None) -> dict[str, object] | None:
+    """The plan of one row: of those that it is `about`, what shows a change of the margin; else one more run of each.
+
+    Without `about`, of the metrics that users feel and that could have changed by more than twice their margin unseen.
+    """
+    titles = {test.name: title(test) for test in results.tests}
+    known = [plan for plan in results.plan if plan.test in titles]
+    rows = [(titles[plan.test], row) for plan in known for row in plan.rows]
+    if about is None:
+        rows = [(test, row) for test, row in rows if row.slug and (row.now_percent or 0.0) > 2.0 * row.margin_percent]
+        best = min(rows, key=lambda each: each[1].steps[0].found_percent, default=None)
+    else:
+        best = min((each for each in rows if (each[0], each[1].name) in about), key=_hours, default=None)
+    if best is None:
+        return None
+    return {"test": best[0], "name": best[1].name, **dict(best[1].steps[0 if about is None else -1])}
+
+
+def _hours(planned: tuple[str, PlannedRow]) -> float:
+    return planned[1].steps[-1].hours
 
 
 def _by_name(found: Iterable[Cause]) -> list[list[Cause]]:

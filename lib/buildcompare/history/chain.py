@@ -14,26 +14,28 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison, Test
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, TestKey
+from buildcompare.history.ledger import Entry, Ledger, LedgerAtLoad, LedgerBuild, LedgerTest, TestKey
 from buildcompare.history.table import COORDINATOR_COLUMNS, SETUP_COLUMNS
 from buildcompare.results import TestResult
 from buildcompare.results import history as schema
-from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, SetupChange, Side
+from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, SetupChange, Side, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.levels import mean_of_runs
-from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
+from buildcompare.stats.noise import Noise, PastChange, PastChanges, RepeatedRuns, metric_noise, series_key, slug_of
 from buildcompare.text.numbers import db_name
 from buildcompare.text.sentences import say
 
 MAD_TO_SD = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
+NOT_OF_NOISE = {SETUP_COLUMNS["load_test_version"], "Metrics server"}
+"""Settings that a new version of changes nothing about how far two runs lie apart."""
 OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # a median over fewer comparisons says nothing
@@ -396,6 +398,42 @@ def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: 
     )
 
 
+def past_changes(
+    ledger: Ledger, params: Comparison, samples: Collection[str], catalogue: Catalogue, *, simulated: bool
+) -> PastChanges:
+    """How far the builds of the other comparisons of `ledger` lay apart, each in every metric of every test.
+
+    Left out are the comparison of `params` itself, and tests that share a run with it (by `samples`).
+    """
+    now, load = entry_of(params, position=1), catalogue.load
+    found: dict[tuple[str, str], list[PastChange]] = defaultdict(list)
+    others = (each for each in ledger.entries if each.simulated == simulated and not each.is_same_comparison(now))
+    for entry in others:
+        changed = {*_changed(setup_differences(entry, now))} - NOT_OF_NOISE
+        about: dict[str, Any] = {"comparison": entry.name, "same_setup": not changed}
+        for test in (each for each in entry.tests if not {*each.samples} & {*samples}):
+            runs = (test.runs.base, test.runs.new)
+            base_users, new_users = test.levels
+            if load and base_users and new_users:
+                ratio = math.log(new_users / base_users)
+                found[test.type, load.slug].append(PastChange(log_ratio=ratio, runs=runs, **about))
+            seconds = [length for side in test.windows_s for length in side]
+            window_s = sum(seconds) / len(seconds) if seconds else math.nan
+            for key, (base, new) in test.levels_of_runs.items():
+                if base and new and not (load and slug_of(key) == load.slug):
+                    ratio, counts = math.log(mean(new) / mean(base)), (len(base), len(new))
+                    misread = slug_of(key) in test.misread
+                    one_run = test.within_se_log.get(key, math.nan) / math.sqrt(1 / len(base) + 1 / len(new))
+                    known = about | {"seconds": window_s, "within": one_run, "misread": misread}
+                    change = PastChange(log_ratio=ratio, runs=counts, **known)
+                    found[test.type, slug_of(key)].append(change)
+            for slug, seen in test.at_load.items():
+                ratio, misread = math.log(seen.new / seen.base), slug in test.misread
+                change = PastChange(log_ratio=ratio, runs=runs, se_log=seen.within_se_log, misread=misread, **about)
+                found["equal_load", slug].append(change)
+    return found
+
+
 def place_in_words(ledger: Ledger, name: str) -> str:
     """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
     numbers = {e.name: [int(part) for part in (e.new.minor or "").split(".") if part] for e in ledger.chain}
@@ -413,4 +451,21 @@ def _test(asked: Test, result: TestResult | None) -> LedgerTest:
         known["users"], known["runs"] = result.users, Pair(len(result.runs.base), len(result.runs.new))
         known["supported_users"] = users if any(users) else None
         known["errors"] = None if errors == Pair(None, None) else errors
+        known |= _levels(result) if result.validity.status != ValidityStatus.INVALID else {}
     return LedgerTest.model_validate(known)
+
+
+def _levels(result: TestResult) -> dict[str, Any]:
+    """What the noise between runs is learned from in later comparisons."""
+    runs = result.runs
+    levels = {series_key(row.slug, row.labels): row.levels for row in result.metrics}
+    levels = {key: each for key, each in levels.items() if min((*each.base, *each.new), default=0.0) > 0}
+    rows = {row.slug: row.load_adjusted for row in result.metrics if row.load_adjusted}
+    return {
+        "levels_of_runs": levels,
+        "within_se_log": {series_key(r.slug, r.labels): r.within_se_log for r in result.metrics if r.within_se_log},
+        "misread": sorted({row.slug for row in result.metrics if row.reading_error_percent}),
+        "at_load": {slug: row.model_dump(include={*LedgerAtLoad.model_fields}) for slug, row in rows.items()},
+        "windows_s": runs.map(lambda side: [run.window[1] - run.window[0] for run in side if run.window]),
+        "samples": [run.samples_sha256 for side in runs for run in side if run.samples_sha256],
+    }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import FileName, Named
+from buildcompare.config.params import FileName, Named, version_in
 from buildcompare.config.project import read_text, write_files, writing
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
@@ -28,7 +27,6 @@ if sys.platform != "win32":
 
 LOCK = ".lock"
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
-VERSION = r"\d{1,4}\.\d{1,4}(?:\.\d{1,6})*(?:-(?:rc|alpha|beta)\.?\d+)?"
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
 
@@ -43,6 +41,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
+Look = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]], Field(strict=False)]
+Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
 
 
@@ -68,6 +68,15 @@ class LedgerBuild(Strict):
         return None if self.version is None else ".".join(self.version.partition("-")[0].split(".")[:2])
 
 
+class LedgerAtLoad(Strict):
+    """One metric of both builds at the highest load (`users`) that both sustained."""
+
+    users: Level
+    base: Level
+    new: Level
+    within_se_log: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # of log(new / base), within the runs
+
+
 class LedgerTest(Strict):
     """One test of a comparison, its figures of each build (null: none) over so many `runs`."""
 
@@ -78,6 +87,16 @@ class LedgerTest(Strict):
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
+    looks: list[Look] = Field(default_factory=list)
+    """Runs of base and new at each earlier look, before the one that this is of."""
+    levels_of_runs: dict[str, Pair[list[Level]]] = Field(default_factory=dict)
+    """By metric (see :func:`buildcompare.stats.noise.series_key`), the level of each run over its steady window."""
+    within_se_log: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    """By metric, the standard error of the logarithm of new over base within the runs."""
+    at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
+    misread: list[str] = Field(default_factory=list)  # metrics that were read off plots, with an error worth a word
+    windows_s: Pair[list[Level]] = Pair([], [])  # how long the steady window of each run is
+    samples: list[str] = Field(default_factory=list)  # what its runs are known again by
     written: Users | None = None
     """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""
 
@@ -95,6 +114,11 @@ class LedgerTest(Strict):
     def levels(self) -> Pair[float | None]:
         """The supported users, or None for each build."""
         return self.supported_users or Pair(None, None)
+
+    @property
+    def all_looks(self) -> list[tuple[int, int]]:
+        """Runs of base and new at each look so far."""
+        return list(dict.fromkeys([*self.looks, (self.runs.base, self.runs.new)]))
 
 
 class Entry(Strict):
@@ -124,6 +148,12 @@ class Entry(Strict):
     def builds(self) -> Pair[LedgerBuild]:
         """Both builds."""
         return Pair(self.base, self.new)
+
+    def looked_at(self, test: LedgerTest) -> LedgerTest:
+        """`test`, a later look at this comparison, with its earlier looks."""
+        earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
+        now = (test.runs.base, test.runs.new)
+        return test.model_copy(update={"looks": [look for look in earlier if look != now]})
 
     def is_same_comparison(self, other: Entry) -> bool:
         """Whether both compare the same two builds: by name, or by two different versions to the last digit."""
@@ -186,8 +216,9 @@ class Ledger:
             expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
             found = f"a {kinds[entry.simulated]} one"
             raise InputError(file=self.folder, key=entry.name, expected=expected, found=found)
-        if namesake is not None and entry.kind == "monthly":
-            entry = entry.model_copy(update={"position": namesake.position})
+        if namesake is not None:
+            kept = {"position": namesake.position} if entry.kind == "monthly" else {}
+            entry = entry.model_copy(update={**kept, "tests": [namesake.looked_at(test) for test in entry.tests]})
         return Ledger(self.folder, [entry, *others])
 
     def _fault(self, entry: Entry, key: str, expected: str, found: str) -> InputError:
@@ -249,9 +280,3 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     with writing(folder, "history", "a folder that can be written"):
         write_files(texts)
     return list(texts)
-
-
-def version_in(label: str) -> str | None:
-    """The version in a build's name: ``10.4.0-rc1`` of ``v10.4.0-rc1``; None where there is none."""
-    found = re.search(rf"(?i)(?<![\d.])v?({VERSION})(?![\d.])", label)
-    return found[1].casefold() if found else None

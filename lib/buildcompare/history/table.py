@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.params import SLUG
+from buildcompare.config.params import SLUG, VERSION, version_in
 from buildcompare.config.project import read_text
 from buildcompare.config.yaml import checked
-from buildcompare.history.ledger import VERSION, Entry, locked, record, version_in
+from buildcompare.history.ledger import Entry, locked, record
 from buildcompare.results.codes import SIDES
 
 REQUIRED = ("release", "monthly", "order", "base_label", "new_label", "db", "test_type", "su_base", "su_new")
@@ -42,7 +42,7 @@ THRESHOLD = "threshold_"  # columns whose name starts so hold alert thresholds
 DELTA_TOLERANCE = 0.01
 """A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
 DELIMITERS = (",", ";", "\t")
-MAX_BYTES = 20_000_000
+MAX_BYTES = 20_000_000  # a hundred thousand rows of a table such as Mattermost's, which has two hundred
 _NUMBER = r"\d{1,12}(\.\d{1,9})?"
 _USERS = [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES]
 _CELLS = {

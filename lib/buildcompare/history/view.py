@@ -18,8 +18,9 @@ from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain, suppo
 from buildcompare.history.ledger import Entry, Ledger, read_ledger
 from buildcompare.results.codes import SIDES
 from buildcompare.results.history import HistoryResult
-from buildcompare.stats.effects import ALPHA, Effect
+from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import Noise
+from buildcompare.stats.planning import ALPHA
 from buildcompare.text.numbers import percent
 from buildcompare.text.sentences import say
 

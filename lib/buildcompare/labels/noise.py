@@ -1,4 +1,7 @@
-"""How far one label's value moves between two runs of one build: learned from repeated runs, or the catalogue's."""
+"""How far one label's value moves between two runs of one build: learned from repeated runs, or the catalogue's.
+
+Its numbers were chosen on Mattermost's ceiling tests, the development half; `benchmarks/accuracy.py` prints rates.
+"""
 
 import itertools
 import math
@@ -20,7 +23,7 @@ from buildcompare.stats.noise import LABEL_KEY, Noise, RepeatedRuns, RunLevels
 
 TABLE = ["group", "stat"]  # What a table is told apart by: its noise is learned by itself
 FEWEST_SETUPS = 3  # Setups that the tails need: one is held out, and the others must not be one alone
-FEWEST_ROWS = 20  # Rows that a table needs to learn its noise, and for the change that they share
+FEWEST_ROWS = 20  # Rows that a table needs for its noise and shared change: a spread of 20 is known to a sixth
 RESOLUTION = 0.01  # Noise below one percent is not told apart: percentiles come from histograms with few buckets
 TYPICAL = 12.0
 """Differences that the spread of the whole table counts for beside a label's own: of 4 to 32, by the development half

@@ -15,7 +15,7 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
-from buildcompare.results.codes import NoiseSource, Number, Pair, Reason, ReasonCode, Status
+from buildcompare.results.codes import SIDES, NoiseSource, Number, Pair, Reason, ReasonCode, Status
 from buildcompare.stats.effects import TestedEffect, judge_labels
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
@@ -29,6 +29,7 @@ class LabelTables:
     runs: Pair[list[pd.DataFrame]]
     steady: bool  # Whether all are of the steady window; False: of the whole run, as the sources summed it up
     noise: LabelNoise
+    whole: Pair[list[pd.DataFrame]]  # The same of the whole runs, as far as the sources summed them up
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
@@ -37,7 +38,7 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
     runs = views.map(lambda of: [label_levels(each.recording, None if whole else each.steady.window) for each in of])
-    return LabelTables(runs, steady, label_noise)
+    return LabelTables(runs, steady, label_noise, views.map(lambda of: [label_levels(v.recording, None) for v in of]))
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
@@ -189,6 +190,13 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
     comparable = rows.assign(base=rows["base"].where(rows["delta_percent"].notna()))
     effects = tables.noise.effects(comparable, (len(tables.runs.base), len(tables.runs.new)))
     judged = judge_labels([*zip(rows["group"] + " " + rows["stat"], effects["effect"], strict=True)])
+    whole = label_table(*(pd.concat(runs) for runs in tables.whole)).set_index(LABEL_KEY)["delta_percent"]
+    rows = rows.join(whole.rename("whole_run_percent"), on=LABEL_KEY)
+    for side in SIDES:
+        average = rows["stat"].eq("avg").map({True: 1.0, False: np.nan}) * rows[side]
+        spent = (average * rows[f"{side}_calls"]).groupby([rows["group"], rows["label"]]).transform("first")
+        total = (average * rows[f"{side}_calls"]).groupby(rows["group"]).transform("sum")
+        rows[f"{side}_share"] = spent / total.where(total > 0)
     records = rows.astype(object).where(rows.notna(), None).to_dict("records")
     moved = 100.0 * np.expm1(effects["shared"])
     return [_result(*each, tables) for each in zip(records, judged, moved, strict=True)]
@@ -199,6 +207,7 @@ def _result(
 ) -> LabelResult:
     reason = Reason(code=row["reason"], build=row["reason_build"]) if row["reason"] else None
     calls: Pair[Number] = Pair(row["base_calls"], row["new_calls"])
+    shares: Pair[Number] = Pair(row["base_share"], row["new_share"])
     unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
     return LabelResult(
         **{field: row[field] for field in (*LABEL_KEY, "base", "new", "delta_percent", "only_in")},
@@ -207,6 +216,8 @@ def _result(
         noise_source=judged.effect.noise_source if judged else NoiseSource.NONE,
         p_adjusted=judged.p_adjusted if judged else None,
         calls=calls if calls != Pair(None, None) else None,
+        time_share=shares if shares != Pair(None, None) else None,
+        whole_run_percent=row["whole_run_percent"] if tables.steady else None,
         window="steady" if tables.steady else "whole_run",
         at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
         reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
@@ -226,6 +237,68 @@ def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weight
         values, weights = values[first], weights[second]
     known = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
     return float(np.average(values[known], weights=weights[known])) if known.any() else float("nan")
+
+
+def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
+    """Averages that changed, first what moved the time of all calls most, then by how unlikely their change is.
+
+    Where calls are not recorded, only the latter is known.
+    """
+    changed = [row for row in rows if row.stat == "avg" and row.delta_percent]
+
+    def moved(row: LabelResult) -> tuple[float, float, float]:
+        calls = [each for each in row.calls or () if each is not None]
+        spent = abs((row.new or 0.0) - (row.base or 0.0)) * fmean(calls) if calls else 0.0
+        return -spent, 1.0 if row.p_value is None else row.p_value, -abs(math.log(times_slower(row) or 1.0))
+
+    return sorted(changed, key=moved)
+
+
+def times_slower(row: LabelResult) -> float:
+    """How many times as long a label takes as in the base, beyond the change that its table shares; 0 if unknown."""
+    if row.delta_percent is None:
+        return 0.0
+    return (1.0 + row.delta_percent / 100.0) / (1.0 + (row.shared_percent or 0.0) / 100.0)
+
+
+SEVERAL_TIMES = 3.0  # slower than in the base, at least: a round number
+MANY_CALLS = 10_000.0
+"""In each build: the mean of so many calls whose times vary by five times their mean is known to 5 %. What becomes
+several times slower in identical runs are jobs that run a few times (SystemStore.Get, Cleanup), and searches."""
+UNLIKELY = 0.2
+"""Adjusted p-value where calls are not recorded. Of 1,000 releases of four tests made of identical ceiling runs 0.4 %
+have a label that is several times slower in two tests by this; 27 % without it (`benchmarks/labels.py`)."""
+
+
+def unexplained_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[dict[str, LabelResult]]:
+    """Labels so much slower that noise does not explain it: of each its rows by test, the largest change first.
+
+    A row counts that is marked (or of a table whose noise is unknown) and several times slower, over many calls, or by
+    an unlikely change where calls are not recorded. It takes two such tests, or with many calls two windows: the steady
+    one and the whole run. `tables` are the rows of each test; of a label's statistics the first is taken.
+    """
+    labels: dict[tuple[str, str], dict[str, LabelResult]] = {}
+    for test, row in ((test, row) for test, rows in tables.items() for row in rows):
+        if _stands_out(row):
+            labels.setdefault((row.group, row.label), {}).setdefault(test, row)
+    found = [
+        dict(sorted(rows.items(), key=lambda each: -times_slower(each[1])))
+        for rows in labels.values()
+        if len(rows) > 1 or any(row.calls and _in_both_windows(row) for row in rows.values())
+    ]
+    return sorted(found, key=lambda rows: -max(map(times_slower, rows.values())))
+
+
+def _stands_out(row: LabelResult) -> bool:
+    if times_slower(row) < SEVERAL_TIMES or not (row.status == Status.REGRESSION or row.p_value is None):
+        return False
+    if row.calls:
+        return min(each or 0.0 for each in row.calls) >= MANY_CALLS
+    return row.p_adjusted is not None and row.p_adjusted < UNLIKELY
+
+
+def _in_both_windows(row: LabelResult) -> bool:
+    return row.whole_run_percent is not None and 1.0 + row.whole_run_percent / 100.0 >= SEVERAL_TIMES
 
 
 # ---- Several tests --------------------------------------------------------------------------------------------------

@@ -20,13 +20,15 @@ from buildcompare.labels.tables import CALLS, LabelTables, expect_columns
 from buildcompare.results import MetricResult, MixMover, TrafficMixResult
 from buildcompare.stats.effects import Effect, TestedEffect, judge_metrics
 from buildcompare.stats.noise import LABEL_KEY, Noise
+from buildcompare.stats.planning import Looks
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
 MATERIAL = 0.5  # A mix part of this part of the metric's margin is worth a word: half, as several tests agree
 SPEED_ALPHA = 0.01
 """Of pairs whose speed did not change at most this part is said to have changed. It is small because the noise
-of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much."""
+of an average is often borrowed from other setups: with a tenth more noise than assumed it is twice as much. Chosen on
+simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`), after 0.02."""
 MOST_MOVERS = 5  # Labels that results.json names for a mix; the largest few make up nearly all of it
 
 
@@ -185,6 +187,7 @@ def with_traffic_mix(
     rows: Sequence[MetricResult],
     effects: Sequence[tuple[Metric, Effect | None]],
     splits: Mapping[str, tuple[str, TrafficMix]],
+    looks: Looks | None = None,
 ) -> list[MetricResult]:
     """The rows of all metrics, those that have a split judged a second time, at unchanged mix.
 
@@ -198,7 +201,7 @@ def with_traffic_mix(
                 moved[i] = group, split
             elif abs(split.log_ratio - effect.log_ratio) <= math.log1p(row.margin_percent / 100.0):
                 moved[i], unmixed[i] = (group, split), (metric, split.unmixed(effect))
-    judged = judge_metrics(unmixed) if moved else []
+    judged = judge_metrics(unmixed, looks) if moved else []
     found = [*rows]
     for i, (group, split) in moved.items():
         result = _result(rows[i], group, split, effects[i][1], judged[i])
@@ -212,7 +215,7 @@ def _result(
     mix, speed = split.mix_ci or (None, None), split.speed_ci or (None, None)
     at_unchanged_mix: dict[str, Any] = {"status": row.status}
     if judged is not None:  # by the noise of the average, which holds what slows a whole run
-        low, high = judged.effect.interval()
+        low, high = judged.interval
         chance = math.expm1(math.log1p(high / 100.0) - judged.effect.log_ratio) * 100.0
         speed = split.speed_percent - chance, split.speed_percent + chance
         at_unchanged_mix = {"at_unchanged_mix_percent": judged.effect.delta_percent, "ci_low": low, "ci_high": high}

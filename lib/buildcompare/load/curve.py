@@ -1,4 +1,8 @@
-"""Prepare a load curve for measuring, and find its turns, its falls, its stop, and its steady window."""
+"""Prepare a load curve for measuring, and find its turns, its falls, its stop, and its steady window.
+
+Numbers without another source are round ones that tell the faults of simulated runs apart (tests/validity) and find in
+published runs what is known of them, and nothing else: `benchmarks/validity.py` prints it.
+"""
 
 import math
 from dataclasses import dataclass
@@ -41,7 +45,7 @@ def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
 PROXY_STEP = 1.2e-3  # One action as a part of a proxy's level, where its scale is unknown: 8 of 6000 to 8000 users
 SMALLEST = 10.0  # A curve that never exceeds this many actions shows no load
 NOISE_UP_TO_S = 20.0  # With samples further apart, differences are the waves', and the curve counts as exact
-SIGNAL = 30.0  # A curve below this many deviations of its noise is a constant load
+SIGNAL = 30.0  # A curve below this many deviations of its noise is a constant load: published ones have 87 and more
 
 
 @dataclass(frozen=True)
@@ -241,7 +245,7 @@ def find_falls(
 LARGEST = 1e300  # Larger numbers are scaled down: their sums are no longer finite
 STILL_UP = 0.95  # A curve above this part of its level is still under load
 LITTLE_LEFT = 0.5  # A tail that falls below this part of the level is a shutdown however long it lasts
-LONGEST_TAIL_S = 180.0  # A tail that stays above `LITTLE_LEFT` is a shutdown only if it is this short
+LONGEST_TAIL_S = 180.0  # A tail that stays above `LITTLE_LEFT` is none if it is longer: published ones take 20 to 85 s
 STEP_NOISE = 0.01  # Steps below this part of the level are never the start of a shutdown
 DECLINE_S = 60.0  # Window for telling a shutdown from a slow decline: the queries are rates over one minute
 

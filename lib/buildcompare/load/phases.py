@@ -1,19 +1,20 @@
-"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves in which it hunts its threshold."""
+"""Measure the phases of a load curve: early bumps, the lasting ramp, and the waves in which it hunts its threshold.
+
+Numbers without another source were fitted to our own simulator (seeds 0 to 249 of `benchmarks/shapes.py simulated`).
+"""
 
 import math
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import gammaincc
+from scipy.special import gammaincc, stdtrit
 
 from buildcompare.load.curve import GAUSSIAN_MAD, LoadCurve, Turn, find_turns, holes, load_curve
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.users import Bump, WithinRuns
+from buildcompare.results.users import BetweenRuns, Bump
 
 TURN_STEPS = 8.0  # Actions of a turn that counts: the first number beyond a published plot's coarsest pixel, 56 users
 EARLY_PART, DEEP_PART, HALF = 0.15, 0.5, 0.5
@@ -212,7 +213,7 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 # ---- Waves ----------------------------------------------------------------------------------------------------------
 
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # the usual error rate of a single test
 FALL_STEPS = 5.0  # A wave falls by this many actions of the coordinator or more
 ROW, ROW_S = 3, 600.0
 """Waves begin with three falls in a row, none of which starts later than this after the one before: published waves
@@ -346,7 +347,7 @@ LONGEST_S, SHORTEST_S = 600.0, 60.0  # Periods searched: the loop cannot hunt fa
 CYCLES = 5.0  # The longest period searched fits this often into the stretch
 KNOT_S = 1800.0  # One piece of the trend (quadratic spline) per this long: three times the longest period searched
 BLOCK = 6  # Samples per mean that the trend is fitted to: half a minute, for speed
-TAPERS = 3
+TAPERS = 3  # sine tapers (Riedel & Sidorenko 1995): more of them blur a peak, fewer leave its height to chance
 FEWEST_SAMPLES = 40  # On 40 to 90 (15 to 60 s apart, phi 0 to .95, 300 runs each) at most 5 % of red noise passed
 FLAT = 1e-9  # A curve that varies by less than this part of itself is constant: what is left of it is rounding
 
@@ -415,34 +416,30 @@ def _without_trend(elapsed: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values - basis @ np.linalg.lstsq(rows, means, rcond=None)[0], dtype=np.float64)
 
 
-TRIMMED = 0.2  # Part of the cycles left out at each end: a missed one is twice as long
-FEWEST_COMPARED = 8  # Cycles per run; with fewer, none to four would be left to tell a spread by
-LEAST_REACH = 2.5  # Half a sample of 5 s: cycles that are all alike would claim to know the difference exactly
+FEWEST_COMPARED = 8  # Cycles per run that a comparison needs
+PERIOD_SD, PERIOD_DF, FALL_SD, FALL_DF = 0.092, 8.0, 0.15, 11.0
+"""Standard deviation of one run's logarithm of period and fall around those of its build, and its degrees of freedom,
+by Mattermost's published ceiling tests (`benchmarks/shapes.py real`). What the cycles inside two runs differ by is no
+measure of it: by that, 5 of 12 pairs of identical runs had different falls."""
 
 
-def compare_waves(base: Waves, new: Waves) -> tuple[WithinRuns | None, WithinRuns | None]:
-    """How the period (seconds) and the height (the curve's unit) of the waves of two runs differ, new minus base.
+def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:
+    """How the period (seconds) and the height (the curve's unit) of the waves of two builds differ, new minus base.
 
-    By trimmed means with Welch's degrees of freedom (Yuen 1974, Biometrika 61): neighbouring cycles are nearly
-    independent, since each ends with the alert that the one before knew nothing of. The intervals hold within this pair
-    of runs, which is one observation of the builds: another pair differs by more. Of pairs of equal settings (seeds
-    below 500) 2.6 % are called different in their period, by medians and quartiles 5.9 %; of those with a tenth more,
-    73 and 68 %. None for what one of the runs does not state, or has too few cycles for.
+    One run each is one observation, so the 95 % intervals are of what runs of one build differ by, whatever their
+    cycles scatter like. None for what one of the runs does not state, or has too few cycles for.
     """
-    period = None not in (base.period_s, new.period_s)
-    height = None not in (base.amplitude, new.amplitude)
-    depths = ([turn.depth for turn in waves.falls] for waves in (base, new))
-    return _difference(base.cycles, new.cycles) if period else None, _difference(*depths) if height else None
+    period = fall = None
+    if min(len(base.cycles), len(new.cycles)) >= FEWEST_COMPARED:
+        period = _difference(base.period_s, new.period_s, PERIOD_SD, PERIOD_DF)
+    if min(len(base.falls), len(new.falls)) >= FEWEST_COMPARED:
+        fall = _difference(base.amplitude, new.amplitude, FALL_SD, FALL_DF)
+    return period, fall
 
 
-def _difference(base: Sequence[float], new: Sequence[float]) -> WithinRuns | None:
-    from scipy.stats import trim_mean, ttest_ind
-
-    if min(len(base), len(new)) < FEWEST_COMPARED:
+def _difference(base: float | None, new: float | None, sd: float, df: float) -> BetweenRuns | None:
+    if not base or not new:
         return None
-    value = float(trim_mean(new, TRIMMED) - trim_mean(base, TRIMMED))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # cycles that are all alike
-        low, high = ttest_ind(new, base, equal_var=False, trim=TRIMMED).confidence_interval(0.95)
-    reach = max(float(high - low) / 2.0, LEAST_REACH) if math.isfinite(high - low) else LEAST_REACH
-    return WithinRuns(value=value, ci_low=value - reach, ci_high=value + reach)
+    ratio, half = math.log(new / base), float(stdtrit(df, 0.975)) * math.sqrt(2.0) * sd
+    low, high = (base * math.expm1(ratio + each) for each in (-half, half))
+    return BetweenRuns(value=new - base, ci_low=low, ci_high=high)

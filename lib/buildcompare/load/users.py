@@ -16,12 +16,13 @@ from buildcompare.results import AlertResult, Estimate, LimitedBy, SupportedUser
 from buildcompare.results.codes import SIDES, Better, NoEstimate, Pair, Side, Status
 from buildcompare.stats.effects import judge, measure_effect
 from buildcompare.stats.levels import delta_percent, mean_of_runs
-from buildcompare.stats.noise import RepeatedRuns, RunLevel, metric_noise
+from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise
+from buildcompare.stats.planning import Looks
 from buildcompare.text.sentences import say
 
 STOP_SLOPE = STOP_STEPS * USERS_INC
-MIN_COVERAGE = 0.9
-INTERRUPTED = 0.5  # Users below this part of their median, amid the last 30 minutes, are a fault of the test
+MIN_COVERAGE = 0.9  # Part of the last 30 minutes that must have samples: published runs have 0.99 and more
+INTERRUPTED = 0.5  # Fewer users than this part of the median in the last 30 minutes: a fault (published: 0.93 and more)
 CEILING = 0.98  # Above this part of the ceiling it stopped the test: the waves keep the mean below it
 LONGEST_SILENCE_S = 120.0  # A run that is known to have gone on for longer than this after the last number has a gap
 CUT_TOLERANCE_S = 60.0  # Curves of two builds that end this close together, no stop seen, may be cut to one length
@@ -119,7 +120,12 @@ def with_estimates(test: Test, views: Views) -> Views:
 
 
 def compare_supported_users(
-    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()
+    test: Test,
+    views: Views,
+    catalogue: Catalogue,
+    groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
+    looks: Looks | None = None,
 ) -> SupportedUsersResult:
     """The supported users of both builds, by the estimates of each run, or as reported where that is known of all."""
     known = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
@@ -135,12 +141,12 @@ def compare_supported_users(
     best = chosen.map(mean_of_runs)
     delta = delta_percent(best.base, best.new)
     load = catalogue.load
-    noise = metric_noise(load, "unbounded", groups) if load else None
+    noise = metric_noise(load, "unbounded", groups, past) if load else None
     band = load.margin_percent if load else None
     effect = measure_effect(levels.base, levels.new, noise) if noise and delta is not None else None
     judged: dict[str, Any] = {"status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE}
     if effect and band:
-        judged = judge(effect, band, Better.HIGHER).deciding_row() | {"run_sd_percent": 100.0 * effect.run_sd}
+        judged = judge(effect, band, Better.HIGHER, looks=looks).deciding_row()
     elif delta is None and noise and best.base and at_least.new:  # it may be more, so only the low end is known
         bound = measure_effect(levels.base, [RunLevel(at_least.new)], noise)
         judged |= {"ci_low": bound.interval()[0] if bound else None}

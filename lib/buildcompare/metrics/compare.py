@@ -3,6 +3,7 @@
 No calibration holds error rates, so none of them is judged: they are shown, and a jump is a finding.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,13 +12,14 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
-from buildcompare.load.view import RunView, Views, run_level
+from buildcompare.load.view import RunView, Views, reading_error, run_level
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
-from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import RepeatedRuns, metric_noise
+from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
+from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise
+from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
 NAME = "Errors counted by the load test"
@@ -29,22 +31,24 @@ def compare_metrics(
     views: Views,
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
     *,
     at_load: Mapping[str, LoadAdjustedResult] | None = None,
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
+    looks: Looks | None = None,
 ) -> list[MetricResult]:
     """Every series that a run of `test` recorded, in the catalogue's order, judged in its family."""
     recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
     for series in (series for runs in views for view in runs for series in view.recording.graphs()):
         recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
     ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
-    measured = [_measured(test, series, views, catalogue, groups) for series in ordered]
+    measured = [_measured(test, series, views, catalogue, groups, past) for series in ordered]
     effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
     rows = []
-    for (row, _), tested in zip(measured, judge_metrics(effects), strict=True):
+    for (row, _), tested in zip(measured, judge_metrics(effects, looks), strict=True):
         judged = tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family} if tested else {}
         rows.append(MetricResult(**row | judged, load_adjusted=(at_load or {}).get(row["slug"])))
-    rows = with_traffic_mix(rows, effects, splits or {})
+    rows = with_traffic_mix(rows, effects, splits or {}, looks)
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
 
 
@@ -58,16 +62,21 @@ def _decided_by(row: MetricResult, test: Test) -> str:
 
 
 def _measured(
-    test: Test, series: Series, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
+    test: Test,
+    series: Series,
+    views: Views,
+    catalogue: Catalogue,
+    groups: Sequence[RepeatedRuns],
+    past: PastChanges | None,
 ) -> tuple[dict[str, Any], Effect | None]:
     """The fields of a metric's row before it is judged, and the effect to be judged, if there is one."""
     metric = catalogue.find(series.name)
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
     delta = delta_percent(values.base, values.new)
-    effect, reason = None, _not_judged(test, metric, series, views, values)
+    effect, reason, misread = None, _not_judged(test, metric, series, views, values), reading_error(metric, views)
     if reason is None:
-        noise = metric_noise(metric, test.type, groups)
+        noise = metric_noise(metric, test.type, groups, past, misread=misread)
         if noise is None:
             several = max(len(views.base), len(views.new)) > 1
             reason = Reason(code=ReasonCode.FEW_RUNS if several else ReasonCode.NO_NOISE)
@@ -85,25 +94,32 @@ def _measured(
         "margin_percent": metric.margin_percent,
         "base": values.base,
         "new": values.new,
+        "levels": levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
         "mean": levels.map(lambda runs: mean_of_runs([level.mean for level in runs])),
         "delta_percent": delta,
         "status": Status.NOT_COMPARABLE if delta is None else Status.INCONCLUSIVE,
         "reason": reason,
+        "within_se_log": _within(levels),
         "n_effective": min((level.n_effective for runs in levels for level in runs), default=None),
         "window": views.map(lambda runs: next((view.steady.window for view in runs if view.steady.window), None)),
+        "reading_error_percent": misread or None,
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
     return row, effect
 
 
+def _within(levels: Pair[list[Level]]) -> float | None:
+    """Standard error of the logarithm of new over base that the samples within the runs have."""
+    of_build = [[level.se_log / len(runs) for level in runs if level.value is not None] for runs in levels]
+    error = math.hypot(*of_build[0], *of_build[1])
+    return error if math.isfinite(error) and all(of_build) else None
+
+
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, values: Pair[float | None]) -> Reason | None:
     """Why a metric is not judged, whatever its noise; None where it is."""
     if delta_percent(values.base, values.new) is not None:
-        digitised = [side for side in SIDES if any(view.recording.digitised for view in views[side])]
-        if metric.load and test.type == "bounded":
-            return Reason(code=ReasonCode.SET_BY_TEST)
-        if metric.biased_when_digitised and digitised:
-            return Reason(code=ReasonCode.DIGITISED, build=digitised[0] if len(digitised) == 1 else None)
+        if metric.load:
+            return Reason(code=ReasonCode.SET_BY_TEST if test.type == "bounded" else ReasonCode.SUPPORTED_USERS)
         return None
     for side in SIDES:
         if all(view.recording.find(series.metric, series.labels) is None for view in views[side]):

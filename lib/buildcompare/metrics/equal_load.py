@@ -3,9 +3,11 @@
 In an unbounded test a build that carries more users is measured under more load. So every minute under load counts, the
 ramp too, at the users that were connected then; the builds are compared where both were.
 
-Differences are judged against margins and the noise between runs of one build. Metrics of which less is better are one
-family (does a request cost the same?), those of which neither direction is better, such as the requests per second,
-another (do the users ask for the same?).
+Differences are judged against margins and the noise between runs of one build. The families are those of levels,
+without the metrics of which neither direction is better, such as the requests per second (do the users ask for the
+same?): these are one more.
+
+Numbers without another source were fitted to our own simulator (seeds below 10,000 of `benchmarks/load_curve.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +24,23 @@ from scipy import linalg, optimize, special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
-from buildcompare.load.view import RunView, Views
+from buildcompare.load.view import RunView, Views, reading_error
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.results.codes import SIDES, Better, NoiseSource, Pair, Status
 from buildcompare.stats import noise as run_to_run
 from buildcompare.stats.changepoints import robust_sd
-from buildcompare.stats.effects import ALPHA, Effect, judge
-from buildcompare.stats.noise import Noise, NoiseAtEqualLoad, RepeatedRuns, catalogue_noise, metric_noise
+from buildcompare.stats.effects import Effect, family_of, judge
+from buildcompare.stats.noise import (
+    Noise,
+    NoiseAtEqualLoad,
+    PastChanges,
+    RepeatedRuns,
+    catalogue_noise,
+    metric_noise,
+    with_past,
+)
+from buildcompare.stats.planning import ALPHA, Looks
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
 CLIMB_S = 120.0
@@ -37,8 +48,8 @@ CLIMB_S = 120.0
 SUSTAINED_S = 600.0  # a build sustained the highest load that it was at or above for this long in all
 LOWEST, HIGHEST = 0.3, 2.0  # parts of the highest common load between which loads count: below is a server's cold start
 KNOTS = 4  # of each spline: enough for a saturating metric, few enough for a ramp of half an hour
-FEWEST = 15  # minutes that each build needs
-POINTS = 41  # of the curves
+FEWEST = 15  # minutes that each build needs: those of both are three for each of ten coefficients
+POINTS = 41  # of the curves: one for each 2.5 % of their load
 NEAR = 0.1  # the rate of new users at a load is the mean within this part of it
 DOUBT = 0.15
 """This part of what logins explain of a difference counts as a standard error: their cost may be no straight line."""
@@ -56,9 +67,6 @@ FOUND_PERCENT = 9.0
 from 120,000) it finds 98 % by the catalogue's noise, where even shares (Holm) find 76 %."""
 LEAST_BETWEEN = 0.25
 """At least this part of a group's variance counts as between runs: the error within them is an estimate, too."""
-BY_CHANCE = 0.5
-"""Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
-to 12 groups of 2 to 4 runs with one variance, the scatter leaves less in 3 to 4 %."""
 
 
 @dataclass(frozen=True)
@@ -336,18 +344,23 @@ def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
 
 
 def at_equal_load(
-    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns]
+    test: Test,
+    views: Views,
+    catalogue: Catalogue,
+    groups: Sequence[RepeatedRuns],
+    past: PastChanges | None = None,
+    looks: Looks | None = None,
 ) -> tuple[dict[str, MetricAtLoad], dict[str, LoadAdjustedResult]]:
     """By slug, each metric of an unbounded test at the highest load that both builds sustained, and its judgement."""
     if test.type != "unbounded":
         return {}, {}
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
     curves = equal_load(base, new)
-    judged = judge_at_load(curves, (len(base), len(new)), catalogue.find, lambda metric: noise_at_load(metric, groups))
-    if any(view.recording.digitised for side in SIDES for view in views[side]):
-        biased = [slug for slug in judged if catalogue.find(slug).biased_when_digitised]
-        judged |= {slug: _row(curves[slug]) for slug in biased}
-    return curves, judged
+
+    def noise_of(metric: Metric) -> Noise | None:
+        return noise_at_load(metric, groups, past, misread=reading_error(metric, views))
+
+    return curves, judge_at_load(curves, (len(base), len(new)), catalogue.find, noise_of, looks)
 
 
 def judge_at_load(
@@ -355,6 +368,7 @@ def judge_at_load(
     runs: tuple[int, int],
     find: Callable[[str], Metric],
     noise_of: Callable[[Metric], Noise | None],
+    looks: Looks | None = None,
 ) -> dict[str, LoadAdjustedResult]:
     """Judge `curves`, by slug, made from `runs` of each build; `noise_of` is what runs of one build differ by.
 
@@ -365,15 +379,19 @@ def judge_at_load(
     noises = {slug: noise for slug, metric in metrics.items() if (noise := noise_of(metric)) is not None}
     effects = {slug: effect_at_load(curves[slug], noise, runs) for slug, noise in noises.items()}
     judged = {slug: _row(curve) for slug, curve in curves.items()}
-    for neutral in (False, True):
-        family = [slug for slug in effects if (metrics[slug].better == Better.NEUTRAL) == neutral]
+    kinds = {slug: (family_of(metric), metric.better == Better.NEUTRAL) for slug, metric in metrics.items()}
+    for kind in sorted({*kinds.values()}):
+        family = [slug for slug in effects if kinds[slug] == kind]
         margins = [metrics[slug].margin_percent for slug in family]
         together = [effects[slug] for slug in family]
-        least = min_detectable_percent(together, margins)
-        for slug, p_adjusted, size in zip(family, adjusted(together, margins), least, strict=True):
-            tested = judge(effects[slug], metrics[slug].margin_percent, metrics[slug].better, p_adjusted)
-            low, high = tested.effect.interval(1.0 - ALPHA / len(family))
+        level = looks.level if looks else ALPHA
+        least = min_detectable_percent(together, margins, level)
+        rows = zip(family, adjusted(together, margins, level), least, strict=True)
+        for i, (slug, p_adjusted, size) in enumerate(rows):
+            tested = judge(effects[slug], margins[i], metrics[slug].better, p_adjusted, looks=looks)
+            low, high = tested.effect.interval(1.0 - level / len(family))
             own = {"ci_low": low, "ci_high": high, "p_adjusted": p_adjusted, "min_detectable_percent": size}
+            own |= tested.enough_runs(df_per_run=0.0, reach=reach_at_load(together, margins, i))
             noise_of_row = "equal_load" if noises[slug].at_load else "levels"
             judged[slug] = _row(curves[slug], **tested.deciding_row() | own, noise_of=noise_of_row)
     return judged
@@ -388,19 +406,20 @@ def _row(seen: MetricAtLoad, **judged: Any) -> LoadAdjustedResult:
         delta_percent=(seen.new / seen.base - 1.0) * 100.0,
         at_users_range=(float(seen.users[0]), float(seen.users[-1])),
         constant=seen.constant,
+        within_se_log=seen.se_log,
         **{"status": Status.INCONCLUSIVE, **judged},
     )
 
 
-def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA) -> list[float]:
     """Adjusted p-values of one family: step-down over the likelihood ratio of the change to be found against none.
 
     One bound on that ratio shares the error out so that most changes of that size are found (Spjøtvoll 1972, Annals of
     Mathematical Statistics 43). The adjusted p-value is the probability, added up over the metrics that are not yet
-    significant (Bonferroni), that one of them exceeds the ratio by chance and lies beyond its own margin (Tarone 1990,
-    Biometrics 46: what cannot be significant costs nothing).
+    significant (Bonferroni), that one of them exceeds the ratio by chance and reaches beyond its own margin with its
+    90 % interval (Tarone 1990, Biometrics 46: what cannot be significant costs nothing).
     """
-    signal, chances = _shares(effects, margins_percent)
+    signal, chances = _shares(effects, margins_percent, level)
     p_values = np.array([effect.p_value for effect in effects])
     ratio = signal * np.array([abs(effect.log_ratio) / max(effect.sd, 1e-12) for effect in effects]) - signal**2 / 2.0
     left, found, worst = np.arange(ratio.size), np.ones(ratio.size), 0.0
@@ -411,28 +430,51 @@ def adjusted(effects: Sequence[Effect], margins_percent: Sequence[float]) -> lis
     return [float(p) for p in found]
 
 
-def min_detectable_percent(effects: Sequence[Effect], margins_percent: Sequence[float]) -> list[float]:
+def min_detectable_percent(
+    effects: Sequence[Effect], margins_percent: Sequence[float], level: float = ALPHA
+) -> list[float]:
     """The smallest rise of each metric that :func:`adjusted` finds with a probability of 80 %, alone in its family."""
+    found = zip(effects, _reaches(effects, margins_percent, level), margins_percent, strict=True)
+    return [effect.min_detectable_percent(margin, 1, each * effect.sd, level) for effect, each, margin in found]
+
+
+def reach_at_load(
+    effects: Sequence[Effect], margins_percent: Sequence[float], position: int
+) -> Callable[[float, float], float]:
+    """How many standard errors the change at `position` of a family must have, by its standard error and its level.
+
+    With more runs all of the family are known better.
+    """
+
+    def reach(sd: float, level: float) -> float:
+        scale = sd / effects[position].sd
+        scaled = [replace(effect, sd=effect.sd * scale) for effect in effects]
+        return _reaches(scaled, margins_percent, level)[position]
+
+    return reach
+
+
+def _reaches(effects: Sequence[Effect], margins_percent: Sequence[float], level: float) -> list[float]:
+    """How many standard errors each change must have so that :func:`adjusted` is below `level`."""
     if not effects:
         return []
-    signal, chances = _shares(effects, margins_percent)
+    signal, chances = _shares(effects, margins_percent, level)
     least, most = -(float(signal.max()) ** 2), 1e4 * float(signal.max()) ** 2
-    if chances(least).sum() > ALPHA:
-        least = optimize.brentq(lambda ratio: float(chances(ratio).sum()) - ALPHA, least, most)
-    reach = signal / 2.0 + least / signal  # in standard errors
-    found = zip(effects, reach, margins_percent, strict=True)
-    return [effect.min_detectable_percent(margin, reach=float(each) * effect.sd) for effect, each, margin in found]
+    if chances(least).sum() > level:
+        least = optimize.brentq(lambda ratio: float(chances(ratio).sum()) - level, least, most)
+    return [float(each) for each in signal / 2.0 + least / signal]
 
 
 def _shares(
-    effects: Sequence[Effect], margins_percent: Sequence[float]
+    effects: Sequence[Effect], margins_percent: Sequence[float], level: float
 ) -> tuple[FloatArray, Callable[[float], FloatArray]]:
     """The change to be found of each metric, in standard errors, and how likely each exceeds a ratio by chance."""
     sd, df = np.array([(max(effect.sd, 1e-12), min(effect.df, 1e9)) for effect in effects]).reshape(-1, 2).T
     signal = math.log1p(FOUND_PERCENT / 100.0) / sd
     margins = np.array(margins_percent) / 100.0
     bounds = np.log1p(margins), -np.log1p(-np.minimum(margins, 0.999))  # on the way up and down
-    beyond = sum(special.stdtr(df, -bound / sd) for bound in bounds)  # the margin, where nothing changed
+    inside = special.stdtrit(df, 1.0 - level)  # how far the interval reaches, in standard errors
+    beyond = sum(special.stdtr(df, np.minimum(inside - bound / sd, 0.0)) for bound in bounds)  # where nothing changed
     return signal, lambda ratio: np.minimum(
         2.0 * special.stdtr(df, -np.maximum(signal / 2.0 + ratio / signal, 0.0)), beyond
     )
@@ -441,9 +483,9 @@ def _shares(
 def effect_at_load(seen: MetricAtLoad, noise: Noise, runs: tuple[int, int]) -> Effect:
     """The difference at the highest load with what runs of one build differ by, for `runs` runs of each build."""
     between = noise.sd * math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    sd = math.hypot(seen.se_log, between)
+    sd = math.hypot(noise.within_scale * seen.se_log, between)
     run_sd = sd / math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-    return Effect(seen.log_ratio, sd, noise.df, run_sd, noise.noise_source)
+    return Effect(seen.log_ratio, sd, noise.df, run_sd, noise.noise_source, noise.comparisons)
 
 
 def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLoad]:
@@ -464,13 +506,20 @@ def measure_noise_at_load(runs: Sequence[LoadedRun]) -> dict[str, NoiseAtEqualLo
     return noise
 
 
-def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
+def noise_at_load(
+    metric: Metric, groups: Sequence[RepeatedRuns] = (), past: PastChanges | None = None, *, misread: float = 0.0
+) -> Noise | None:
     """Noise of `metric` at equal load between runs, without the error within them, which each pair adds itself.
 
     The catalogue's value (at equal load, else of levels) counts for a few degrees of freedom beside groups of repeated
     unbounded runs. Without a group measured at equal load, the noise of levels is used if runs taught it, else that
-    value alone; None where nothing is known.
+    value alone. Earlier comparisons scale all of it, and the error within the runs too. None where nothing is known.
     """
+    known = _repeated_noise(metric, groups)
+    return with_past(known, (past or {}).get(("equal_load", metric.slug), ()), misread=misread)
+
+
+def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | None:
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
     measured = [group.at_load[metric.slug] for group in groups if metric.slug in group.at_load]
     if not measured:
@@ -479,7 +528,5 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = ()) -> Noise 
     between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
     dfs = np.array([each.df for each in measured])
     variance, df = run_to_run.pool_variances(np.array(between), dfs)
-    if df >= BY_CHANCE * dfs.sum():
-        df = float(dfs.sum())
     learned = Noise(max(math.sqrt(variance), run_to_run.LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)
     return run_to_run.mixed_noise(learned, catalogue, catalogue.df) if catalogue else learned

@@ -1,6 +1,10 @@
-"""Find the events of metrics while the load was steady (level shifts, spikes, drops), and compare those of two builds.
+"""Find the events of metrics (level shifts, spikes, drops), and compare those of two builds.
 
-Compared is what is in one build only, what belongs together, and what is worth a warning.
+Compared is what is in one build only, what belongs together, and what is worth a warning. Searched are the window in
+which the load was steady and, for spikes and drops alone, the ramp before it: there levels move with the load.
+
+Numbers without another source are round ones, written with the published comparisons in view: `benchmarks/events.py`
+prints how often they claim something where nothing happened, and what they find.
 """
 
 import itertools
@@ -34,7 +38,7 @@ SAMPLING_S = 60.0  # the catalogue's rates are over one minute: closer samples s
 COVERAGE = 0.5  # an interval with fewer of its samples is a gap
 LARGEST = 1e100  # what is larger is no measurement: it is left out as NaN is, and its square could not be computed
 NOTHING = 1e-9  # a level below this part of the change from it is as good as none
-Z95 = 1.96
+Z95 = 1.96  # of the normal distribution
 TIME_95 = 7.35
 """A split is within the 95 % interval of a change while it gains this many variances less (Hansen 2000, table 1)."""
 LONGEST_EXCURSION_S = 1200.0
@@ -57,13 +61,18 @@ FOLLOWS = 1.5
 (simulated servers: by the power 1.2)."""
 TOGETHER_S = 120.0
 """Events of one build that start within this time are one: averages of one minute, of rates over one minute."""
-SAME_S = 180.0
-"""As far apart may the builds show the same event: a minute more, for runs whose start was stamped by hand."""
+SAME_S = 360.0
+"""As far apart may the builds show the same event, measured from the start of their runs, or a drop from the end: jobs
+of the server and the agents' end are timed by no stopwatch."""
 ALIKE = 0.5  # an event of the other build counts as the same with at least this part of the size
 ERROR = 0.05  # of a warning where nothing happened, for all series of the test together
 LONE = 6.0
 """Margins that a spike or drop must surely exceed to warn where no other metric moves with it. Identical runs have lone
 excursions of 6 margins (p99 store times +60 %, CPU -31 %) in Mattermost's published ceiling tests."""
+RAMP_FROM = 0.3  # of its level the load must have before a ramp is searched: below is a server's cold start
+RAMP_WITNESSES = 2
+"""Metrics that must jump by their margins for an event of the ramp to warn. One does in one run alone in 14 of 31 pairs
+of identical unbounded runs (Mattermost's ceiling tests, `benchmarks/events.py`), two in none."""
 NEARBY_S = 1200.0  # how far before and after an event the other run is looked at: as long as an excursion may last
 
 
@@ -104,6 +113,7 @@ class RunEvents:
     events: tuple[MetricEvent, ...]
     times_s: FloatArray  # middle of each sampling interval
     averages: FloatArray
+    end_s: float = math.nan  # of the window
 
     def mean(self, start_s: float, end_s: float) -> float:
         """Mean of the averages between two times; NaN where there is none."""
@@ -162,7 +172,7 @@ def find_events(
     run = _averages(series, window)
     times, values = run.times, run.values
     if times.size < search.SHORTEST:
-        return RunEvents((), times, run.averages)
+        return RunEvents((), times, run.averages, window[1])
     rounding = resolution / (float(np.median(run.averages)) if run.unit is None else run.unit)
     spikes = find_spikes(values, resolution=rounding)
     calm = np.ones(times.size, dtype=bool)
@@ -174,7 +184,35 @@ def find_events(
     edges = list(itertools.pairwise((0, *found.changes, rest.times.size)))
     events = _joined(whole, spikes, _slow_events(rest, edges))
     large = [each for each in events if each.size_percent is None or abs(each.size_percent) >= smallest_percent]
-    return RunEvents(tuple(large), times, run.averages)
+    return RunEvents(tuple(large), times, run.averages, window[1])
+
+
+def find_ramp_events(series: pd.Series, ramp: Span, until_s: float, *, smallest_percent: float = 0.0) -> RunEvents:
+    """Find the spikes and drops of a metric on the ramp of the load, up to `until_s`, a little after its end.
+
+    A running median follows whatever only rises or falls, so what lies far from it is no part of the ramp; averages
+    after its end tell a spike there from a new level. Arguments and result are as in :func:`find_events`.
+    """
+    run = _averages(series, (ramp[0], max(ramp[1], until_s) + SPIKE_HALF_WIDTH * SAMPLING_S))
+    away = _from_median(run.values)
+    half = Z95 * robust_sd(away) if away.size else 0.0
+    events = []
+    for start, end in find_spikes(run.values):
+        top = start + int(np.argmax(np.abs(away[start:end])))
+        level = (
+            float(np.exp(run.values[top] - away[top])) if run.unit is None else run.averages[top] - away[top] * run.unit
+        )
+        size = float(run.averages[top]) - float(level)
+        percent = size / level * 100.0 if level > NOTHING * abs(size) else None
+        if run.times[top] <= until_s and (percent is None or abs(percent) >= smallest_percent):
+            ci = half * (level if run.unit is None else run.unit)
+            kind: Kind = "spike" if size > 0 else "drop"
+            whole = run.span_s((0, run.times.size))
+            at, span = float(run.times[top]), run.span_s((start, end))
+            events.append(
+                MetricEvent(kind, at, span, size, percent, (size - ci, size + ci), level, level + size, whole)
+            )
+    return RunEvents(tuple(events), run.times, run.averages, until_s)
 
 
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
@@ -190,11 +228,9 @@ def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, 
     touch an end of the series are left out, as they may be a new level. Widths at one height above all, as here, are
     none that ``scipy.signal.peak_widths`` knows.
     """
-    from scipy.ndimage import median_filter
-
-    if values.size <= 2 * SPIKE_HALF_WIDTH:
+    away = _from_median(values)
+    if away.size <= 2 * SPIKE_HALF_WIDTH:
         return ()
-    away = values - median_filter(values, 2 * SPIKE_HALF_WIDTH + 1, mode="nearest")
     scale = max(robust_sd(away), resolution / math.sqrt(12.0))
     if scale == 0.0:  # more than half of the samples at one value
         scale = MEAN_TO_SD * float(np.abs(away).mean())
@@ -208,6 +244,14 @@ def find_spikes(values: FloatArray, *, resolution: float = 0.0) -> tuple[Range, 
             if inside and end - start <= SPIKE_HALF_WIDTH and abs(away[start:end]).max() > SPIKE * scale:
                 found.append((start, end))
     return tuple(sorted(found))
+
+
+def _from_median(values: FloatArray) -> FloatArray:
+    """How far each value lies from the running median around it."""
+    from scipy.ndimage import median_filter
+
+    width = 2 * SPIKE_HALF_WIDTH + 1
+    return np.asarray(values - median_filter(values, width, mode="nearest") if values.size else values)
 
 
 @dataclass(frozen=True)
@@ -389,6 +433,7 @@ class PlacedEvent(MetricEvent):
     metric: str
     build: Side
     matched: bool  # whether the other build shows it too
+    phase: Literal["steady", "ramp"] = "steady"  # in which it was found
     group: int = 0  # the same for events of one build that happened together; numbered by time, from 1
     warning: bool = False  # whether it is in one build only and surely larger than the metric's margin
 
@@ -396,13 +441,17 @@ class PlacedEvent(MetricEvent):
 def compare_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
 ) -> list[Event]:
-    """Events of the steady windows, matched with the run of the same number of the other build, if there is one."""
+    """Events of ramps and steady windows, each matched with the run of the same number of the other build."""
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
     for number, pair in enumerate(itertools.zip_longest(*views)):
         base, new = (_of_run(test, view, catalogue, identical) if view else {} for view in pair)
+        ramps = [_of_ramp(test, view, catalogue) if view else {} for view in pair]
         groups = max((event.group or 0 for event in events), default=0)
-        for event in match_events(base, new, margins):
+        on_ramp = match_ramp_events(ramps[0], ramps[1])
+        ramp_groups = max((event.group for event in on_ramp), default=0)
+        steady = (replace(each, group=each.group + ramp_groups) for each in match_events(base, new, margins))
+        for event in (*on_ramp, *steady):
             follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
             row = {name: value for name, value in vars(event).items() if name in Event.model_fields}
             warns = event.warning and all(pair) and not follows
@@ -425,6 +474,29 @@ def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence
             curve = view.recording.curve(series)
             found[metric.slug] = find_events(curve, inside, smallest_percent=smallest, calibration=calibration)
     return found
+
+
+def _of_ramp(test: Test, view: RunView, catalogue: Catalogue) -> dict[str, RunEvents]:
+    """The events of the last part of a run's ramp; without those of the hours after an unbounded test's first alert."""
+    shape, steady = view.shape, view.steady.window
+    if shape is None or steady is None:
+        return {}
+    line_end_s = shape.ramp.end_s if shape.ramp else None
+    end_s = shape.top_s if test.type == "bounded" else line_end_s
+    if end_s is None:
+        return {}
+    until_s = search_window(steady, test.type)[0]
+    until_s = until_s if test.type == "bounded" else min(end_s + AFTER_RAMP_S, until_s)
+    elapsed, values = shape.curve.between(-math.inf, end_s)
+    low = elapsed[values < RAMP_FROM * shape.curve.level]
+    since_s = float(low[-1] if low.size else elapsed[0])
+    return {
+        metric.slug: find_ramp_events(
+            view.recording.curve(series), (since_s, end_s), until_s, smallest_percent=metric.margin_percent
+        )
+        for metric in catalogue.metrics
+        if (series := view.recording.total(metric.slug)) is not None and until_s > since_s
+    }
 
 
 def _follows_load(event: PlacedEvent, view: RunView) -> bool:
@@ -457,14 +529,7 @@ def match_events(
         for slug, run in mine.items()
         for event in run.events
     ]
-    groups: list[list[PlacedEvent]] = []
-    for each in sorted(found, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
-        first = groups[-1][0] if groups else None
-        alike = first is not None and (first.build, first.matched) == (each.build, each.matched)
-        if first is None or not alike or each.start_s > first.start_s + TOGETHER_S:
-            groups.append([])
-        groups[-1].append(each)
-    groups.sort(key=lambda group: (group[0].start_s, group[0].build))
+    groups = _together(found)
     # Standard errors of an interval that holds for all series at once (Sidak 1967).
     z = float(ndtri(0.5 + 0.5 * (1.0 - ERROR) ** (1.0 / max(len(base) + len(new), 1))))
     placed = []
@@ -477,16 +542,55 @@ def match_events(
     return tuple(placed)
 
 
+def match_ramp_events(base: Mapping[str, RunEvents], new: Mapping[str, RunEvents]) -> tuple[PlacedEvent, ...]:
+    """Pair the events of two ramps and group them; events of the load, whose size depends on when they hit it.
+
+    So whatever moves in the same direction at about the same time in the other build is the same event, in any metric.
+    """
+    found = []
+    for build, mine, other in zip(SIDES, (base, new), (new, base), strict=True):
+        theirs = [each for run in other.values() for each in run.events]
+        for slug, event in ((slug, event) for slug, run in mine.items() for event in run.events):
+            matched = any(event.kind == each.kind and _near(event, each) for each in theirs)
+            found.append(PlacedEvent(**vars(event), metric=slug, build=build, matched=matched, phase="ramp"))
+    return tuple(
+        replace(each, group=number, warning=not each.matched and len({e.metric for e in group}) >= RAMP_WITNESSES)
+        for number, group in enumerate(_together(found), 1)
+        for each in group
+    )
+
+
+def _together(found: Sequence[PlacedEvent]) -> list[list[PlacedEvent]]:
+    """Events of one build that happened together, in order of time."""
+    groups: list[list[PlacedEvent]] = []
+    for each in sorted(found, key=lambda each: (each.build, each.matched, each.start_s, each.metric)):
+        first = groups[-1][0] if groups else None
+        alike = first is not None and (first.build, first.matched) == (each.build, each.matched)
+        if first is None or not alike or each.start_s > first.start_s + TOGETHER_S:
+            groups.append([])
+        groups[-1].append(each)
+    return sorted(groups, key=lambda group: (group[0].start_s, group[0].build))
+
+
 def _matched(slug: str, event: MetricEvent, mine: Mapping[str, RunEvents], other: Mapping[str, RunEvents]) -> bool:
     if slug not in other:
         return False
+    shorter = other[slug].end_s - mine[slug].end_s
     for each in other[slug].events:
         small, large = sorted((abs(event.size), abs(each.size)))
-        near = any(a.span_s[0] - SAME_S <= b.at_s <= a.span_s[1] + SAME_S for a, b in ((event, each), (each, event)))
+        near = _near(event, each) or (event.kind == "drop" and _near(event, each, shorter))
         if event.kind == each.kind and event.size * each.size > 0 and near and small >= ALIKE * large:
             return True
     own, there = _contrast(event, mine[slug]), _contrast(event, other[slug])
     return own != 0.0 and there / own >= ALIKE
+
+
+def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
+    """Whether `other` is `SAME_S` from `one`, which would be so much later in its run."""
+    since, until, at = one.span_s[0] + later_s, one.span_s[1] + later_s, one.at_s + later_s
+    return since - SAME_S <= other.at_s <= until + SAME_S or (
+        other.span_s[0] - SAME_S <= at <= other.span_s[1] + SAME_S
+    )
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:

@@ -4,7 +4,8 @@
 - 7 to 10: ``panels[].snapshotData[]: {name, fields: [{name, type, labels, config, values}]}``
 - 11 on: ``panels[].targets[].snapshot[]: {schema: {fields}, data: {values, entities, nanos}}``
 
-Times are milliseconds, NaN became null. A panel's title names the metric.
+Times are milliseconds, NaN became null. A panel's title names the metric. What a panel says of its unit (of a field's
+config, of the panel's defaults, up to 6 of its left axis) converts the values into the catalogue's.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,38 @@ from buildcompare.recordings.recording import FloatArray, Recording, span
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
 _Frame = tuple[dict[str, Any], list[dict[str, Any]], list[Any]]  # what names it, its fields, the values of each
-_Named = tuple[str, FloatArray, FloatArray, dict[str, str]]  # name, times, values, labels
+_Named = tuple[str, FloatArray, FloatArray, dict[str, str], Any]  # name, times, values, labels, unit
+_SIZES = ("", "k", "m", "g", "t", "p")
+_PER_SECOND = ("cps", "eps", "mps", "ops", "reqps", "rps", "wps", "iops", "recps", "rowsps")
+_PER_MINUTE = ("cpm", "epm", "mpm", "opm", "reqpm", "rpm", "wpm", "recpm", "rowspm")
+UNITS: dict[str, tuple[str, float]] = {
+    "ns": ("seconds", 1e-9),
+    "µs": ("seconds", 1e-6),
+    "us": ("seconds", 1e-6),
+    "ms": ("seconds", 1e-3),
+    "s": ("seconds", 1.0),
+    "m": ("seconds", 60.0),
+    "h": ("seconds", 3600.0),
+    "d": ("seconds", 86400.0),
+    "dtdurationms": ("seconds", 1e-3),
+    "clockms": ("seconds", 1e-3),
+    "timeticks": ("seconds", 1e-2),
+    **dict.fromkeys(("dtdurations", "dthms", "dtdhms", "clocks"), ("seconds", 1.0)),
+    "percent": ("percent", 1.0),
+    "percentunit": ("percent", 100.0),
+    **{f"{size}bytes": ("bytes", 1024.0**i) for i, size in enumerate(_SIZES)},
+    **{f"dec{size}bytes": ("bytes", 1e3**i) for i, size in enumerate(_SIZES)},
+    "bits": ("bytes", 0.125),
+    "decbits": ("bytes", 0.125),
+    "Bps": ("bytes/s", 1.0),
+    "binBps": ("bytes/s", 1.0),
+    **{f"{size.upper()}Bs": ("bytes/s", 1e3**i) for i, size in enumerate(_SIZES) if size},
+    **{f"{size.upper()}iBs": ("bytes/s", 1024.0**i) for i, size in enumerate(_SIZES) if size},
+    **dict.fromkeys(_PER_SECOND, ("events/s", 1.0)),
+    **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
+}
+"""Grafana's units (its `valueFormats/categories.ts`): what each measures, and how much of that one of it is."""
+NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
 def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
@@ -33,7 +65,7 @@ def read_snapshot(file: InputFile, catalogue: Catalogue) -> Recording:
     if not isinstance(dashboard, dict) or not isinstance(panels, list):
         raise file.fault("dashboard.panels", EXPECTED, "no panels")
     # Another panel of the same title may have a series like it: both are kept.
-    series = series_of(file, _curves(file, panels), catalogue, apart="panel")
+    series = series_of(file, _curves(file, panels, catalogue), catalogue, apart="panel")
     window = span(series)
     if window is None:
         raise file.fault("panels", "at least one panel with data", "none")
@@ -48,15 +80,39 @@ SOURCE = FileSource(
 )
 
 
-def _curves(file: InputFile, panels: list[Any]) -> Iterator[Curve]:
+def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterator[Curve]:
     for key, panel in _panels(panels, "panels"):
         try:
             columns = [column for frame in _frames(panel) for column in _columns(*frame)]
+            usual = _unit_of(panel)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
-        for name, times, values, labels in columns:
+        for name, times, values, labels, unit in columns:
             own = {} if len(columns) == 1 else (labels or {"series": name})
-            yield Curve(str(panel.get("title") or name or "unnamed"), times, values, own, partial("{0}".format, key))
+            title = str(panel.get("title") or name or "unnamed")
+            factor = _factor(file, key, str(unit or usual or ""), catalogue.find(title).unit)
+            yield Curve(title, times, values * factor, own, partial("{0}".format, key))
+
+
+def _unit_of(panel: dict[str, Any]) -> Any:
+    """The unit that a panel states for all of its fields."""
+    defaults = (panel.get("fieldConfig") or {}).get("defaults") or {}
+    axes = panel.get("yaxes") or [{}]
+    return defaults.get("unit") or axes[0].get("format")
+
+
+def _factor(file: InputFile, key: str, stated: str, unit: str) -> float:
+    """What takes a value from the unit that a panel states to the catalogue's."""
+    if stated in NO_UNIT or not unit:
+        return 1.0
+    usual = {"percent of one core": "percent"}.get(unit, unit)
+    counted = "events/s" if unit.endswith("/s") else ""  # goroutines, users: none of Grafana's units
+    wanted = usual if usual in {measure for measure, _ in UNITS.values()} else counted
+    measured, factor = UNITS.get(stated, ("", 1.0))
+    if measured != wanted:
+        fits = [name for name, (measure, _) in UNITS.items() if measure == wanted]
+        raise file.fault(f"{key} unit", f"a unit of {unit} ({', '.join(fits) or 'none'}), or none", repr(stated))
+    return factor
 
 
 def _panels(panels: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -112,4 +168,4 @@ def _columns(frame: dict[str, Any], fields: list[dict[str, Any]], cells: list[An
             names = (config.get("displayNameFromDS"), config.get("displayName"), frame.get("name"), column.get("name"))
             labels = {str(key): str(value) for key, value in (column.get("labels") or {}).items()}
             name = str(next(filter(None, names), ""))
-            yield name, times, np.array(values or [], dtype=np.float64), labels
+            yield name, times, np.array(values or [], dtype=np.float64), labels, config.get("unit")

@@ -9,14 +9,25 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.comparison.analysis import Analysis
-from buildcompare.figures import FIGURE_MIME, unused
+from buildcompare.figures import FIGURE_MIME, component, unused
 from buildcompare.report.commonmark import to_html
-from buildcompare.report.sections import FRAGMENT, RESULTS_MIME, SECTIONS, Fragment, page, results_of, without_style
+from buildcompare.report.sections import (
+    FRAGMENT,
+    RESULTS_MIME,
+    SECTIONS,
+    Fragment,
+    figure_of,
+    page,
+    results_of,
+    without_style,
+)
 from buildcompare.results import Results
 
 _TAGS = re.compile(r"<[^>]+>")
 _ABOVE_OR_WIDE = re.compile(
-    r'<(h2|h3|summary)>(.*?)</\1>|<table\b.*?</table>|<figure><svg[^>]* viewBox="0 0 648.*?</figure>', re.DOTALL
+    r"<(h2|h3|summary)>(.*?)</\1>|<table\b.*?</table>"
+    r'|<figure>(?:<build-chart[^>]*>)?<svg[^>]* viewBox="0 0 648.*?</figure>',
+    re.DOTALL,
 )
 """What names a region, and what may be wider than a screen: tables, and figures over the page's whole width."""
 
@@ -42,7 +53,7 @@ def page_of(analysis: Analysis) -> str:
         shown = section(analysis)
         parts += [f"<h2>{heading}</h2>"] if heading else []
         for each in [shown] if isinstance(shown, Fragment) else shown:
-            parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.svg}</figure>")
+            parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.html}</figure>")
     return render(analysis.results, parts)
 
 
@@ -51,7 +62,9 @@ def render(results: Results, parts: Iterable[str]) -> str:
     contents: list[tuple[str, str]] = []
     made = [*_navigable(parts, contents)]
     title = f"{results.base.label} vs {results.new.label}"
-    html = page("buildcompare/report", "buildcompare/report", title=title, parts=made, contents=contents)
+    html = page(
+        "buildcompare/report", "buildcompare/report", component=component(), title=title, parts=made, contents=contents
+    )
     text, tail, script = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
     return re.sub(r"\n\s*\n+", "\n", text) + tail + script
 
@@ -63,7 +76,7 @@ def _of_cell(cell: NotebookNode) -> Iterator[str]:
         data, metadata = output.get("data", {}), output.get("metadata", {})
         text = None if RESULTS_MIME in data else output.get("text") or data.get("text/plain")
         if FIGURE_MIME in metadata and "image/svg+xml" in data:
-            yield f"<figure>{data['image/svg+xml']}</figure>"
+            yield f"<figure>{figure_of(output).html}</figure>"
         elif metadata.get(FRAGMENT) and "text/html" in data:
             yield without_style(data["text/html"])
         elif "image/png" in data:

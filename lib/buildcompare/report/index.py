@@ -12,9 +12,10 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger, version_in
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger
 from buildcompare.history.view import HistoryView
 from buildcompare.report import publication
 from buildcompare.report.sections import GRAVEST_FIRST, Fragment, page, template
@@ -64,7 +65,7 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     report that cannot be read becomes a row that says so.
     """
     rows = index_rows(folder, ledgers, metrics)
-    shown = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
+    shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
     write_files({folder / INDEX: page("index/index", "buildcompare/report", "index/index", **shown)})
     return folder / INDEX, len(rows)
 

@@ -16,6 +16,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report.sections import figures_of, results_of, template
 from buildcompare.results import Results
 from buildcompare.text.numbers import db_name
+from buildcompare.text.sentences import title
 
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
@@ -46,6 +47,7 @@ def render(results: Results, graphs: Sequence[Figure]) -> str:
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
     told, rest = above_the_fold(headlines(results.findings))
     said = {"opening": opening(results), "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
+    said["titles"] = {test.name: title(test) for test in tests}
     return template("README.md").render(results=results, tests=tests, graphs=graphs, **said)
 
 

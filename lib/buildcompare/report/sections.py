@@ -6,9 +6,7 @@ import base64
 import functools
 import hashlib
 import json
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +21,7 @@ from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
+from buildcompare.labels.tables import most_moved
 from buildcompare.report import commonmark
 from buildcompare.results import LabelResult, Results, TestResult, dumps
 from buildcompare.results.codes import Verdict
@@ -42,7 +41,7 @@ KNOWN = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
     (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
-    (numbers, "change db_name interval minutes p_words percent quantity status_words test_words"),
+    (numbers, "change db_name interval minutes p_words percent quantity significant status_words test_words"),
 )
 """What templates may call, as functions and as filters."""
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
@@ -97,6 +96,12 @@ def verdict(analysis: Analysis) -> Fragment:
     return _fragment("verdict", results=results, opening=opening(results), gate_metrics=columns, gates=gates, **split)
 
 
+def further_runs(analysis: Analysis) -> Fragment:
+    """How many further runs would decide what is not decided, in which order, and what they would show."""
+    titles = {test.name: title_of(test) for test in analysis.results.tests}
+    return _fragment("further_runs", results=analysis.results, titles=titles)
+
+
 def summary(analysis: Analysis) -> Fragment:
     """The verdict, the findings and the metrics, for a notebook's cell."""
     return _fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
@@ -107,6 +112,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         if figure := figures.users(test):
+            yield _chart_tools([figure])
             yield figure
         yield _fragment("ramp_up", results=analysis.results, test=test.result)
 
@@ -117,17 +123,20 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
         yield from figures.at_equal_load(test)
+    if analysis.results.pooled:
+        yield _fragment("pooled", results=analysis.results)
     yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 
 def labels(analysis: Analysis) -> Fragment:
-    """Every label of every table: one row per label, its statistics side by side."""
+    """Every label of every table, what moved most first: one row per label, its statistics side by side."""
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))
         for group, rows in groupby(test.labels, key=lambda row: row.group):
-            by_label: dict[str, dict[str, LabelResult]] = defaultdict(dict)
-            for row in rows:
+            of_group = list(rows)
+            by_label: dict[str, dict[str, LabelResult]] = {row.label: {} for row in (*most_moved(of_group), *of_group)}
+            for row in of_group:
                 by_label[row.label][row.stat] = row
             stats = sorted({stat for row in by_label.values() for stat in row})
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, by_label))
@@ -138,7 +147,15 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """One figure for each metric of each test."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
-        yield from figures.graphs(test)
+        drawn = [*figures.graphs(test)]
+        yield _chart_tools(drawn, hint=test.result is analysis.results.tests[0])
+        yield from drawn
+
+
+def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
+    """What is chosen for all charts of a test; with a `hint` how they are used."""
+    group = next((figure.chart["group"] for figure in drawn if figure.chart), None)
+    return _fragment("chart_tools", group=group, hint=hint)
 
 
 @functools.cache
@@ -164,13 +181,7 @@ def without_style(shown: str) -> str:
 
 @functools.cache
 def _style() -> str:
-    """The report's colours, in the theme of JupyterLab or of the reader."""
-    page = (TEMPLATES / "buildcompare/report.css").read_text("utf-8")
-    light, dark = re.findall(r":root \{([^}]*)\}", page)[:2]
-    scope, in_jupyterlab = ".buildcompare", '[data-jp-theme-light="{}"] .buildcompare'
-    theme = f"{scope} {{{light}}}\n@media (prefers-color-scheme: dark) {{ {scope} {{{dark}}} }}"
-    chosen = f"{in_jupyterlab.format('true')} {{{light}}}\n{in_jupyterlab.format('false')} {{{dark}}}"
-    return "\n".join([theme, chosen, (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
+    return "\n".join([figures.themes(), (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
 
 
 def _fragment(name: str, **values: object) -> Fragment:
@@ -178,11 +189,14 @@ def _fragment(name: str, **values: object) -> Fragment:
     return Fragment(Markup(html), f"[{name.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
 
 
-def page(name: str, *styles: str, **values: object) -> str:
-    """A page by the template `name`: it loads nothing, and by its policy runs its one script alone."""
-    script = (TEMPLATES / f"{name}.js").read_text("utf-8")
+def page(name: str, *styles: str, component: str = "", **values: object) -> str:
+    """A page by the template `name`: it loads nothing, and by its policy runs its one script alone.
+
+    The script is the template's own, with a `component` that others made after it.
+    """
+    script = (TEMPLATES / f"{name}.js").read_text("utf-8") + component
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    css = "\n".join((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)
+    css = "\n".join([figures.theme(), *((TEMPLATES / f"{style}.css").read_text("utf-8") for style in styles)])
     ours = {"css": Markup(css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704  # our own files
     return template(f"{name}.html").render(**ours, **values)
 
@@ -203,10 +217,13 @@ def results_of(notebook: NotebookNode) -> Results:
 
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
     """The figures that the notebook shows."""
-    for output in outputs_of(notebook):
-        about, data = output.get("metadata", {}).get(FIGURE_MIME), output.get("data", {})
-        if about and "image/png" in data:
-            yield Figure(**about, svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
+    return (figure_of(output) for output in outputs_of(notebook) if output.get("metadata", {}).get(FIGURE_MIME))
+
+
+def figure_of(output: Any) -> Figure:
+    """The figure that an output of a notebook shows."""
+    data = output["data"]
+    return Figure(**output["metadata"][FIGURE_MIME], svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
 
 
 SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | Figure]]], ...] = (
@@ -214,6 +231,7 @@ SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | F
     ("Verdict", verdict),
     ("Comments", comments),
     ("", action_items),
+    ("Further runs", further_runs),
     ("Setup", setup),
     ("Supported users", supported_users),
     ("Ramp-up", ramp_up),

@@ -65,8 +65,12 @@ class ValidityReason(Model):
     run: int | None = None
     """Counted from 1; null where it is about several runs."""
     metric: str | None = None
+    unit: str | None = None
+    """Of `metric`, where its numbers are in it."""
     file: str | None = None
     """The recording, as the params name it."""
+    labels: tuple[str, str] | None = None
+    """Of `another_build`: the build as the recording states it, and as the params name it."""
     because: Reason | None = None
     from_s: Number = None
     until_s: Number = None
@@ -208,8 +212,21 @@ class Decided(Tested):
     min_detectable_percent: Number = None
     """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None
-    """Runs per build that tell a change of the margin's size from chance; null beyond 99 or where nothing is known."""
+    """Runs per build, those at hand included, that would show a change of the margin's size with a probability of 80 %;
+    null beyond 99 or where nothing is known."""
+    required_runs_show_percent: Number = None
+    """The smallest rise that so many runs would show."""
+    run_sd_percent: Number = None
+    """Standard deviation of a single run, the error within it included."""
+    noise_df: Number = None
+    """Degrees of freedom that it is known with; null where it is taken as exactly known."""
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
+    se_log: Number = None
+    """Standard error of the logarithm of new over base, from run to run."""
+    within_se_log: Number = None
+    """The part of it that the samples within the runs show; in a wavy load it is many times too large."""
+    noise_comparisons: int = 0
+    """How many earlier comparisons the noise was learned from, alone (`ledger`) or beside its source."""
 
     @property
     def by_chance_percent(self) -> float | None:
@@ -291,6 +308,8 @@ class MetricResult(Decided, MetricRow):
 
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
+    levels: Pair[list[float]]
+    """The level of each run that has one; `base` and `new` are their means."""
     mean: Pair[Number]
     """The arithmetic means of the same samples."""
     p_adjusted: Number = None
@@ -299,6 +318,9 @@ class MetricResult(Decided, MetricRow):
     status: Status
     """Where neither direction is better (`better`: neutral), an improvement is merely more and a regression less."""
     reason: Reason | None
+    reading_error_percent: Number = None
+    """What a run's level is misread by (one standard deviation), where values were read off a plot: the noise, at own
+    and at equal load, holds it."""
     n_effective: Number = None
     """Effective sample size of the steady window, in the run where it is smallest."""
     window: Pair[Window | None]
@@ -336,6 +358,29 @@ class MetricResult(Decided, MetricRow):
         return rows[self.decided_by]
 
 
+class PooledResult(MetricRow):
+    """The mean change of one metric over several tests of one type, where their noise is independent; it informs."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    type: codes.TestType
+    tests: list[str]
+    """Valid tests in which the metric was judged: over the steady windows, in unbounded tests at equal load."""
+    margin_percent: float
+    delta_percent: Number
+    ci_low: Number
+    """95 % interval of `delta_percent`, of this line alone (random effects)."""
+    ci_high: Number
+    p_value: Number
+    p_adjusted: Number
+    """Holm's over the pooled lines of gate metrics, or over the others."""
+    status: Status
+    no_worse_than_percent: Number = None
+    min_detectable_percent: Number = None
+    between_percent: Number
+    """Standard deviation of the change between tests, beyond their noise."""
+    noise_source: codes.NoiseSource
+
+
 class ErrorRateResult(Change, MetricRow):
     """How often something failed in one test, relative to how often it was tried: means over the steady windows.
 
@@ -365,6 +410,10 @@ class LabelResult(Tested, LabelRow):
     noise_source: codes.NoiseSource = codes.NoiseSource.NONE
     p_adjusted: Number = None
     calls: Pair[Number] | None = None
+    time_share: Pair[Number] | None = None
+    """The part of the time of all calls of its table that goes to this label; null where calls were not recorded."""
+    whole_run_percent: Number = None
+    """The change over the whole runs, of a row of the steady windows whose source sums whole runs up too."""
     window: Literal["steady", "whole_run"]
     status: Status
     """By `p_value` below 0.02, row by row: at most that part of the rows is a false alarm.
@@ -382,6 +431,8 @@ class Event(Model):
     build: Side
     run: int = 1
     kind: Literal["level", "spike", "drop"]
+    phase: Literal["steady", "ramp"] = "steady"
+    """In which it was found: an event of the ramp is one of the load, and says nothing of a level."""
     at_s: float
     """When it was largest; of a level shift, when it happened."""
     span_s: Window
@@ -393,7 +444,8 @@ class Event(Model):
     """The same number for events that happened together."""
     matched: bool
     warning: bool = False
-    """Whether it is in one build only and surely larger than the metric's margin."""
+    """Whether it is in one build only, and surely larger than the metric's margin; on the ramp, whether several metrics
+    moved by theirs."""
 
 
 class SupportedUsersResult(Decided):
@@ -402,8 +454,6 @@ class SupportedUsersResult(Decided):
     Where the new build supports *at least* some number, `ci_low` alone is known.
     """
 
-    run_sd_percent: Number = None
-    """Standard deviation of a single run."""
     band_percent: Number
     reported: Pair[Number]
     estimated: Pair[Number]
@@ -430,10 +480,69 @@ class TestResult(Model):
     labels: list[LabelResult]
     events: list[Event]
     validity: Validity
+    looks: list[tuple[int, int]] = Field(default_factory=list)
+    """Runs of base and new at each look that the ledger knows, the present one last."""
+    level: float = 0.05
+    """What adjusted p-values are compared with, so that all looks together keep an error rate of 5 %."""
+    planned_runs: int | None = None
+    """Of each build, in the end: then all looks share the error. Without it the first look was judged by itself."""
 
     def events_of(self, metric: MetricResult) -> list[Event]:
         """Events in this metric of one build only that are worth a warning."""
         return [event for event in self.events if event.metric == metric.slug and event.warning]
+
+
+class FurtherRunsResult(Model):
+    """What some further runs of each build would show, each in four of five cases."""
+
+    further: int
+    hours: float
+    """Of both builds, as long as the recorded runs took."""
+    found_percent: float
+    """The smallest rise that would be called."""
+    no_worse_than_percent: Number
+    """What would be excluded for the worse if nothing changed; null where neither direction is better."""
+
+
+class PlannedRow(Model):
+    """One row that a verdict rests on, and what further runs would make of it."""
+
+    slug: str | None
+    """Null for the supported users."""
+    name: str
+    margin_percent: float
+    better: codes.Better
+    decided_by: str
+    status: Status
+    now_percent: Number
+    """The smallest rise that the runs at hand would have shown."""
+    steps: list[FurtherRunsResult]
+    """One further run of each build, and the fewest (at most eight) that would show a change of the margin's size."""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether further runs are asked for."""
+        return self.status == Status.INCONCLUSIVE
+
+
+class TestPlan(Model):
+    """What further runs of one test would show."""
+
+    __test__ = False  # not a test class of pytest's
+
+    test: str
+    hours: float
+    """One further run of each build."""
+    runs: int
+    """Of each build, at hand."""
+    order: list[Side] = Field(default_factory=list)
+    """The builds to run, one after the other, for the undecided row that needs the most."""
+    rows: list[PlannedRow]
+
+    @property
+    def undecided(self) -> list[PlannedRow]:
+        """The rows that are not decided."""
+        return [row for row in self.rows if row.undecided]
 
 
 class Finding(Model):
@@ -514,6 +623,10 @@ class Results(Model):
     grafana: list[GrafanaLink]
     self_check: dict[str, Any] | None = None
     tests: list[TestResult]
+    pooled: list[PooledResult] = Field(default_factory=list)
+    """Metrics over all tests of a type; no verdict counts them."""
+    plan: list[TestPlan] = Field(default_factory=list)
+    """What further runs would show, of each valid test."""
     findings: list[Finding]
     suggestions: list[Suggestion] = Field(default_factory=list)
     provenance: Provenance

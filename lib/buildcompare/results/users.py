@@ -58,12 +58,8 @@ class RampUp(Model):
     """Seconds until this many users (the key) were connected for the first time."""
 
 
-class WithinRuns(Model):
-    """New minus base, by trimmed means over the cycles of one run each, and its 95 % interval within these two runs.
-
-    One run of each build is one observation of the difference between the builds: the interval does not hold the
-    variation between runs of one build, so that it judges nothing.
-    """
+class BetweenRuns(Model):
+    """New minus base, one run each, and its 95 % interval by what runs of one build differ by from run to run."""
 
     value: float
     ci_low: float
@@ -71,7 +67,7 @@ class WithinRuns(Model):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the two runs differ; the builds may still not."""
+        """Whether the builds differ by more than their runs do."""
         return not self.ci_low <= 0.0 <= self.ci_high
 
 
@@ -91,6 +87,6 @@ class RampUps(Model):
     """Where the run-to-run variation of the ramp's start is from."""
     shift_status: Status = Status.INCONCLUSIVE
     """A regression where the new build's ramp is later; it never decides the verdict."""
-    wave_period_s: WithinRuns | None = None
-    """Of the pair of runs in the middle, which is one observation."""
-    wave_amplitude_users: WithinRuns | None = None
+    wave_period_s: BetweenRuns | None = None
+    """Of the pair of runs in the middle; it never decides anything."""
+    wave_amplitude_users: BetweenRuns | None = None

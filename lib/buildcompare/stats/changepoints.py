@@ -28,7 +28,7 @@ HIGHEST_PHI = 0.97  # above it a series of an hour cannot be told from one that 
 MAD_TO_SD = 1.0 / 0.6745
 """Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 SHORTEST = 12  # shorter series have no changes: there is nothing to estimate their noise from
-ROUNDS = 5
+ROUNDS = 5  # of estimating the noise around the changes found with it: 300 series with 0 to 2 steps settled in two
 FALSE_ALARMS = 0.03  # how often a run in which nothing happened may show a change by a calibrated penalty
 OUTLYING = 6.0
 """Robust standard deviations from the median beyond which samples are left out of the first look at the noise ..."""

@@ -1,7 +1,8 @@
-"""Estimate how far two runs of one build lie apart, from repeated runs or from the catalogue.
+"""Estimate how far two runs of one build lie apart, from repeated runs, earlier comparisons or the catalogue.
 
 What happens inside a run says nothing about the next run of the same build (Kalibera & Jones 2013, "Rigorous
 benchmarking in reasonable time"). All noise here is a standard deviation of log levels, close to a relative one.
+Its numbers count runs of Mattermost's ceiling tests, three of each setup, from which the catalogue's noise comes.
 """
 
 import math
@@ -15,13 +16,24 @@ import pandas as pd
 from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
+from buildcompare.stats.changepoints import robust_sd
 
 ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
 OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
 CATALOGUE_DF = 8.0  # what a catalogue's noise is known with where it does not say
-LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ
+LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ: what two setups of 2 and 3 runs have
+BY_CHANCE = 0.3
+"""Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
+to 12 groups of 2 to 4 runs with one variance, it leaves less in one of 400. With a half (one in 27) the times of
+identical ceiling runs lose a third of the changes of 20 % that are found (development half)."""
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
 CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
+MAD_EFFICIENCY = 0.37
+"""Of a median absolute deviation, against a standard deviation of normal data: n of its observations are worth 0.37 n
+degrees of freedom (Rousseeuw & Croux 1993, "Alternatives to the median absolute deviation", JASA 88)."""
+ENOUGH_COMPARISONS = 8
+"""From so many earlier comparisons on, their noise takes the place of the catalogue's; of 8 with two databases each, 16
+changes are worth 6 degrees of freedom."""
 LABEL_KEY = ["group", "label", "stat"]  # what a row of a label table is of
 
 
@@ -74,6 +86,24 @@ class RepeatedRuns:
 
 
 @dataclass(frozen=True)
+class PastChange:
+    """How far the builds of an earlier comparison lay apart in one metric of one test."""
+
+    comparison: str
+    log_ratio: float  # logarithm of new over base
+    runs: tuple[int, int] = (1, 1)  # of base and new
+    se_log: float = 0.0  # standard error of the log ratio within the runs, where it is at equal load
+    seconds: float = math.nan  # length of the windows
+    within: float = math.nan  # standard error of a single run's level within the run (log scale)
+    same_setup: bool = True
+    misread: bool = False  # whether it was read off plots, with an error that the catalogue states
+
+
+PastChanges = Mapping[tuple[str, str], Sequence[PastChange]]
+"""Earlier changes by test type (or ``equal_load``) and metric."""
+
+
+@dataclass(frozen=True)
 class Noise:
     """Run-to-run noise of one metric or label."""
 
@@ -83,6 +113,8 @@ class Noise:
     within: float | None = None  # standard error that repeated runs had of their own mean (log scale)
     seconds: float = math.nan  # length of the windows that it was learned from; NaN where unknown
     at_load: bool = False  # whether it is that of runs compared at equal load, without the error within them
+    comparisons: int = 0  # earlier comparisons that it was learned from
+    within_scale: float = 1.0  # at equal load, how much larger earlier comparisons say the errors within runs are
 
 
 def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float = LEAST_DF) -> Noise | None:
@@ -120,7 +152,7 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
 
 
 def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
-    """Pool the variances of groups, and count the degrees of freedom that the scatter of its parts leaves.
+    """Pool the variances of groups, and count the degrees of freedom that their scatter leaves beyond `BY_CHANCE`.
 
     Where one setup is quiet and the next is not, a pooled variance is worth less than its number of runs
     (Satterthwaite 1946, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2).
@@ -132,14 +164,70 @@ def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = 
         return pooled, total
     scatter = float(weights**2 @ (variances - pooled) ** 2) * count / (count - 1)
     left = 2.0 * pooled**2 / scatter if scatter > 0 else total
-    return pooled, min(total, max(left, least_df))
+    return pooled, total if left >= BY_CHANCE * total else max(left, least_df)
 
 
-def metric_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns] = ()) -> Noise | None:
-    """Run-to-run noise of `metric` from repeated runs of both test types and the catalogue; None where unknown.
+def metric_noise(
+    metric: Metric,
+    test_type: TestType,
+    groups: Sequence[RepeatedRuns] = (),
+    past: PastChanges | None = None,
+    *,
+    misread: float = 0.0,
+) -> Noise | None:
+    """Run-to-run noise of `metric` from repeated runs, earlier comparisons and the catalogue; None where unknown.
 
     A test type with few runs leans on the other type's variance of the same metric, and then on the catalogue's.
+    `misread` is what a run's level is misread by, in percent, where it was read off a plot.
     """
+    known = _repeated_noise(metric, test_type, groups)
+    return with_past(known, (past or {}).get((test_type, metric.slug), ()), misread=misread)
+
+
+def with_past(known: Noise | None, past: Sequence[PastChange], *, misread: float = 0.0) -> Noise | None:
+    """`known` noise with the reading error of plots, scaled to how far the builds of earlier comparisons lay apart.
+
+    Most releases change nothing, some do: so by the median absolute change, of the setup at hand. From
+    `ENOUGH_COMPARISONS` on it takes the place of the catalogue's noise; below that, and beside repeated runs, each
+    counts by its degrees of freedom. Comparisons on other setups can make the noise larger only. Values that were read
+    off plots teach about such values only, and the others about the others.
+    """
+    if known is not None:  # misread once in each run, however long it is
+        known = replace(known, sd=math.hypot(known.sd, math.log1p(misread / 100.0)))
+    past = [each for each in past if each.misread == (misread > 0.0)]
+    own, others = ([each for each in past if each.same_setup == same] for same in (True, False))
+    count, of_others = (len({each.comparison for each in changes}) for changes in (own, others))
+    enough = count >= ENOUGH_COMPARISONS
+    if not past or (known is None and not enough):
+        return known
+    unit = known or Noise(1.0, 0.0, NoiseSource.LEDGER)
+
+    def variance_of(changes: Sequence[PastChange]) -> float:
+        """The variance of `changes`, in that which `unit` expects of them."""
+        expected = [math.hypot(each.se_log, unit.sd * math.sqrt(sum(1 / n for n in each.runs))) for each in changes]
+        return robust_sd(np.array([each.log_ratio for each in changes]) / expected) ** 2
+
+    learned = MAD_EFFICIENCY * len(own)  # degrees of freedom
+    kept = 0.0 if enough and unit.noise_source != NoiseSource.CALIBRATION else unit.df
+    variance = (learned * variance_of(own) + kept) / (learned + kept) if own else 1.0
+    if of_others >= ENOUGH_COMPARISONS:
+        variance = max(variance, variance_of(others))
+    seconds = [each.seconds for each in own if each.seconds > 0]
+    within = [each.within for each in own if each.within > 0]
+    return replace(
+        unit,
+        sd=max(math.sqrt(variance) * unit.sd, LEAST_SD),
+        df=learned + kept,
+        noise_source=NoiseSource.LEDGER if enough else unit.noise_source,
+        seconds=float(np.median(seconds)) if enough and seconds else unit.seconds,
+        within=float(np.median(within)) if enough and within else unit.within,
+        comparisons=count,
+        within_scale=math.sqrt(variance),
+    )
+
+
+def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
+    """Noise of `metric` from repeated runs and the catalogue."""
     levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by whether of this type, each series of a group
     for group in groups:
         for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == metric.slug}):

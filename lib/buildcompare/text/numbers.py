@@ -12,7 +12,7 @@ _SCALES = {
 }
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
-_SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
+SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
 STATUS_WORDS = {
     Status.REGRESSION: Status.REGRESSION,
     Status.IMPROVEMENT: Status.IMPROVEMENT,
@@ -49,7 +49,7 @@ def quantity(value: float | None, unit: str) -> str:
     if unit == "users":
         return f"{value:,.0f} users"
     if unit not in _SCALES:
-        return f"{significant(value)} {_SHORT_UNITS.get(unit, unit)}".strip()
+        return f"{significant(value)} {SHORT_UNITS.get(unit, unit)}".strip()
     factor, name = unit_scale(value, unit) if value else (1.0, {"seconds": "s", "bytes": "B"}[unit])
     return f"{significant(value * factor)} {name}"
 
@@ -64,12 +64,15 @@ def share(part: float) -> str:
     return f"{part:.0%}"
 
 
+def scales(unit: str) -> tuple[tuple[float, str, float], ...]:
+    """In what values of `unit` are read, largest first: from which size on, the name, and the factor."""
+    large = ((2.0 * size, f"{name} {unit}".strip(), 1.0 / size) for size, name in _LARGE)
+    return _SCALES.get(unit) or (*large, (0.0, unit, 1.0))
+
+
 def unit_scale(largest: float, unit: str) -> tuple[float, str]:
     """The factor and the name of the unit in which an axis up to `largest` is read."""
-    if unit not in _SCALES or not math.isfinite(largest):
-        large = next(((1 / size, name) for size, name in _LARGE if abs(largest) >= 2 * size), None)
-        return (large[0], f"{large[1]} {unit}".strip()) if large else (1.0, unit)
-    _, name, factor = next(scale for scale in _SCALES[unit] if abs(largest) >= scale[0])
+    _, name, factor = next((scale for scale in scales(unit) if abs(largest) >= scale[0]), (0.0, unit, 1.0))
     return factor, name
 
 

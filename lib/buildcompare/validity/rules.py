@@ -1,12 +1,12 @@
 """Judge whether a run and a test may be judged, and up to when: each rule is a function with its codes.
 
-A fault of the measurement is no regression of the build.
+A fault of the measurement is no regression of the build. `benchmarks/validity.py` prints how often each rule speaks.
 """
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.params import Coordinator, Test
+from buildcompare.config.params import Coordinator, Test, version_in
 from buildcompare.load import curve as curves
 from buildcompare.load.curve import SHORTEST_S, Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.view import TIMES, RunView, Views
@@ -25,10 +25,12 @@ from buildcompare.text.sentences import say
 
 REACHED = 0.97
 """A bounded run that never held this part of its target did another test: published ones end at 1.0005 of it."""
-APART = 0.05  # bounded runs whose loads differ by more than this were not the same test
-HELD = 0.97  # below this part of its load a bounded run does not hold it
-NOT_HELD, HARDLY_HELD = 0.05, 0.25  # parts of the time below `HELD` from which a bounded run is limited and invalid
-PROXY_HARDLY_ANY = 0.1  # a proxy of the users shows a restart only below this part of its level
+APART = 0.05  # bounded runs whose loads differ by more were not the same test: published ones agree to 0.1 %
+HELD = 0.97  # below this part of its load a bounded run does not hold it: an agent of eleven lost leaves 0.91
+NOT_HELD, HARDLY_HELD = 0.05, 0.25
+"""Parts of the time below `HELD` from which a bounded run is limited and invalid: published ones have none, or 0.22
+where an agent was lost (v9.2)."""
+PROXY_HARDLY_ANY = 0.1  # a proxy shows a restart only below this part of its level: idle servers have 0.003 to 0.14
 STEEP = 0.4
 """Users per second, twice mattermost-load-test-ng's stop rule: a curve that moves this fast was not interrupted, but
 has no level yet."""
@@ -37,16 +39,23 @@ REPORTED = 0.02
 apart, they are of different runs."""
 REPORTED_CAPPED = 0.05  # at its ceiling a run's users log in again: its curve is up to 3 % above what it reported
 COVERED, HARDLY_COVERED = 0.9, 0.5
-"""Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged."""
+"""Parts of the samples below which a metric is named, and below which (in every metric) nothing can be judged:
+published runs have 0.99 and more."""
 SILENT_S = 120.0
 """Longest stretch without samples before a known stop or after the start: twice what an alert query looks back."""
+CLIMBING = ((600.0, 0.33), (300.0, 0.67))
+"""An unbounded run was cut on its ramp where it climbs over this long at its end at this part of its ramp's slope. Of
+68 published curves cut at 30, 50 and 70 % of their ramp 67, 68 and 68 do, of whole ones none, nor any ceiling test
+(0.28 and 0.49; `benchmarks/validity.py`). A coordinator that rests, after its first alert, climbs at half of it."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
 """Times of all requests above these are more likely milliseconds: in 68 published tests averages are 0.3 s at most."""
-END_OF_BUCKETS = 0.9  # a percentile above this part of the histogram's last bound may be longer than it says
+END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
+"""A percentile above this part of the histogram's last bound may be longer than it says; none can lie beyond it, but
+for what reading it off a plot adds."""
 THOUSANDS = 300.0
-"""Times of two builds this far apart are of two units: in 68 published tests they are 3.4 times apart at most."""
+"""Levels of two builds this far apart are of two units: in 68 published tests they are 3.8 times apart at most."""
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
-SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut
+SHORTER = 0.5  # bounded runs with less than this part of the other build's steady window were cut (published: 0.99)
 
 Reasons = Iterator[ValidityReason]
 
@@ -59,6 +68,8 @@ class RunInTest:
     test: Test
     catalogue: Catalogue
     coordinator: Coordinator
+    labels: Pair[str] = field(default_factory=lambda: Pair(*SIDES))
+    """Of the builds, as the params name them."""
 
     @cached_property
     def under_load(self) -> tuple[FloatArray, FloatArray]:
@@ -71,12 +82,26 @@ class RunInTest:
         return sustained(*self.under_load, seconds)
 
     @cached_property
-    def times(self) -> dict[str, float]:
-        """By metric of the catalogue whose unit is seconds, the level in the steady window, where it is positive."""
-        seconds = [metric.slug for metric in self.catalogue.metrics if metric.unit == TIMES]
-        found = ((slug, self.view.recording.find(slug)) for slug in seconds)
-        levels = {slug: self.view.level(series) for slug, series in found if series is not None}
-        return {slug: level.value for slug, level in levels.items() if level is not None and level.value}
+    def levels(self) -> dict[str, float]:
+        """By metric of the catalogue, but for the load, the level in the steady window, where it is positive."""
+        found = {m.slug: self.view.recording.find(m.slug) for m in self.catalogue.metrics if not m.load}
+        levels = {slug: self.view.level(series) for slug, series in found.items() if series is not None}
+        values = {slug: (level.value if level else None) or 0.0 for slug, level in levels.items()}
+        return {slug: value for slug, value in values.items() if value > 0.0}
+
+    @cached_property
+    def climb(self) -> tuple[float, float] | None:
+        """Slope at the end, and of the ramp, where the run was cut on it; in the curve's unit per second."""
+        shape = self.view.shape
+        if self.test.type == "bounded" or shape is None or shape.ramp is None:
+            return None
+        for seconds, part in CLIMBING:
+            start_s = max(shape.stop.at_s - seconds, shape.ramp.start_s)
+            elapsed, values = shape.curve.between(start_s, shape.stop.at_s)
+            slope = float(np.polyfit(elapsed, values, 1)[0]) if elapsed.size > 1 else 0.0
+            if slope > max(part * shape.ramp.slope, STEEP / curves.USERS_INC * shape.curve.step):
+                return slope, shape.ramp.slope
+        return None
 
     @cached_property
     def covered(self) -> dict[str, float]:
@@ -98,9 +123,11 @@ class TestValidity:
     runs: Pair[tuple[Validity, ...]]
 
 
-def judge_validity(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> tuple[Validity, Views]:
+def judge_validity(
+    test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
+) -> tuple[Validity, Views]:
     """Judge the runs of `test`; give the views cut to where they are valid, without estimates that are void."""
-    found = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator) for view in of]))
+    found = judge_runs(views.map(lambda of: [RunInTest(view, test, catalogue, coordinator, labels) for view in of]))
     return found.test, Pair.of(lambda side: [*map(_judged, views[side], found.runs[side])])
 
 
@@ -123,7 +150,8 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 def judge_runs(runs: Pair[list[RunInTest]]) -> TestValidity:
     """Judge the runs of one test, alone and beside each other."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
-    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording, _units)
+    same_build = (_same_recording, _another_build)
+    between_runs = (_loads_differ, _window_shorter, _series_missing, _windows_overlap, *same_build, _units)
     alone = Pair.of(
         lambda side: [
             [_said(reason, side=side, run=i) for rule in of_one_run for reason in rule(own)]
@@ -270,6 +298,10 @@ def _last_30_minutes(own: RunInTest) -> Reasons:
     estimate, reported, ceiling = own.view.estimate, own.view.run.supported_users, own.test.users
     if own.test.type == "bounded" or estimate is None:
         return
+    if own.climb is not None and own.view.stop is not None:
+        numbers = {"at_s": own.view.stop.at_s, "slope": own.climb[0], "ramp_slope": own.climb[1]}
+        yield _reason(ValidityCode.CUT_IN_RAMP, numbers, invalid=True)
+        return
     mean = estimate.estimated if estimate.estimated is not None else estimate.at_least
     if estimate.reason == NoEstimate.CEILING_REACHED and ceiling is not None and mean is not None:
         yield _reason(ValidityCode.CEILING_REACHED, {"users": mean, "ceiling": ceiling})
@@ -368,24 +400,63 @@ def _same_recording(runs: Pair[list[RunInTest]]) -> Reasons:
             seen.setdefault(samples, side)
 
 
+def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
+    """A report of ltctl states its build as people typed it: what contradicts the params' label is another build's."""
+    stated = runs.map(lambda of: [str(own.view.recording.provenance.get("label") or "") for own in of])
+    typed = any(_plain(runs[side][0].labels[side]) in map(_plain, stated[side]) for side in SIDES if runs[side])
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
+        for i, (own, label) in enumerate(zip(runs[side], stated[side], strict=True), start=1):
+            ours, theirs = own.labels[side], own.labels[other]
+            versions = (version_in(label), version_in(ours))
+            if not label or _plain(label) == _plain(ours):
+                continue
+            if None not in versions and _plain(label) != _plain(theirs):
+                differs = not _one_version(*map(str, versions))
+            else:  # without a version any text may stand there, unless other reports here name their builds
+                named = typed and ours != side  # as compare() calls builds that nobody named
+                differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
+            if differs:
+                about: dict[str, Any] = {"file": own.view.run.file, "side": side, "run": i, "labels": (label, ours)}
+                yield _reason(ValidityCode.ANOTHER_BUILD, invalid=True, **about)
+
+
+def _plain(label: str) -> str:
+    """A label without what people write in two ways: ``V10.4.0 RC1`` is ``v10.4.0-rc1``."""
+    return re.sub(r"[^\w]|_", "", label.casefold()).removeprefix("v")
+
+
+def _one_version(one: str, other: str) -> bool:
+    """Whether two versions nowhere contradict each other: ``10.4`` may be ``10.4.0-rc1``, but that is no ``-rc2``."""
+    (numbers, _, before), (others, _, other_before) = one.partition("-"), other.partition("-")
+    same = all(int(a) == int(b) for a, b in zip(numbers.split("."), others.split("."), strict=False))
+    return same and (not before or not other_before or _plain(before) == _plain(other_before))
+
+
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Times that cannot be in seconds. Where one build alone is slow, it may be: that is a regression."""
+    """Levels that cannot be in their unit. Where one build alone is slow, it may be: that is a regression."""
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         for i, own in enumerate(runs[side], start=1):
             tops = {table.average: table.top_bucket or math.inf for table in own.catalogue.label_tables}
-            for slug, value in own.times.items():
-                average = _AVERAGE.match(slug)
-                theirs = [each.times[slug] for each in runs[other] if slug in each.times]
-                p99 = own.times.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
+            for slug, value in own.levels.items():
+                metric, average = own.catalogue.find(slug), _AVERAGE.match(slug)
+                times = metric.unit == TIMES
+                theirs = [each.levels[slug] for each in runs[other] if slug in each.levels]
+                p99 = own.levels.get(_AVERAGE.sub("p99", slug), math.inf) if average else math.inf
                 longest = LONGEST_AVERAGE_S if average else LONGEST_PERCENTILE_S
-                if theirs and value >= THOUSANDS * max(theirs):
+                top = tops.get(slug, math.inf) if average else tops.get(_PERCENTILE.sub("avg", slug), math.inf)
+                least = max((per * own.levels.get(of, 0.0) for of, per in metric.least_per.items()), default=0.0)
+                if value < least:
+                    numbers = {"value": value, "least": least}
+                elif theirs and value >= THOUSANDS * max(theirs):
                     numbers = {"value": value, "times": value / max(theirs)}
-                elif p99 < min(value, END_OF_BUCKETS * tops.get(slug, math.inf)):
+                elif times and p99 < min(value, END_OF_BUCKETS * top):
                     numbers = {"value": value, "p99": p99}
-                elif min([value, *theirs]) > longest and (average or _PERCENTILE.match(slug)):
+                elif times and not average and value > BEYOND_BUCKETS * top:
+                    numbers = {"value": value, "top": top}
+                elif times and min([value, *theirs]) > longest and (average or _PERCENTILE.match(slug)):
                     numbers = {"value": value, "longest": longest}
                 else:
                     continue
-                about: dict[str, Any] = {"metric": slug, "file": own.view.run.file, "side": side, "run": i}
-                yield _reason(ValidityCode.UNLIKELY_UNIT, numbers, invalid=True, **about)
+                about: dict[str, Any] = {"metric": slug, "unit": metric.unit, "file": own.view.run.file}
+                yield _reason(ValidityCode.UNLIKELY_UNIT, numbers, invalid=True, side=side, run=i, **about)
                 break  # the others are of the same file

@@ -1,4 +1,4 @@
-// Label tables can be filtered and sorted. Without JavaScript they are whole, in order of their labels.
+// Label tables can be filtered and sorted. Without JavaScript they are whole, what moved most first.
 for (const table of document.querySelectorAll("table.labels")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];

@@ -1,0 +1,98 @@
+"""Plan further runs of each test of a comparison: how many a row that the verdict rests on needs, and how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from buildcompare.findings.verdict import USERS
+from buildcompare.metrics.equal_load import reach_at_load
+from buildcompare.results import Decided, FurtherRunsResult, PlannedRow, Results, TestPlan, TestResult
+from buildcompare.results.codes import SIDES, Better, Side, ValidityStatus
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.planning import FurtherRuns, Looks, plan_runs
+from buildcompare.text.sentences import say, title
+
+
+def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
+    """What further runs of each valid test would show."""
+    valid = (test for test in tests if test.validity.status != ValidityStatus.INVALID)
+    return [plan for test in valid if (plan := _plan(test)).rows]
+
+
+def order_of_runs(further: int, runs: int = 1) -> list[Side]:
+    """The builds to run after `runs` of each, so that all together are base, new, new, base, base, new, and so on.
+
+    Machines drift over hours: in this order a steady drift adds as much to the mean of one build as to the other's.
+
+    >>> order_of_runs(3)
+    ['new', 'base', 'base', 'new', 'new', 'base']
+    """
+    pairs = (SIDES if pair % 2 == 0 else SIDES[::-1] for pair in range(runs, runs + further))
+    return [side for pair in pairs for side in pair]
+
+
+def plan_text(results: Results) -> str:
+    """The plan in words: what is not decided and what further runs would make of it, their order, and what to mind."""
+    titles = {test.name: title(test) for test in results.tests}
+    open_ = [plan for plan in results.plan if plan.undecided]
+    if not open_:
+        return say("plan", "nothing") + "\n"
+    rows = [f"- {say('plan', 'planned', row, titles[plan.test])}" for plan in open_ for row in plan.undecided]
+    orders = [f"- {say('plan', 'order', plan, titles[plan.test])}" for plan in open_]
+    return "\n".join(
+        [*rows, "", say("plan", "in_order"), *orders, say("plan", "why_order"), "", say("plan", "how"), ""]
+    )
+
+
+def _plan(test: TestResult) -> TestPlan:
+    hours = math.fsum(sum(run.duration_s for run in runs) / len(runs) for runs in test.runs) / 3600.0
+    rows = [_row(hours, row, steps, **named) for row, steps, named in _planned(test)]
+    most = max((row.steps[-1].further for row in rows if row.undecided), default=0)
+    fewest = min(len(runs) for runs in test.runs)
+    return TestPlan(test=test.name, hours=hours, runs=fewest, order=order_of_runs(most, fewest), rows=rows)
+
+
+def _row(hours: float, row: Decided, steps: list[FurtherRuns], **named: Any) -> PlannedRow:
+    """The first of `steps`, and the first that shows a change of the margin's size, or else the last."""
+    enough = next((step for step in steps if step.found_percent <= named["margin_percent"]), steps[-1])
+    chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
+    results = [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]
+    return PlannedRow(**named, status=row.status, now_percent=row.min_detectable_percent, steps=results)
+
+
+def _planned(test: TestResult) -> Iterator[tuple[Decided, list[FurtherRuns], dict[str, Any]]]:
+    """The judged rows that the verdict of `test` rests on, each with its steps and its names."""
+    looks = Looks.of(test.looks).runs
+    gates = [metric for metric in test.metrics if metric.gate]
+    loaded = [each for each in gates if each.load_adjusted and each.load_adjusted.run_sd_percent is not None]
+    family = [_unchanged(each.load_adjusted, looks[-1]) for each in loaded if each.load_adjusted]
+    margins = [each.margin_percent for each in loaded]
+    judged = sum(each.p_value is not None for each in gates)
+    for metric in gates:
+        row = metric.deciding
+        if row is None or row.run_sd_percent is None:
+            continue
+        given: dict[str, Any] = {"family": judged}
+        if metric.decided_by == "equal_load" and metric in loaded:
+            given = {"df_per_run": 0.0, "reach": reach_at_load(family, margins, loaded.index(metric))}
+        named = metric.model_dump(include={"slug", "margin_percent", "better", "decided_by"})
+        yield row, _steps(row, looks, metric.margin_percent, metric.better, **given), named | {"name": metric.full_name}
+    users = test.supported_users
+    if users and users.run_sd_percent is not None and users.band_percent:
+        named = {"slug": None, "name": USERS, "better": Better.HIGHER, "decided_by": "level"}
+        steps = _steps(users, looks, users.band_percent, Better.HIGHER)
+        yield users, steps, named | {"margin_percent": users.band_percent}
+
+
+def _steps(row: Decided, looks: Sequence[float], margin: float, better: Better, **given: Any) -> list[FurtherRuns]:
+    effect = _unchanged(row, looks[-1])
+    return plan_runs(effect.run_sd, effect.df, margin_percent=margin, better=better, looks=looks, **given)
+
+
+def _unchanged(row: Decided, runs: float) -> Effect:
+    """No change, known as well as the change of `row`."""
+    run_sd = math.log1p((row.run_sd_percent or 0.0) / 100.0)
+    df = math.inf if row.noise_df is None else row.noise_df
+    return Effect(0.0, run_sd * math.sqrt(2.0 / runs), df, run_sd, row.noise_source)

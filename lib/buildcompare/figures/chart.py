@@ -1,0 +1,134 @@
+"""What an interactive chart of one metric is drawn from: every sample of both builds, packed for the browser."""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.comparison.analysis import TestView
+from buildcompare.recordings.recording import Recording
+from buildcompare.results import MetricResult, RunResult
+from buildcompare.results.codes import SIDES, Side
+from buildcompare.text.numbers import SHORT_UNITS, change, scales
+
+WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
+"""What the window of a test is called where it is shaded."""
+PHASES = {"early_bumps": "bumps"}
+"""What a phase is called where it is not its name."""
+MANTISSA_BITS = 16
+"""Of the 23 of a 32-bit float: a value is off by 8 parts in a million at most, and its chart takes a third less."""
+
+
+def chart(
+    test: TestView,
+    metric: MetricResult,
+    labels: Mapping[str, str] | None,
+    *,
+    title: str,
+    alt: str,
+    marks: Sequence[dict[str, Any]] = (),
+    wide: bool = False,
+) -> dict[str, str]:
+    """Attributes of the element that ``chart.js`` makes a chart of.
+
+    Parameters
+    ----------
+    test
+        The test with its recordings.
+    metric, labels
+        The metric, and which of its series; without `labels` the sum of them.
+    title, alt
+        The chart's heading, and what it shows in words.
+    marks
+        Lines from ``from`` to ``to`` (elapsed seconds and value) with a ``text``, in the colour of a ``side``.
+    wide
+        Whether phases are named beside their colours.
+
+    Returns
+    -------
+    dict
+        ``group``: the charts that share cursor, zoom and choices; ``data``: base64 of a zlib stream of a JSON header
+        (its length first, in four bytes) and of the runs' values as 32-bit floats, NaN where none was recorded.
+    """
+    curves: list[tuple[Side, int, RunResult, Recording, pd.Series]] = []
+    for side in SIDES:
+        for number, recording in enumerate(test.recordings[side], start=1):
+            series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
+            if series is not None and series.times.size:
+                result = test.result.runs[side][number - 1]
+                curves.append((side, number, result, recording, recording.curve(series).astype(np.float64)))
+    header: dict[str, Any] = {
+        "title": title,
+        "alt": alt,
+        "name": metric.full_name,
+        "scales": scales(metric.unit),
+        "short": SHORT_UNITS.get(metric.unit),
+        "labels": dict(test.labels.items()),
+        "window": WINDOWS[test.result.type],
+        "wide": wide,
+        "marks": list(marks),
+        "events": [
+            {"side": each.build, "run": each.run, "at": each.at_s, "text": f"{each.kind} {change(each.size_percent)}"}
+            for each in test.result.events_of(metric)
+        ],
+        "runs": [],
+    }
+    floats: list[np.ndarray] = []
+    for side, number, result, recording, curve in curves:
+        grid, arrays = _sampled(curve)
+        floats += arrays
+        header["runs"].append(
+            {
+                "side": side,
+                "run": number,
+                "until": result.stop_s or result.duration_s,
+                "duration": result.duration_s,
+                "window": result.window,
+                "onset": result.ramp_up.onset_s,
+                "phases": [[PHASES.get(p.name, p.name), p.start_s, p.end_s] for p in result.phases],
+                "users": _users(test, recording),
+                **grid,
+            }
+        )
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
+    text += b" " * (-len(text) % 4)  # the floats begin at a multiple of their size
+    values = np.concatenate(floats).astype("<f4").tobytes() if floats else b""
+    packed = zlib.compress(len(text).to_bytes(4, "little") + text + values, 9)
+    first = test.result.runs.base[:1] + test.result.runs.new[:1]
+    group = "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
+    return {"group": group, "data": base64.b64encode(packed).decode("ascii")}
+
+
+def _sampled(curve: pd.Series) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """A curve on its grid of equal steps, missing samples NaN; with its own times where it has no such grid."""
+    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy()
+    step = float(np.median(np.diff(elapsed))) if elapsed.size > 1 else 1.0
+    places = np.rint((elapsed - elapsed[0]) / step).astype(int)
+    if np.abs(elapsed - elapsed[0] - places * step).max() > 0.01 * step or places[-1] > 4 * elapsed.size:
+        return {"step": step, "size": values.size, "timed": True}, [_rounded(values), elapsed]
+    full = np.full(places[-1] + 1, np.nan)
+    full[places] = values
+    return {"start": float(elapsed[0]), "step": step, "size": full.size}, [_rounded(full)]
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """Values as 32-bit floats of `MANTISSA_BITS`, infinities as NaN."""
+    drop = 23 - MANTISSA_BITS
+    bits = np.where(np.isfinite(values), values, 0.0).astype("<f4").view("<u4")
+    kept = ((bits + (1 << (drop - 1))) >> drop << drop).astype("<u4").view("<f4")
+    return np.where(np.isfinite(values), kept, np.nan)
+
+
+def _users(test: TestView, recording: Recording) -> list[int | None]:
+    """Mean connected users of each minute of a run; empty where nobody recorded them."""
+    load = test.catalogue.load
+    series = recording.total(load.slug) if load else None
+    if series is None or not series.times.size:
+        return []
+    curve = recording.curve(series).astype(np.float64)
+    means = curve[np.isfinite(curve)].groupby(lambda second: int(second // 60)).mean()
+    return [None if np.isnan(mean) else round(mean) for mean in means.reindex(range(int(means.index.max()) + 1))]

@@ -1,0 +1,91 @@
+"""What further runs would show: of which rows, for how many hours, in which order, and where it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from buildcompare import __main__ as command_line
+from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
+from buildcompare.comparison.plan import order_of_runs, plan_text
+from buildcompare.config.params import check_params
+from buildcompare.findings.verdict import opening
+from buildcompare.report import markdown, sections
+from buildcompare.stats.planning import plan_runs
+from support import small_params, write_params
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    params = check_params(small_params(tmp_path_factory.mktemp("plan")))
+    return analyse(params, read_recordings(params))
+
+
+def test_the_rows_that_a_verdict_rests_on_are_planned(bench: Analysis) -> None:
+    bounded, unbounded = bench.results.plan
+    assert [row.name for row in bounded.rows] == ["Avg API times"]
+    assert [(row.name, row.decided_by) for row in unbounded.rows] == [
+        ("Avg API times", "equal_load"),
+        ("supported users", "level"),
+    ]
+    runs = bench.results.tests[0].runs
+    assert bounded.hours == pytest.approx((runs.base[0].duration_s + runs.new[0].duration_s) / 3600.0)
+    row = bounded.rows[0]
+    metric = next(each for each in bench.results.tests[0].metrics if each.slug == row.slug)
+    assert metric.run_sd_percent is not None
+    assert metric.noise_df is not None
+    steps = plan_runs(np.log1p(metric.run_sd_percent / 100.0), metric.noise_df, margin_percent=row.margin_percent)
+    assert row.steps[0].found_percent == pytest.approx(steps[0].found_percent)
+    assert [step.hours / step.further for step in row.steps] == pytest.approx([bounded.hours] * len(row.steps))
+    assert row.steps[-1].found_percent <= max(row.margin_percent, steps[-1].found_percent)
+
+
+def test_runs_are_interleaved() -> None:
+    assert order_of_runs(3, runs=2) == ["base", "new", "new", "base", "base", "new"]
+    for runs in range(1, 4):
+        for further in range(1, 9):
+            order = ["base", "new"] * (runs == 1) + order_of_runs(further, runs)
+            place = {side: np.mean([i for i, each in enumerate(order) if each == side]) for side in ("base", "new")}
+            assert abs(place["base"] - place["new"]) <= 1.0  # a drift of the machines hits both alike
+
+
+def test_the_plan_is_said_where_something_is_open(bench: Analysis, tmp_path: Path) -> None:
+    open_ = [row for plan in bench.results.plan for row in plan.undecided]
+    assert open_, "else nothing is tested"
+    text = plan_text(bench.results)
+    assert f"{open_[0].steps[0].further} further run of each build" in text
+    readme = markdown.render(bench.results, [])
+    assert "Further runs would decide" in readme
+    html = str(sections.further_runs(bench).html)
+    assert html.count("<tr>") == 1 + sum(len(row.steps) for row in open_)
+    file = write_params(tmp_path / "small.yaml", bench.params.model_dump(mode="json", exclude_defaults=True))
+    told = CliRunner().invoke(command_line.app, ["plan", str(file)])
+    assert (told.exit_code, told.output) == (0, text)
+
+
+def test_where_nothing_is_open_nothing_is_asked_for(bench: Analysis) -> None:
+    decided = [
+        plan.model_copy(update={"rows": [row.model_copy(update={"status": "not_worse"}) for row in plan.rows]})
+        for plan in bench.results.plan
+    ]
+    results = bench.results.model_copy(update={"plan": decided})
+    assert plan_text(results) == "Every row that the verdict rests on is decided: no further runs are asked for.\n"
+    assert "Further runs would decide" not in markdown.render(results, [])
+
+
+def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None:
+    best = min(
+        (row.steps[0] for plan in bench.results.plan for row in plan.rows if row.slug), key=lambda s: s.found_percent
+    )
+    passed = bench.results.model_copy(update={"verdict": "pass"})
+    sentence = opening(passed).sentence
+    assert f"{best.found_percent:.0f} % in Avg API times." in sentence
+    assert " further hours of tests (one more run of each build in " in sentence
+    small = [
+        plan.model_copy(update={"rows": [row.model_copy(update={"now_percent": 12.0}) for row in plan.rows]})
+        for plan in bench.results.plan
+    ]
+    assert "further hours" not in opening(passed.model_copy(update={"plan": small})).sentence

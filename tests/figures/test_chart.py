@@ -1,0 +1,80 @@
+"""What a chart is drawn from holds every sample as it was recorded, and nothing where none was."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from buildcompare.comparison.analysis import TestView
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.figures.chart import MANTISSA_BITS, chart
+from buildcompare.recordings.recording import Recording, Series
+from buildcompare.results import MetricResult, RunResult, TestResult
+from buildcompare.results.codes import Pair
+from buildcompare.results.users import RampUp
+
+
+def unpacked(attributes: Mapping[str, str]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Header and floats of each run, as a browser reads them."""
+    raw = zlib.decompress(base64.b64decode(attributes["data"]))
+    size = int.from_bytes(raw[:4], "little")
+    header, floats = json.loads(raw[4 : 4 + size]), np.frombuffer(raw[4 + size :], "<f4")
+    counts = [run["size"] * (2 if run.get("timed") else 1) for run in header["runs"]]
+    assert sum(counts) == floats.size
+    return header, np.split(floats, np.cumsum(counts)[:-1])
+
+
+def chart_of(*runs: Series) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """The chart of runs of the base, and of one of the new build."""
+    recordings = [Recording((run,), (0.0, 100.0), True) for run in runs]
+    result = cast(Any, RunResult).model_construct(
+        samples_sha256="0123456789", stop_s=None, duration_s=100.0, window=(10.0, 90.0), phases=[],
+        ramp_up=RampUp(onset_s=5.0),
+    )  # fmt: skip
+    test = cast(Any, TestResult).model_construct(
+        name="t", type="bounded", events=[], runs=Pair([result] * len(runs), [result])
+    )
+    metric = cast(Any, MetricResult).model_construct(name="RPS", slug="rps", unit="", labels={})
+    view = TestView(test, {"base": recordings, "new": recordings[:1]}, read_catalogue("mattermost"), Pair("a", "b"), {})
+    return unpacked(chart(view, metric, None, title="title", alt="words"))
+
+
+def series(times: Any, values: Any) -> Series:
+    return Series("rps", "RPS", "", np.asarray(times, float), np.asarray(values, float))
+
+
+def test_every_sample_of_every_run_is_there() -> None:
+    header, floats = chart_of(
+        series(np.arange(0, 100, 5), np.arange(20) / 7), series(np.arange(2, 100, 2), np.ones(49))
+    )
+    assert [(run["side"], run["run"], run["size"]) for run in header["runs"]] == [
+        ("base", 1, 20), ("base", 2, 49), ("new", 1, 20),
+    ]  # fmt: skip
+    assert (header["runs"][1]["start"], header["runs"][1]["step"]) == (2.0, 2.0)
+    assert floats[0] == pytest.approx(np.arange(20) / 7, rel=2.0 ** -(MANTISSA_BITS + 1))
+    assert floats[1] == pytest.approx(np.ones(49), abs=0)
+    assert (header["title"], header["alt"], header["runs"][0]["onset"]) == ("title", "words", 5.0)
+
+
+def test_what_is_missing_stays_missing() -> None:
+    _, floats = chart_of(series([0, 5, 10, 25, 30], [1, np.nan, np.inf, 4, 5]))
+    assert floats[0] == pytest.approx([1, np.nan, np.nan, np.nan, np.nan, 4, 5], nan_ok=True)
+
+
+def test_samples_without_a_grid_keep_their_times() -> None:
+    times = [0.0, 5.0, 11.5, 15.0, 20.0]
+    header, floats = chart_of(series(times, [1, 2, 3, 4, 5]))
+    assert header["runs"][0]["timed"]
+    assert floats[0] == pytest.approx([1, 2, 3, 4, 5, *times])
+
+
+def test_a_single_sample_is_a_chart() -> None:
+    header, floats = chart_of(series([3.0], [7.0]))
+    assert header["runs"][0]["size"] == 1
+    assert floats[0] == pytest.approx([7.0])

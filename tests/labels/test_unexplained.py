@@ -1,0 +1,152 @@
+"""A label that no noise explains stands in the verdict by name and value; what moved most stands first in its table."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from buildcompare.comparison.analysis import Analysis, analyse
+from buildcompare.config.params import check_params
+from buildcompare.findings.verdict import opening
+from buildcompare.labels.tables import most_moved, unexplained_labels
+from buildcompare.report import sections
+from buildcompare.results import LabelResult, Validity
+from buildcompare.results.codes import SIDES, Pair, Status, ValidityStatus
+from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
+
+HANDLER = "getPostsForChannel"
+SETTINGS = RunSettings(
+    type="bounded",
+    coordinator=Coordinator(max_users=2000, thresholds=Thresholds(None, None, None, None)),
+    duration_s=3600.0,
+)
+
+
+def row(label: str = "getPost", **fields: object) -> LabelResult:
+    """A handler that became eight times as slow over many calls, in the steady window and in the whole run."""
+    known: dict[str, object] = {
+        "group": "api",
+        "label": label,
+        "stat": "avg",
+        "base": 0.01,
+        "new": 0.08,
+        "delta_percent": 700.0,
+        "shared_percent": 2.0,
+        "p_value": 0.008,
+        "p_adjusted": 0.4,
+        "calls": Pair(120_000.0, 110_000.0),
+        "whole_run_percent": 650.0,
+        "window": "steady",
+        "status": Status.REGRESSION,
+        "only_in": None,
+        "at_least": Pair(False, False),
+        "reason": None,
+    }
+    return LabelResult(**known | fields)
+
+
+def named(**tests: LabelResult) -> list[list[str]]:
+    return [list(rows) for rows in unexplained_labels({test: [each] for test, each in tests.items()})]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_named"),
+    [
+        ({}, True),
+        ({"p_value": None, "p_adjusted": None, "status": Status.INCONCLUSIVE}, True),
+        ({"calls": Pair(120_000.0, 900.0)}, False),
+        ({"calls": None, "p_adjusted": 0.001}, False),
+        ({"whole_run_percent": None}, False),
+        ({"whole_run_percent": 30.0}, False),
+        ({"status": Status.INCONCLUSIVE}, False),
+        ({"shared_percent": 300.0}, False),
+        ({"new": 0.02, "delta_percent": 100.0}, False),
+        ({"new": 0.001, "delta_percent": -90.0, "status": Status.IMPROVEMENT}, False),
+    ],
+    ids=["many calls", "noise unknown", "few calls", "one test without calls", "one window", "one window slower",
+         "not marked", "its whole table", "twice", "faster"],
+)  # fmt: skip
+def test_one_test_names_a_label_by_many_calls_in_both_windows(fields: dict[str, object], *, is_named: bool) -> None:
+    assert bool(named(a=row(**fields))) == is_named
+
+
+def test_two_tests_name_a_label_without_a_second_window_or_without_calls() -> None:
+    assert named(a=row(whole_run_percent=None), b=row(delta_percent=400.0)) == [["a", "b"]]
+    unlikely = row(calls=None, p_adjusted=0.1)
+    assert named(a=unlikely, b=unlikely) == [["a", "b"]]
+    assert named(a=unlikely, b=row(calls=None)) == [], "rare jobs are several times slower in identical runs too"
+    assert named(a=unlikely, b=row("other", calls=None, p_adjusted=0.1)) == []
+
+
+def analysed(times: float, seed: int = 11) -> Analysis:
+    """Two runs of one build, but that one handler takes so many times as long in the second."""
+    params = {
+        "name": "x",
+        "base": {"label": "v1"},
+        "new": {"label": "v2"},
+        "source": {"kind": "recorded"},
+        "tests": [
+            {"name": "bounded", "type": "bounded", "users": 2000, "base": {"recording": "x"}, "new": {"recording": "x"}}
+        ],
+    }
+    slow = Traffic(times=((f"api/{HANDLER}", times),))
+    base = simulate_run(SETTINGS, seed, traffic=Traffic()).recording
+    new = simulate_run(SETTINGS, seed + 1, traffic=slow).recording
+    return analyse(check_params(params), {"bounded": {"base": [base], "new": [new]}})
+
+
+@pytest.mark.slow
+def test_a_handler_eight_times_slower_stands_in_the_verdict() -> None:
+    analysis = analysed(8.0)
+    (found,) = [each for each in analysis.results.findings if each.kind == "labels_beyond_noise"]
+    assert found.severity == "warning"
+    assert found.text.startswith(f"{HANDLER} avg ")
+    (label,) = found.evidence["labels"]
+    assert label["times"] == pytest.approx(8.0, rel=0.3)
+    assert label["calls"]["new"] > 10_000
+    said = opening(analysis.results).sentence
+    assert re.search(
+        rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, [\d,]+ calls in Bounded\).* noise does not explain", said
+    )
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th>', sections.labels(analysis).html)
+    assert rows[0] == HANDLER
+    (moved,) = [each.text for each in analysis.results.findings if each.kind == "labels"]
+    assert re.match(
+        rf"Bounded: Moved most: {HANDLER} avg \+\d+ % \([\d,]+ calls, \d+% of the time of its table\)", moved
+    )
+    invalid = analysis.results.tests[0].model_copy(update={"validity": Validity(status=ValidityStatus.INVALID)})
+    assert "explain" not in opening(analysis.results.model_copy(update={"tests": [invalid]})).sentence
+
+
+@pytest.mark.slow
+@pytest.mark.untraced
+def test_identical_runs_name_no_label() -> None:
+    for seed in range(50, 60, 2):
+        analysis = analysed(1.0, seed)
+        assert "labels_beyond_noise" not in {each.kind for each in analysis.results.findings}
+        assert "explain" not in opening(analysis.results).sentence
+
+
+def test_what_moved_the_time_of_all_calls_most_stands_first() -> None:
+    rare = row("rare", calls=Pair(20.0, 20.0))
+    common = row("common", new=0.011, delta_percent=10.0, calls=Pair(1e6, 1e6), p_value=0.5)
+    faster = row("faster", new=0.005, delta_percent=-50.0, calls=Pair(1e6, 1e6))
+    assert [each.label for each in most_moved([rare, common, faster])] == ["faster", "common", "rare"]
+    unlikely, likely = (row(name, calls=None, p_value=p) for name, p in (("unlikely", 0.001), ("likely", 0.3)))
+    unknown = row("unknown", calls=None, p_value=None)
+    assert [each.label for each in most_moved([unknown, likely, unlikely])] == ["unlikely", "likely", "unknown"]
+    assert most_moved([row(stat="p99"), row(delta_percent=None)]) == []
+
+
+@pytest.mark.slow
+def test_shares_of_time_add_up_and_both_windows_are_measured() -> None:
+    rows = [each for each in analysed(1.0).results.tests[0].labels if each.stat == "avg" and each.group == "api"]
+    for side in SIDES:
+        shares = [each.time_share[side] or 0.0 for each in rows if each.time_share]
+        assert len(shares) == len(rows)
+        assert sum(shares) == pytest.approx(1.0)
+    both = [(each.whole_run_percent, each.delta_percent) for each in rows]
+    assert None not in [percent for pair in both for percent in pair]
+    assert max(abs((whole or 0.0) - (steady or 0.0)) for whole, steady in both) < 60.0
+    assert any(whole != steady for whole, steady in both)

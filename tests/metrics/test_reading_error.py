@@ -1,0 +1,72 @@
+"""Values that were read off a plot are judged, with what they may be misread by in their noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from buildcompare.comparison.analysis import compare_test
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import Run, Test
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import read
+from buildcompare.results import TestResult
+from buildcompare.results.codes import TestType
+from buildcompare.text.sentences import say
+from support import users_curve, write_csv
+
+CATALOGUE = read_catalogue("mattermost")
+
+
+def recorded(folder: Path, times: float, *, off_a_plot: bool) -> Recording:
+    """A run whose average API times are `times` of 10 ms; counts read off a plot are no whole numbers."""
+    users = users_curve(1000.0, ramp_s=1500.0, hold_s=2700.0)
+    users = np.round(users, 2) + 0.37 if off_a_plot else np.rint(users)
+    noise = np.random.default_rng(3).normal(1.0, 0.02, users.size)
+    curves = {"number-of-connected-devices": users, "avg-api-times": 0.01 * times * noise, "rps": users / 10}
+    return read(write_csv(folder / f"{times} {off_a_plot}.csv", curves), catalogue=CATALOGUE)
+
+
+def result(folder: Path, kind: TestType, times: float, *, off_a_plot: bool = True) -> TestResult:
+    runs = {
+        "base": [recorded(folder, 1.0, off_a_plot=off_a_plot)],
+        "new": [recorded(folder, times, off_a_plot=off_a_plot)],
+    }
+    assert all(run.digitised == off_a_plot for (run,) in runs.values())
+    test = Test(name="x", type=kind, base=[Run(recording="a")], new=[Run(recording="b")])
+    return compare_test(test, runs, CATALOGUE).result  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["bounded", "unbounded"])
+@pytest.mark.parametrize(("times", "changed"), [(2.25, "regression"), (0.5, "improvement"), (1.05, None)])
+def test_large_changes_are_called_and_small_ones_are_not(
+    tmp_path: Path, kind: TestType, times: float, changed: str | None
+) -> None:
+    row = next(row for row in result(tmp_path, kind, times).metrics if row.slug == "avg-api-times")
+    for judged in (row, *([row.load_adjusted] if kind == "unbounded" else [])):
+        assert judged.p_value is not None
+        assert judged.status == changed if changed else not judged.status.changed
+
+
+@pytest.mark.parametrize("kind", ["bounded", "unbounded"])
+def test_the_reading_error_widens_the_interval_and_is_said(tmp_path: Path, kind: TestType) -> None:
+    exact, misread = (
+        next(r for r in result(tmp_path, kind, 1.2, off_a_plot=off).metrics if r.slug == "avg-api-times")
+        for off in (False, True)
+    )
+    assert exact.reading_error_percent is None
+    assert misread.reading_error_percent == 2
+    wide, narrow = (np.log1p(np.array([row.ci_low, row.ci_high]) / 100.0) for row in (misread, exact))
+    sd = np.log1p(getattr(CATALOGUE.find("avg-api-times").run_sd_percent, kind) / 100.0)
+    assert np.ptp(wide) / np.ptp(narrow) == pytest.approx(np.hypot(sd, np.log1p(0.02)) / sd, rel=1e-3)
+    if kind == "unbounded":
+        assert misread.load_adjusted.ci_low < exact.load_adjusted.ci_low
+    assert "read off a plot" in say("reasons", "explain", misread)
+    assert "plot" not in say("reasons", "explain", exact)
+
+
+def test_what_a_plot_shows_well_has_no_reading_error(tmp_path: Path) -> None:
+    rows = {row.slug: row for row in result(tmp_path, "unbounded", 1.0).metrics}
+    assert rows["rps"].reading_error_percent is None
