@@ -24,12 +24,12 @@ from buildcompare.metrics.equal_load import loaded_run, measure_noise_at_load
 from buildcompare.metrics.events import no_change, search_window
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
-from buildcompare.results.codes import NoiseSource, TestType
+from buildcompare.results.codes import Better, NoiseSource, TestType
 from buildcompare.stats import noise
-from buildcompare.stats.effects import TestedEffect, judge_labels, judge_metrics, measure_effect
+from buildcompare.stats.effects import TestedEffect, judge, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 6  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+METHOD = 7  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 
@@ -256,23 +256,31 @@ def self_check(groups: Sequence[noise.RepeatedRuns], find: Find) -> dict[str, An
 
 
 def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFrame:
-    """The metrics of each identical pair, judged: one row each with the columns `COLUMNS`."""
+    """The metrics of each identical pair, judged: one row each with the columns `COLUMNS`.
+
+    Of unbounded runs the load is one of them, judged as supported users are.
+    """
     rows = []
     for group in groups:
         others = [each for each in groups if each is not group]
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
-        # The load is set and not judged; the catalogue's noise has no place in a check of this calibration.
-        noises = {k: noise.metric_noise(metric, group.type, others) for k, metric in metrics.items() if not metric.load}
+        # A bounded test sets its load. The catalogue's noise has no place in a check of this calibration.
+        judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}
+        noises = {key: noise.metric_noise(metric, group.type, others) for key, metric in judged_here.items()}
         known = {key: each for key, each in noises.items() if each and each.noise_source == NoiseSource.CALIBRATION}
         for number, (first, second) in enumerate(itertools.combinations(group.runs, 2)):
             keys = sorted({*known} & {*first.metrics} & {*second.metrics})
             plain = {key: measure_effect([first.metrics[key]], [second.metrics[key]], known[key]) for key in keys}
-            for i, key in enumerate(keys):
+            for key, own in plain.items():
                 judged = []
                 for percent in (0.0, *INJECTED):
-                    own, more = plain[key], math.log1p(percent / 100.0)
-                    scaled = {**plain, key: own and replace(own, log_ratio=own.log_ratio + more)}
-                    judged.append(judge_metrics([(metrics[k], effect) for k, effect in scaled.items()])[i])
+                    scaled = own and replace(own, log_ratio=own.log_ratio + math.log1p(percent / 100.0))
+                    if metrics[key].load:  # at most so many users stay connected: what the build supports
+                        judged.append(scaled and judge(scaled, metrics[key].margin_percent, Better.HIGHER))
+                        continue
+                    together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
+                    found = judge_metrics([(metrics[k], each) for k, each in together.items()])
+                    judged.append(found[list(together).index(key)])
                 rows += _checked(group, number, key, judged)
     return pd.DataFrame(rows, columns=COLUMNS)
 
