@@ -165,7 +165,8 @@ def identical_pairs(
     runs = {(g.name, i): pair for g in shown for i, pair in enumerate(itertools.combinations(g.runs, 2))}
     plain = []
     for row in metrics.itertuples():
-        first, second = (means[id(run)][row.key] for run in runs[row.group, row.pair])
+        pair = runs[row.group, row.pair]  # of a load without a curve of users its stand-in's level
+        first, second = (means[id(run)].get(row.key, run.metrics[row.key].level) for run in pair)
         plain.append(second / first)
     milliseconds = [_peer_calls(group) for group in shown]
     print(f"\nReal identical pairs, {title}: {len(runs)} pairs")

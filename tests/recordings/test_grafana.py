@@ -130,18 +130,26 @@ def test_two_panels_of_one_title_are_both_kept(tmp_path: Path) -> None:
 def in_unit(generation: str, title: str, unit: str) -> dict[str, Any]:
     """A snapshot with one panel, of a value of 2 in `unit`, stated where this generation states it."""
     values, times = [2.0] * 3, milliseconds()[:3]
-    if generation == "old":
-        data = [{"target": "a", "datapoints": [list(pair) for pair in zip(values, times, strict=True)]}]
-        panel: dict[str, Any] = {"title": title, "snapshotData": data, "yaxes": [{"format": unit}, {"format": "short"}]}
+    if generation in ("old", "right axis"):
+        data = [{"target": "new a", "datapoints": [list(pair) for pair in zip(values, times, strict=True)]}]
+        axes = [{"format": unit}, {"format": "dB"}]
+        panel: dict[str, Any] = {"title": title, "snapshotData": data, "yaxes": axes}
+        if generation == "right axis":
+            panel |= {"yaxes": axes[::-1], "seriesOverrides": [{"alias": "/^new/", "yaxis": 2}, {"alias": "/old/"}]}
         return {"panels": [panel]}
     own = field("Value", "number", values, config={"unit": unit} if generation == "field" else {})
     panel = {"title": title, "snapshotData": [{"fields": [field("Time", "time", times), own]}]}
     if generation == "panel":
         panel["fieldConfig"] = {"defaults": {"unit": unit}, "overrides": []}
+    if generation.startswith("by"):
+        wanted = {"byName": "Value", "byRegexp": "/^V/", "byType": "number"}[generation]
+        override = {"matcher": {"id": generation, "options": wanted}, "properties": [{"id": "unit", "value": unit}]}
+        other = {"matcher": {"id": "byName", "options": "Other"}, "properties": [{"id": "unit", "value": "dB"}]}
+        panel["fieldConfig"] = {"defaults": {"unit": "dB"}, "overrides": [override, other]}
     return {"panels": [panel]}
 
 
-@pytest.mark.parametrize("generation", ["old", "panel", "field"])
+@pytest.mark.parametrize("generation", ["old", "right axis", "panel", "byName", "byRegexp", "byType", "field"])
 @pytest.mark.parametrize(
     ("title", "unit", "value"),
     [
@@ -174,6 +182,20 @@ def test_the_unit_of_a_panel_converts_into_the_catalogues(
 def test_a_unit_that_a_metric_cannot_have_is_refused(tmp_path: Path, title: str, unit: str) -> None:
     with pytest.raises(InputError, match=r"panels\[0\] unit: expected a unit of .*, found '" + unit):
         read(tmp_path, in_unit("panel", title, unit))
+
+
+def test_an_expression_that_could_take_for_ever_is_refused(tmp_path: Path) -> None:
+    snapshot = in_unit("byRegexp", "RPS", "reqps")
+    snapshot["panels"][0]["fieldConfig"]["overrides"][0]["matcher"]["options"] = "/(a+)+$/"
+    with pytest.raises(InputError, match=r"panels\[0\].*an expression that may take very long"):
+        read(tmp_path, snapshot)
+
+
+def test_a_column_with_fewer_values_than_times_is_refused(tmp_path: Path) -> None:
+    snapshot = in_unit("panel", "RPS", "reqps")
+    snapshot["panels"][0]["snapshotData"][0]["fields"][1]["values"].pop()
+    with pytest.raises(InputError, match=r"panels\[0\].*2 values at 3 times"):
+        read(tmp_path, snapshot)
 
 
 @pytest.mark.parametrize(

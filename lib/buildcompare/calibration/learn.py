@@ -276,7 +276,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFr
                 for percent in (0.0, *INJECTED):
                     scaled = own and replace(own, log_ratio=own.log_ratio + math.log1p(percent / 100.0))
                     if metrics[key].load:  # at most so many users stay connected: what the build supports
-                        judged.append(scaled and judge(scaled, metrics[key].margin_percent, Better.HIGHER))
+                        judged.append(judge(scaled, metrics[key].margin_percent, Better.HIGHER) if scaled else None)
                         continue
                     together = {k: scaled if k == key else each for k, each in plain.items() if not metrics[k].load}
                     found = judge_metrics([(metrics[k], each) for k, each in together.items()])

@@ -5,9 +5,10 @@
 - 11 on: ``panels[].targets[].snapshot[]: {schema: {fields}, data: {values, entities, nanos}}``
 
 Times are milliseconds, NaN became null. A panel's title names the metric. What a panel says of its unit (of a field's
-config, of the panel's defaults, up to 6 of its left axis) converts the values into the catalogue's.
+config, of the panel's defaults and overrides, up to 6 of its axes) converts the values into the catalogue's.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from buildcompare.recordings.recording import FloatArray, Recording, span
 EXPECTED = "a snapshot of a Grafana dashboard (JSON, may be gzipped)"
 _ENTITIES = {"NaN": np.nan, "Inf": np.inf, "NegInf": -np.inf}
 _Frame = tuple[dict[str, Any], list[dict[str, Any]], list[Any]]  # what names it, its fields, the values of each
-_Named = tuple[str, FloatArray, FloatArray, dict[str, str], Any]  # name, times, values, labels, unit
+_Named = tuple[str, FloatArray, FloatArray, dict[str, str], str]  # name, times, values, labels, unit
 _SIZES = ("", "k", "m", "g", "t", "p")
 _PER_SECOND = ("cps", "eps", "mps", "ops", "reqps", "rps", "wps", "iops", "recps", "rowsps")
 _PER_MINUTE = ("cpm", "epm", "mpm", "opm", "reqpm", "rpm", "wpm", "recpm", "rowspm")
@@ -52,6 +53,7 @@ UNITS: dict[str, tuple[str, float]] = {
     **dict.fromkeys(_PER_MINUTE, ("events/s", 1.0 / 60.0)),
 }
 """Grafana's units (its `valueFormats/categories.ts`): what each measures, and how much of that one of it is."""
+MOST_REPEATS, LONGEST_NAME = 3, 200  # of an override's expression, and of what it is held against: a second at most
 NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
@@ -83,22 +85,39 @@ SOURCE = FileSource(
 def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterator[Curve]:
     for key, panel in _panels(panels, "panels"):
         try:
-            columns = [column for frame in _frames(panel) for column in _columns(*frame)]
-            usual = _unit_of(panel)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            columns = [column for frame in _frames(panel) for column in _columns(panel, *frame)]
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, re.error) as error:
             raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
         for name, times, values, labels, unit in columns:
             own = {} if len(columns) == 1 else (labels or {"series": name})
             title = str(panel.get("title") or name or "unnamed")
-            factor = _factor(file, key, str(unit or usual or ""), catalogue.find(title).unit)
+            factor = _factor(file, key, unit, catalogue.find(title).unit)
             yield Curve(title, times, values * factor, own, partial("{0}".format, key))
 
 
-def _unit_of(panel: dict[str, Any]) -> Any:
-    """The unit that a panel states for all of its fields."""
-    defaults = (panel.get("fieldConfig") or {}).get("defaults") or {}
+def _unit_of(panel: dict[str, Any], name: str, query: Any, own: Any) -> str:
+    """The unit of the series `name` of a query: the panel's last override of it, else its `own`, else the panel's."""
+    config, unit = panel.get("fieldConfig") or {}, None
+    for rule in config.get("overrides") or []:
+        by, wanted = rule["matcher"]["id"], rule["matcher"].get("options")
+        stated = [each.get("value") for each in rule.get("properties") or [] if each.get("id") == "unit"]
+        meant = {"byName": wanted == name, "byFrameRefID": wanted == query, "byType": wanted == "number"}
+        if stated and (meant.get(by) or (by == "byRegexp" and _fits(str(wanted), name))):
+            unit = stated[-1]
+    right = [each for each in panel.get("seriesOverrides") or [] if each.get("yaxis") == 2]
     axes = panel.get("yaxes") or [{}]
-    return defaults.get("unit") or axes[0].get("format")
+    axis = axes[-1] if any(_fits(str(each.get("alias", "")), name) for each in right) else axes[0]
+    return str(unit or own or (config.get("defaults") or {}).get("unit") or axis.get("format") or "")
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Whether a name is `pattern`, or found by it where it is an expression between slashes."""
+    between = re.fullmatch(r"/(.*)/[a-z]*", pattern, re.DOTALL)
+    if between is None:
+        return pattern == name
+    if len(re.findall(r"[*+{]", between[1])) > MOST_REPEATS or re.search(r"\)[*+{]", between[1]):
+        raise ValueError(f"an expression that may take very long: {pattern[:100]!r}")
+    return re.search(between[1], name[:LONGEST_NAME]) is not None
 
 
 def _factor(file: InputFile, key: str, stated: str, unit: str) -> float:
@@ -156,7 +175,9 @@ def _cells(data: dict[str, Any]) -> list[Any]:
     return columns
 
 
-def _columns(frame: dict[str, Any], fields: list[dict[str, Any]], cells: list[Any]) -> Iterator[_Named]:
+def _columns(
+    panel: dict[str, Any], frame: dict[str, Any], fields: list[dict[str, Any]], cells: list[Any]
+) -> Iterator[_Named]:
     """One curve for each column of numbers."""
     clock = next((i for i, column in enumerate(fields) if column.get("type") == "time"), None)
     if clock is None:
@@ -167,5 +188,7 @@ def _columns(frame: dict[str, Any], fields: list[dict[str, Any]], cells: list[An
             config = column.get("config") or {}
             names = (config.get("displayNameFromDS"), config.get("displayName"), frame.get("name"), column.get("name"))
             labels = {str(key): str(value) for key, value in (column.get("labels") or {}).items()}
-            name = str(next(filter(None, names), ""))
-            yield name, times, np.array(values or [], dtype=np.float64), labels, config.get("unit")
+            name, numbers = str(next(filter(None, names), "")), np.array(values or [], dtype=np.float64)
+            if numbers.size != times.size:
+                raise ValueError(f"{numbers.size} values at {times.size} times")
+            yield name, times, numbers, labels, _unit_of(panel, name, frame.get("refId"), config.get("unit"))
