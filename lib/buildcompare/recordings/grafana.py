@@ -54,6 +54,28 @@ UNITS: dict[str, tuple[str, float]] = {
 }
 """Grafana's units (its `valueFormats/categories.ts`): what each measures, and how much of that one of it is."""
 MOST_REPEATS, LONGEST_NAME = 3, 200  # of an override's expression, and of what it is held against: a second at most
+SUFFIXES: dict[str, tuple[str, float]] = {
+    **{name: UNITS[name] for name in ("ns", "µs", "us", "ms", "s")},
+    "μs": UNITS["µs"],
+    "min": ("seconds", 60.0),
+    **dict.fromkeys(("hour", "hours"), ("seconds", 3600.0)),
+    **dict.fromkeys(("day", "days"), ("seconds", 86400.0)),
+    "%": ("percent", 1.0),
+    **{
+        f"{size}B{per}": (f"bytes{per}", 1e3**i)
+        for per in ("", "/s")
+        for i, size in enumerate(("", "k", "M", "G", "T"))
+    },
+    **{f"{size}iB{per}": (f"bytes{per}", 1024.0**i) for per in ("", "/s") for i, size in enumerate("KMGT", 1)},
+    **{size: ("", 1e3**i) for i, size in enumerate(("K", "Mil", "Bil", "Tri"), 1)},
+    **{
+        f"{size} {what}/{per}".strip(): ("events/s", 1e3**i / seconds)
+        for i, size in enumerate(("", "K", "M", "B", "T"))
+        for what in ("c", "ops", "req", "rd", "wr", "io", "evt", "mpx", "rec", "rows")
+        for per, seconds in (("s", 1.0), ("min", 60.0), ("m", 60.0))
+    },
+}
+"""The units behind Grafana's values, as people see and export them; K, Mil and so on count."""
 NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 
 
@@ -124,13 +146,29 @@ def _factor(file: InputFile, key: str, stated: str, unit: str) -> float:
     """What takes a value from the unit that a panel states to the catalogue's."""
     if stated in NO_UNIT or not unit:
         return 1.0
-    usual = {"percent of one core": "percent"}.get(unit, unit)
-    counted = "events/s" if unit.endswith("/s") else ""  # goroutines, users: none of Grafana's units
-    wanted = usual if usual in {measure for measure, _ in UNITS.values()} else counted
+    wanted = _measure(unit)
     measured, factor = UNITS.get(stated, ("", 1.0))
     if measured != wanted:
         fits = [name for name, (measure, _) in UNITS.items() if measure == wanted]
         raise file.fault(f"{key} unit", f"a unit of {unit} ({', '.join(fits) or 'none'}), or none", repr(stated))
+    return factor
+
+
+def _measure(unit: str) -> str:
+    """What a unit of the catalogue measures, of the measures that Grafana's units have."""
+    usual = {"percent of one core": "percent"}.get(unit, unit)
+    counted = "events/s" if unit.endswith("/s") else ""  # goroutines, users: none of Grafana's units
+    return usual if usual in {measure for measure, _ in UNITS.values()} else counted
+
+
+def suffix_factor(file: InputFile, key: str, suffix: str, unit: str) -> float:
+    """What takes a value from the unit behind it, as in ``12.5 ms``, to that of the catalogue (`unit`)."""
+    measured, factor = SUFFIXES.get(suffix, (None, 1.0))
+    if measured is None or (measured and unit and measured != _measure(unit)):
+        fits = [name for name, (measure, _) in SUFFIXES.items() if measure and measure == _measure(unit)]
+        raise file.fault(
+            key, f"a number, or one in {unit or 'a known unit'} ({', '.join(fits) or 'none'})", repr(suffix)
+        )
     return factor
 
 

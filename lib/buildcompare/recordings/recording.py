@@ -118,7 +118,8 @@ class Recording:
         frame
             Tidy: one sample per row, in the columns ``time`` (or ``timestamp``), ``metric`` and ``value``; every other
             column is a label that tells series of one metric apart. Or wide: one column per metric, and the time in
-            the index. Times are seconds (since 1970, or since the run began) or dates (without a zone: UTC).
+            the index. Times are seconds (since 1970, or since the run began), milliseconds or finer since 1970, or
+            dates (without a zone: UTC).
         catalogue
             A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
         window

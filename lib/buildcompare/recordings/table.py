@@ -6,7 +6,7 @@ start and a step, irregular ones are written out: what is read equals what was w
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,16 +23,31 @@ import pyarrow.compute as pc
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import write_files
+from buildcompare.recordings.delimited import (
+    NUMBER,
+    SEPARATOR,
+    clock_of,
+    grafana_title,
+    instants_of,
+    metric_of,
+    plain_numbers,
+    read_delimited,
+    seconds_of,
+    unit_in,
+)
 from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
+from buildcompare.recordings.grafana import suffix_factor
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series, span
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-COLUMNS = ("timestamp", "metric", "value")
 LABEL_COLUMNS = ("group", "label", "stat", "value")
-EXPECTED = "a recording: Parquet, or a CSV with the columns timestamp, metric, value (may be gzipped)"
-MAX_COLUMNS = 50
+EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
+EXPECTED = f"a recording: Parquet, or a CSV with the columns {EXPECTED_COLUMNS} (may be gzipped)"
+MAX_LABELS = 47
+_NOTHING = ("", "null", "undefined")
+"""What stands for no value."""
 MAX_VALUES = 20_000_000
 """Bound on a Parquet file's values, which its own size does not bound: 20 hours of 1,000 series take 14 million."""
 MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
@@ -61,7 +75,7 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every sample of the table, NaN included."""
     origin: dict[str, object] = {"kind": "recorded", "files": [file.provenance]}
     if not file.contents.startswith(b"PAR1"):
-        return _recording(_csv_frame(file, COLUMNS), catalogue, file, origin)
+        return _recording(read_delimited(file, EXPECTED_COLUMNS, _fits), catalogue, file, origin)
     try:
         table = _open_parquet(file)
         if _KEY in (table.schema_arrow.metadata or {}):
@@ -73,6 +87,10 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
     return _recording(frame, catalogue, file, origin)
 
 
+def _fits(header: list[str]) -> bool:
+    return len(header) > 1 and clock_of(header) is not None
+
+
 SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1] not in (b"{", b"["))
 
 
@@ -82,13 +100,14 @@ def with_labels(recording: Recording, path: str) -> Recording:
     if recording.label_summaries:
         expected = "no `labels` beside a recording that holds its own"
         raise InputError(file=str(files[0]["path"]), key="labels", expected=expected, found=repr(path))
-    file = read_input(path, expected="a CSV with the columns group, label, stat, value (may be gzipped)")
-    frame = _csv_frame(file, LABEL_COLUMNS)
-    _check(frame, LABEL_COLUMNS, file)
+    names = ", ".join(LABEL_COLUMNS)
+    file = read_input(path, expected=f"a CSV with the columns {names} (may be gzipped)")
+    frame = read_delimited(file, names, {*LABEL_COLUMNS}.issubset)
     twice = np.flatnonzero(frame.duplicated(["group", "label", "stat"]))
     if twice.size:
-        raise file.fault(_row(file, twice[0]), "one value for each group, label and stat", "a second one")
-    rows = zip(frame["group"], frame["label"], frame["stat"], map(float, _numbers(frame["value"], file)), strict=True)
+        raise file.fault(_row(file, frame.index, twice[0]), "one value for each group, label and stat", "a second one")
+    values = _numbers(plain_numbers(frame[["value"]], file)["value"], file, "seconds")
+    rows = zip(frame["group"], frame["label"], frame["stat"], map(float, values), strict=True)
     provenance = {**recording.provenance, "files": [*files, file.provenance]}
     return replace(recording, label_summaries=tuple(LabelSummary(*row) for row in rows), provenance=provenance)
 
@@ -103,24 +122,57 @@ def recording_of_frame(frame: pd.DataFrame, catalogue: Catalogue) -> Recording:
 
 
 def _recording(frame: pd.DataFrame, catalogue: Catalogue, file: InputFile, provenance: dict[str, object]) -> Recording:
-    _check(frame, COLUMNS, file)
-    series = series_of(file, _curves(frame, file), catalogue)
+    series = series_of(file, _curves(frame, file, catalogue), catalogue)
     window = span(series)
     assert window is not None  # no table is empty
     return Recording(series, window, stop_known=False, notes=_digitised(series), provenance=provenance)
 
 
-def _curves(frame: pd.DataFrame, file: InputFile) -> Iterator[Curve]:
-    times, values = _times(frame["timestamp"], file), _numbers(frame["value"], file)
-    labels = [column for column in frame.columns if column not in COLUMNS]
-    groups = frame.groupby(["metric", *labels], sort=False, dropna=False, observed=True).indices
+def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
+    """The curves of a table: a sample in each row, or the times in one column and a metric in each other one."""
+    clock = clock_of(frame.columns)
+    known = {str(column).casefold(): column for column in frame.columns}
+    if clock is None or frame.shape[1] < 2 or ("metric" in known and "value" not in known):
+        raise file.fault("columns", EXPECTED_COLUMNS, ", ".join(map(repr, list(frame.columns)[:8])) or "none")
+    if frame.empty:
+        raise file.fault("rows", "at least one", "none")
+    metric = known.get("metric", known.get("series"))
+    is_long = metric is not None and "value" in known
+    values = [known["value"]] if is_long else [column for column in frame.columns if column != clock]
+    if SEPARATOR in frame.attrs:
+        numbers = [*values, *([clock] if frame[clock].str.fullmatch(r"[\d.,]+").all() else [])]
+        frame = frame.assign(**plain_numbers(frame[numbers], file))
+    times = _times(frame[clock], file)
+    if not is_long:
+        yield from _wide(frame[values], times, file, catalogue)
+        return
+    labels = [column for column in frame.columns if column not in (clock, metric, *values)]
+    if len(labels) > MAX_LABELS:
+        raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
+    groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True).indices
     for key, indices in groups.items():
         rows = np.asarray(indices)
         name, *own = key if isinstance(key, tuple) else (key,)
         if not isinstance(name, str) or not name:
-            raise file.fault(f"metric, {_row(file, rows[0])}", "a metric's name", "nothing")
+            raise file.fault(f"metric, {_row(file, frame.index, rows[0])}", "a metric's name", "nothing")
         told = dict(zip(map(str, labels), map(str, own), strict=True))
-        yield Curve(name, times[rows], values[rows], told, partial(_row, file, rows=rows))
+        column = frame[values[0]].iloc[rows]
+        read = _numbers(column, file, catalogue.find(name).unit)
+        yield Curve(name, times[rows], read, told, partial(_row, file, column.index))
+
+
+def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
+    """A curve for each column, named by its header or, of a panel of Grafana's, by the file's name."""
+    title = grafana_title(file.path)
+    for column in map(str, frame.columns):
+        name, stated = unit_in(column, catalogue)
+        found = metric_of(name, title, catalogue)
+        if not found:
+            expected = "a metric's name (or a file named as Grafana does: 'P99 API times-data-2024-12-11 10_00_00.csv')"
+            raise file.fault("columns", expected, repr(column))
+        labels = {"series": column} if found != name and frame.shape[1] > 1 else {}
+        values = _numbers(frame[column], file, catalogue.find(found).unit, stated=stated)
+        yield Curve(found, times, values, labels, partial(_row, file, frame.index))
 
 
 def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
@@ -162,76 +214,53 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _csv_frame(file: InputFile, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Every field as text; a row with more or fewer fields than the header is a fault."""
-    from pyarrow import csv as pa_csv  # late: not every use of the library reads a CSV
-
-    try:
-        header = next(csv.reader(file.contents.split(b"\n", 1)[0].decode("utf-8-sig").splitlines()), [])
-        if len(header) > MAX_COLUMNS:
-            raise file.fault("columns", f"at most {MAX_COLUMNS}", str(len(header)))
-        as_text = dict.fromkeys(header, pa.string())
-        table = pa_csv.read_csv(
-            io.BytesIO(file.contents),
-            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(column_types=as_text, strings_can_be_null=False),
-        )
-    except UnicodeDecodeError as error:
-        raise file.fault(f"byte {error.start}", "text in UTF-8", "bytes that are not") from None
-    except (pa.ArrowException, csv.Error) as error:
-        expected = f"a CSV with the columns {', '.join(columns)}"
-        raise file.fault(None, expected, " ".join(str(error).split())[:120]) from None
-    return pd.DataFrame(table.to_pandas())
-
-
-def _check(frame: pd.DataFrame, columns: tuple[str, ...], file: InputFile) -> None:
-    """Refuse a frame without these columns, or without rows."""
-    if not {*columns} <= {*frame.columns}:
-        raise file.fault("columns", ", ".join(columns), ", ".join(map(repr, list(frame.columns)[:8])) or "none")
-    if frame.empty:
-        raise file.fault("rows", "at least one", "none")
-
-
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Seconds since 1970; text without a zone is UTC."""
-    expected = "a time"
+    name, place = str(column.name), partial(_row, file, column.index)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
+        return np.asarray(column.dt.total_seconds())
     try:
-        elapsed = isinstance(column.dtype, np.dtype) and column.dtype.kind == "m"
-        seconds: FloatArray = column.dt.total_seconds().to_numpy() if elapsed else _floats(column)
+        seconds = _floats(column)
     except (TypeError, ValueError):
-        expected = "a time such as 2024-01-01T00:00:00Z"
-        parsed = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
-        seconds = np.where(parsed.isna(), np.nan, parsed.dt.as_unit("ns").astype("int64").to_numpy() / 1e9)
+        return instants_of(column, name, file, place)
     bad = np.flatnonzero(~np.isfinite(seconds))
     if bad.size:
-        raise file.fault(f"timestamp, {_row(file, bad[0])}", expected, repr(column.iloc[bad[0]]))
-    return seconds
+        raise file.fault(f"{name}, {place(bad[0])}", "a time", repr(column.iloc[bad[0]]))
+    return seconds_of(seconds, name, file)
 
 
-def _numbers(column: pd.Series, file: InputFile) -> FloatArray:
-    """Values; a text without any is NaN."""
-    if pd.api.types.is_numeric_dtype(column):
-        return _floats(column)
-    values: list[float] = []
-    for text in column:
+def _numbers(column: pd.Series, file: InputFile, unit: str = "", *, stated: str = "") -> FloatArray:
+    """Values in `unit`, from the unit behind each or `stated` by their header; a text without a value is NaN."""
+    place = partial(_row, file, column.index)
+    factor = suffix_factor(file, f"{column.name}, header", stated, unit) if stated else 1.0
+    with contextlib.suppress(TypeError, ValueError):
+        return _floats(column) * factor
+    values, bare = np.empty(len(column)), []
+    for i, text in enumerate(column):
+        key, number = f"{column.name}, {place(i)}", NUMBER.fullmatch(str(text).strip())
         try:
-            values.append(float("nan" if text == "" else text))
+            values[i] = float("nan" if text in _NOTHING else text) * factor
+            bare += [i] if np.isfinite(values[i]) and values[i] else []
         except (TypeError, ValueError):
-            raise file.fault(f"value, {_row(file, len(values))}", "a number or NaN", repr(text)) from None
-    return np.array(values)
+            if number is None or not number[2]:
+                raise file.fault(key, "a number or NaN", repr(text)) from None
+            values[i] = float(number[1]) * suffix_factor(file, key, number[2].strip(), unit)
+    if bare and not stated:
+        expected = "a unit behind each value, as others have"
+        raise file.fault(f"{column.name}, {place(bare[0])}", expected, repr(column.iloc[bare[0]]))
+    return values
 
 
 def _floats(column: pd.Series) -> FloatArray:
     """Numbers as they are; texts by Python's own parser: exact to the last bit, unlike the CSV reader's fast one."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return column.to_numpy(dtype=object).astype(np.float64)
+    return column.replace(dict.fromkeys(_NOTHING, "nan")).to_numpy(dtype=object).astype(np.float64)
 
 
-def _row(file: InputFile, index: int, rows: npt.NDArray[np.intp] | None = None) -> str:
-    """Where a row, or one of these `rows`, stands: a file's line, behind its header, or a frame's row."""
-    row = index if rows is None else rows[index]
-    return f"row {row}" if file.path is None else f"line {row + 2}"
+def _row(file: InputFile, rows: pd.Index, index: int) -> str:
+    """Where one of these `rows` stands: in a line of a file, or in a row of a frame."""
+    return f"{'row' if file.path is None else 'line'} {rows[index]}"
 
 
 # ---- Our own Parquet ------------------------------------------------------------------------------------------------

@@ -1,0 +1,177 @@
+"""Tables of text as people have them come back as they were written, or are refused with what would be right."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from buildcompare.config.errors import InputError
+from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.sources import read
+
+START = 1733911200
+NAMES = ["RPS", "P99 API times", "my own"]
+Form = tuple[str, Callable[[pd.DataFrame], "str | bytes"]]
+
+
+def wide(frame: pd.DataFrame, times: Callable[[pd.DataFrame], object], sep: str = ",", name: str = "Time") -> str:
+    return frame.set_axis(pd.Index(times(frame), name=name)).to_csv(sep=sep, decimal="," if sep == ";" else ".")
+
+
+def iso(pattern: str) -> Callable[[pd.DataFrame], object]:
+    return lambda frame: pd.to_datetime(frame.index, unit="s").strftime(pattern)
+
+
+def seconds(frame: pd.DataFrame) -> object:
+    return frame.index
+
+
+def milliseconds(frame: pd.DataFrame) -> object:
+    return frame.index * 1000
+
+
+def long(frame: pd.DataFrame, sep: str = ",", names: tuple[str, str, str] = ("timestamp", "metric", "value")) -> str:
+    table = frame.melt(ignore_index=False, var_name="m", value_name="v").reset_index(names="t")
+    return table.set_axis(list(names), axis=1).to_csv(index=False, sep=sep, decimal="," if sep == ";" else ".")
+
+
+def grafana(frame: pd.DataFrame) -> str:
+    """The panel inspector's "series joined by time", every header in quotes."""
+    lines = wide(frame, milliseconds).splitlines()
+    lines[0] = ",".join(f'"{name}"' for name in lines[0].split(","))
+    return "\r\n".join([*lines, "", ""])
+
+
+FORMS: dict[str, Callable[[pd.DataFrame], str | bytes]] = {
+    "long": long,
+    "long, decimal commas": lambda frame: long(frame, ";"),
+    "wide, seconds": lambda frame: wide(frame, seconds),
+    "wide, an index of pandas' without a name": lambda frame: wide(frame, seconds, name=""),
+    "wide, milliseconds": lambda frame: wide(frame, milliseconds, name="timestamp"),
+    "wide, zone": lambda frame: wide(frame, iso("%Y-%m-%dT%H:%M:%SZ")),
+    "wide, other zone": lambda frame: wide(frame.set_axis(frame.index + 3600), iso("%Y-%m-%d %H:%M:%S+01:00")),
+    "wide, no zone": lambda frame: wide(frame, iso("%Y-%m-%d %H:%M:%S")),
+    "wide, decimal commas, BOM": lambda frame: b"\xef\xbb\xbf" + wide(frame, seconds, ";").encode(),
+    "wide, tabs, UTF-16": lambda frame: wide(frame, milliseconds, "\t").encode("utf-16"),
+    "spreadsheet's first line": lambda frame: "sep=;\r\n" + wide(frame, iso("%Y-%m-%dT%H:%M:%SZ"), ";"),
+    "separators at the end": lambda frame: wide(frame, seconds, ";").replace("\n", ";\n"),
+    "Grafana, joined by time": grafana,
+    "Grafana before 7, series as rows": lambda frame: long(frame, ";", ("Time", "Series", "Value")).replace(",", "."),
+}
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> pd.DataFrame:
+    """Samples at whole seconds; 0.5 is in every one, so that no mark of its numbers has two readings."""
+    steps = draw(st.lists(st.integers(1, 400), min_size=2, max_size=12))
+    number = st.floats(allow_nan=True, allow_infinity=False, allow_subnormal=False) | st.floats(-9999, 9999)
+    values = {name: [0.5, *draw(st.lists(number, min_size=len(steps), max_size=len(steps)))] for name in NAMES}
+    return pd.DataFrame(values, index=START + np.cumsum([0, *steps]))
+
+
+def read_text(text: str | bytes, name: str = "run.csv") -> Recording:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read(file)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=15, deadline=None)
+@given(frame=frames())
+def test_a_frame_reads_back_equal_from_every_form(form: str, frame: pd.DataFrame) -> None:
+    found, expected = read_text(FORMS[form](frame)), Recording.from_frame(frame)
+    assert [series.name for series in found.series] == NAMES
+    for one, other in zip(found.series, expected.series, strict=True):
+        assert (one.metric, one.unit, dict(one.labels)) == (other.metric, other.unit, {})
+        assert one.times.tobytes() == other.times.tobytes()
+        assert np.array_equal(one.values, other.values, equal_nan=True)
+
+
+def test_a_panel_of_grafana_is_named_by_its_file() -> None:
+    text = '"Time","Value"\r\n2024-12-11 10:00:00,250 ms\r\n2024-12-11 10:00:05,1.25 s\r\n2024-12-11 10:00:10,\r\n'
+    (series,) = read_text(text, "P99 API times-data-2024-12-11 10_00_00.csv").series
+    assert (series.metric, series.name, dict(series.labels)) == ("p99-api-times", "P99 API times", {})
+    assert series.values[:2].tolist() == [0.25, 1.25]
+    assert np.isnan(series.values[2])
+
+
+def test_legends_of_a_panel_tell_its_series_apart() -> None:
+    text = 'Time,"{instance=""app-0""}",app-1,RPS\n1733911200000,1.2 GB,900 MiB,"1,200 req/s"\n'
+    name = "Heap In Use-data-as-joinbyfield-2024-12-11 10_00_00.csv"
+    heaps, rps = read_text(text, name).series[:2], read_text(text, name).series[2]
+    assert [heap.metric for heap in heaps] == ["heap-in-use", "heap-in-use"]
+    assert [heap.labels["series"] for heap in heaps] == ['{instance="app-0"}', "app-1"]
+    assert [heap.values[0] for heap in heaps] == [1.2e9, 900 * 1024.0**2]
+    assert (rps.metric, dict(rps.labels)) == ("rps", {})
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["0,5", "1,234"], [0.5, 1.234]),
+        (["1.234,5", "12,25"], [1234.5, 12.25]),
+        (['"1,234.5"', '"1,234"'], [1234.5, 1234.0]),
+        (["1,234,567"], [1234567.0]),
+        (["1.5", "1234.567"], [1.5, 1234.567]),
+        (["5E-05", "1,5E-05"], [5e-5, 1.5e-5]),
+        (["1,5 ms", "20 ms"], [0.0015, 0.02]),
+        (["1.2 K", "3 K"], [1200.0, 3000.0]),
+        (["null", "undefined", "7"], [np.nan, np.nan, 7.0]),
+    ],
+    ids=str,
+)
+def test_numbers_of_one_reading(cells: list[str], values: list[float]) -> None:
+    text = "time;Avg API times\n" + "".join(f"{i * 5};{cell}\n" for i, cell in enumerate(cells))
+    assert read_text(text).series[0].values.tolist() == pytest.approx(values, nan_ok=True, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("header", "value"), [("P99 API times (ms)", 0.25), ("P99 API times [s]", 250.0), ("P99 API times", 250.0)]
+)
+def test_a_header_may_state_the_unit(header: str, value: float) -> None:
+    (series,) = read_text(f"time,{header}\n0,250\n").series
+    assert (series.metric, series.values.tolist()) == ("p99-api-times", [value])
+
+
+def test_the_unit_of_times_may_stand_in_their_header() -> None:
+    for header, times in (("time_ms", [0.0, 5.0]), ("elapsed (s)", [0.0, 5000.0])):
+        assert read_text(f"{header},RPS\n0,1\n5000,2\n").series[0].times.tolist() == times
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("time;RPS\n0;1,234\n", r"RPS, line 2: expected a number of one reading \(1\.234 or 1234\), found '1,234'"),
+        ("time;RPS\n0;1.234\n5;2\n", r"expected a number of one reading \(1\.234 or 1234\), found '1\.234'"),
+        ('time,RPS\n0,"1,234"\n', r"expected a number of one reading \(1\.234 or 1234\), found '1,234'"),
+        ("sep=;\ntime;RPS\n0;0,5\n5;1.5\n", r"RPS, line \d: expected one decimal mark, as in .* of line \d, found"),
+        ("time,RPS\n03/04/2024 10:00,1\n", r"a time such as 2024-04-03 10:00 or 2024-03-04 10:00, found '03/04"),
+        ("time,RPS\n31.12.2024 10:00,1\n", r"expected a time such as 2024-12-31 10:00, found"),
+        ("time,RPS\n2024-01-01T00:00:00Z,1\n2024-01-01T00:00:05,1\n", r"line 3: expected a time with its zone"),
+        ("time,RPS\n0,1\n5000,1\n10000,1\n", r"time_s or time_ms\), found steps of 5000, in seconds or milliseconds"),
+        ("time,RPS\n99999999999,1\n", r"times in seconds since 1970, before 2200, found 99999999999"),
+        ("time,Value\n0,1\n", r"a metric's name \(or a file named as Grafana does: .*\), found 'Value'"),
+        ("time,RPS,RPS\n0,1,1\n", r"columns: expected each name once, found 'RPS' twice"),
+        ("time,timestamp,RPS\n0,1,1\n", r"columns: expected timestamp, metric, value, or a time and a column"),
+        ("time,,RPS\n0,1,1\n", r"columns: expected a metric's name"),
+        ("time,Avg API times\n0,5 ms\n5,6\n", r"line 3: expected a unit behind each value, as others have, found '6'"),
+        ("time,Avg API times\n0,5 %\n", r"line 2: expected a number, or one in seconds \(ns, .*\), found '%'"),
+        ("time,Avg API times (MB)\n0,5\n", r"header: expected a number, or one in seconds \(ns, .*\), found 'MB'"),
+        (b"PK\x03\x04", r"expected a CSV \(spreadsheets: save as 'CSV UTF-8'\), found a workbook"),
+        ("time,Müsli\n0,1\n".encode("latin-1"), r"text in UTF-8 \(spreadsheets: save as 'CSV UTF-8'\)"),
+        (b"\xff\xfet", r"expected text in UTF-16, as its first bytes say"),
+    ],
+    ids=range(19),
+)  # fmt: skip
+def test_what_has_two_readings_or_none_is_refused(text: str | bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        read_text(text)
+    assert str(caught.value).count("\n") == 0
