@@ -16,10 +16,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from buildcompare.config.errors import BuildcompareError, InputError
+from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one
 from buildcompare.results.codes import Verdict
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-REGRESSION, UNDECIDED, BAD_INPUT, FAILED = 1, 2, 3, 4
+REGRESSION, UNDECIDED = 1, 2
 _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """click's, of which typer has a copy of its own."""
 _WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
@@ -46,6 +47,8 @@ Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far r
 _LEDGERS = "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
 Ledgers = Annotated[list[Path] | None, _option("--history", _LEDGERS)]
 LedgerAs = Literal["monthly", "study"] | None
+_ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
+Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE)]
 
 
 @app.command()
@@ -56,12 +59,14 @@ def report(
     refresh: Refresh = False,
     record: Record = False,
     study: Annotated[bool, _option("--study", "With --record: a study, outside the chain.")] = False,
+    engine: Engine = None,
 ) -> None:
     """Compare two builds and publish the report."""
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    raise typer.Exit(_report(params, output, fail_on, refresh=refresh, ledger_as=ledger_as))
+    asked = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": sys.stderr.isatty()}
+    raise typer.Exit(_said(publish_one(Order(params, {**asked, "engine": engine})), fail_on))
 
 
 @app.command()
@@ -97,13 +102,19 @@ def calibrate(
 
 @app.command()
 def batch(
-    params: Annotated[list[Path], _file("PARAMS...", "Params files.")], output: Reports = None, fail_on: FailedBy = None
+    params: Annotated[list[Path], _file("PARAMS...", "Params files.")],
+    output: Reports = None,
+    fail_on: FailedBy = None,
+    engine: Engine = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
 ) -> None:
     """Publish many reports; one that fails does not stop the others."""
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
-    codes = [_report(file, output / file.stem if output else None, fail_on) for file in params]
+    asked = {file: {"output": output / file.stem if output else None, "engine": engine} for file in params}
+    orders = [Order(file, settings) for file, settings in asked.items()]
+    codes = {_said(outcome, fail_on) for _, outcome in publish_many(orders, jobs=jobs)}
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 
 
@@ -176,28 +187,14 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=1))
 
 
-def _report(
-    params: Path, output: Path | None, fail_on: FailOn | None, *, refresh: bool = False, ledger_as: LedgerAs = None
-) -> int:
-    """Publish one report and say how it went; its exit code."""
-    from buildcompare.findings.verdict import opening  # late: these take seconds to import
-    from buildcompare.report.publish import publish
-
-    try:
-        with _said_faults():
-            progress = sys.stderr.isatty()
-            published = publish(params, output=output, refresh=refresh, progress=progress, ledger_as=ledger_as)
-    except typer.Exit as failed:
-        return failed.exit_code
-    verdict = published.results.verdict
-    print(f"{params}: {opening(published.results).title}. The report is {published.folder / 'report.html'}")
-    if published.recorded:
-        print(published.recorded)
-    if fail_on is not None and verdict == Verdict.REGRESSION:
+def _said(outcome: Outcome, fail_on: FailOn | None) -> int:
+    """Say how a report went; its exit code."""
+    print(outcome.said, file=sys.stderr if outcome.code else sys.stdout)
+    if outcome.code == 0 and fail_on is not None and outcome.verdict == Verdict.REGRESSION:
         return REGRESSION
-    if fail_on == "inconclusive" and verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
+    if outcome.code == 0 and fail_on == "inconclusive" and outcome.verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
         return UNDECIDED
-    return 0
+    return outcome.code
 
 
 def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from typer.testing import CliRunner, Result
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import ExecutionError
 from buildcompare.findings.verdict import opening
-from buildcompare.report import publication
+from buildcompare.report import publication, warm
 from buildcompare.report import publish as run_report
+from buildcompare.report.batch import Order, Outcome
 from buildcompare.results import Results
-from buildcompare.results.codes import SIDES, Label
+from buildcompare.results.codes import SIDES, Label, Verdict
 from support import small_params, write_params
 
 
@@ -40,6 +42,7 @@ def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path)
     assert {path.name for path in (tmp_path / "out").iterdir()} == publication.MADE
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_bad_params_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_report, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
     file = write_params(tmp_path / "x.yaml", {"base": {"label": 1.0}})
@@ -76,6 +79,12 @@ def test_a_batch_goes_on_and_exits_with_the_worst(params_file: Path, tmp_path: P
     assert not (tmp_path / "out/bad").exists()
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are published where a test can stand in for their parts."""
+    monkeypatch.setattr(warm, "is_safe", lambda: False)
+
+
 def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     def publish(params: Path, **_: Any) -> run_report.Published:
         if verdict == "failed":
@@ -101,16 +110,22 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
         ("failed", None, 4),
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_exit_codes(monkeypatch: pytest.MonkeyPatch, verdict: str, fail_on: str | None, code: int) -> None:
     fake(monkeypatch, verdict)
     assert run("report", "x.yaml", *(["--fail-on", fail_on] if fail_on else [])).exit_code == code
 
 
-@pytest.mark.parametrize(("codes", "worst"), [((0, 4, 3), 4), ((2, 3, 1), 3), ((0, 2, 1), 1), ((0, 2), 2), ((0, 0), 0)])
+@pytest.mark.parametrize(("codes", "worst"), [((0, 4, 3), 4), ((3, 1), 3), ((0, 2, 1), 1), ((0, 2), 2), ((0, 0), 0)])
 def test_the_worst_of_a_batch(monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], worst: int) -> None:
-    left = list(codes)
-    monkeypatch.setattr(command_line, "_report", lambda *_: left.pop(0))
-    assert run("batch", *(f"{i}.yaml" for i in range(len(codes)))).exit_code == worst
+    verdicts = {1: Verdict.REGRESSION, 2: Verdict.INVALID}
+
+    def publish_many(orders: list[Order], **_: object) -> Iterator[tuple[Order, Outcome]]:
+        for order, code in zip(orders, codes, strict=True):
+            yield order, Outcome(0 if code in verdicts else code, "done", verdicts.get(code))
+
+    monkeypatch.setattr(command_line, "publish_many", publish_many)
+    assert run("batch", *(f"{i}.yaml" for i in range(len(codes))), "--fail-on", "inconclusive").exit_code == worst
 
 
 @pytest.mark.slow
@@ -125,6 +140,7 @@ def test_a_wrong_use_is_bad_input() -> None:
         assert done.returncode == 3
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_fault_of_ours_is_an_execution_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_report, "publish", lambda *_, **__: 1 / 0)
     done = run("report", "x.yaml", "--fail-on", "regression")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import random
 import shutil
@@ -12,12 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
-from buildcompare.report import publication
-from buildcompare.report.publish import publish
+from buildcompare.report import publication, warm
+from buildcompare.report.batch import Order, publish_here
 from buildcompare.results import Results
 from support import small_params, write_params
 
@@ -100,8 +101,6 @@ def is_whole(folder: Path) -> bool:
 
 
 KILLS = 20
-LOADED = ["buildcompare.report.publish", "buildcompare.report.sections", "papermill.execute", "papermill.engines",
-          "ipykernel.kernelspec", "jupyter_client.manager", "nbclient"]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -113,12 +112,13 @@ def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, p
     small = small_params(tmp_path / "data")
     params = write_params(tmp_path / "small.yaml", {**small, "tests": small["tests"][:1]})
     output = tmp_path / "reports" / "small"
-    fresh = multiprocessing.get_context("forkserver")
-    fresh.set_forkserver_preload(LOADED)
+    order = Order(params, {"output": output})
 
-    def start() -> multiprocessing.process.BaseProcess:
-        process = fresh.Process(target=publish, args=(params,), kwargs={"output": output})
-        process.start()
+    heard: list[Connection] = []
+
+    def start() -> BaseProcess:
+        process, said = warm.start(publish_here, order)
+        heard.append(said)  # a child that nobody waits for would end by itself
         return process
 
     usual = math.inf
@@ -146,6 +146,8 @@ def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, p
             usual *= 0.9  # it was done before: the first run had to share the machine
         assert not output.exists() or is_whole(output)
     assert killed == KILLS
+    for said in heard:
+        said.close()
     command = [sys.executable, "-m", "buildcompare", "report", str(params), "--output", str(output)]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
     assert is_whole(output)

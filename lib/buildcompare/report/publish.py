@@ -1,8 +1,10 @@
 """Make the report of a params file by running the comparison notebook, and publish it."""
 
+import contextlib
 import os
 import shlex
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,13 +18,14 @@ from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
-from buildcompare.report import publication
+from buildcompare.report import publication, warm
 from buildcompare.report.html import HtmlReportExporter
 from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter, put_written, read_written
 from buildcompare.report.sections import results_of
 from buildcompare.results import Results, dumps
 
+Engine = Literal["warm", "kernel"]
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 
 
@@ -33,17 +36,65 @@ class KernelInputError(InputError):
         Exception.__init__(self, message)
 
 
-def execute(params: Comparison, output: Path, *, command: str, progress: bool = False) -> NotebookNode:
-    """Run the notebook with `params` and write it to `output`; `command` makes the report again, for its provenance.
+def execute(params: Comparison, *, command: str, progress: bool = False, engine: Engine | None = None) -> NotebookNode:
+    """Run the notebook with `params`, by a warm `engine` or by a kernel; `command` makes the report again.
 
     Raises :class:`InputError` at a fault of the user's (a file that is missing, empty or damaged), at any other
     :class:`ExecutionError`.
     """
     import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    notebook: NotebookNode
+    with _kernel() if (engine or best_engine()) == "kernel" else _forked() as settings:
+        try:
+            notebook = papermill.execute_notebook(
+                str(root() / NOTEBOOK),
+                None,  # it is written once, when it is whole
+                parameters={**params.model_dump(mode="json"), "command": command},
+                cwd=str(root()),
+                progress_bar=progress,
+                log_output=False,
+                **settings,
+            )
+        except PapermillExecutionError as error:
+            if error.ename == InputError.__name__:
+                raise KernelInputError(error.evalue) from None
+            where = f"cell {error.exec_count} of {NOTEBOOK}"
+            raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
+        except ExecutionError as error:  # a process that was killed
+            raise ExecutionError(f"{NOTEBOOK}, {error}") from None
+        except Exception as error:  # a kernel that dies or does not start raises whatever its libraries raise
+            raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
+    for cell in notebook.cells:  # it is published: warnings and papermill name files of this machine
+        if "outputs" in cell:
+            cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
+    notebook.metadata.get("papermill", {}).update(input_path=str(NOTEBOOK), output_path=NOTEBOOK.name)
+    return notebook
+
+
+def best_engine() -> Engine:
+    """What runs the notebook where nobody said: the warm engine where processes can be forked."""
+    return "warm" if warm.is_safe() else "kernel"
+
+
+@contextlib.contextmanager
+def _forked() -> Iterator[dict[str, Any]]:
+    """Settings by which papermill runs a notebook in a forked process, whatever engines are installed."""
+    from papermill.engines import papermill_engines
+
+    from buildcompare.report.engine import NAME, WarmEngine
+
+    papermill_engines.register(NAME, WarmEngine)
+    yield {"engine_name": NAME}
+
+
+@contextlib.contextmanager
+def _kernel() -> Iterator[dict[str, Any]]:
+    """Settings by which papermill runs a notebook in a kernel."""
     from ipykernel.kernelspec import RESOURCES, get_kernel_dict
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
-    from papermill.exceptions import PapermillExecutionError
     from traitlets.config import Config
 
     class OwnKernel(AsyncKernelManager):
@@ -54,33 +105,7 @@ def execute(params: Comparison, output: Path, *, command: str, progress: bool = 
     with tempfile.TemporaryDirectory(prefix="bc-") as sockets:
         # Sockets in a folder of this kernel's own: TCP ports race, and a shared folder cross-connects.
         transport = {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}} if os.name == "posix" else {}
-        try:
-            papermill.execute_notebook(
-                str(root() / NOTEBOOK),
-                str(output),
-                parameters={**params.model_dump(mode="json"), "command": command},
-                cwd=str(root()),
-                request_save_on_cell_execute=False,  # nobody sees it before its end
-                progress_bar=progress,
-                log_output=False,
-                start_timeout=120,  # seconds
-                config=Config(transport),
-                kernel_manager_class=OwnKernel,
-            )
-        except PapermillExecutionError as error:
-            if error.ename == InputError.__name__:
-                raise KernelInputError(error.evalue) from None
-            where = f"cell {error.exec_count} of {NOTEBOOK}"
-            raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
-        except Exception as error:  # a kernel that dies or does not start raises whatever its libraries raise
-            raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
-    notebook: NotebookNode = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
-    for cell in notebook.cells:  # it is published: warnings and papermill name files of this machine
-        if "outputs" in cell:
-            cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
-    notebook.metadata.get("papermill", {}).update(input_path=str(NOTEBOOK), output_path=NOTEBOOK.name)
-    nbformat.write(notebook, output)  # type: ignore[no-untyped-call]  # nbformat has no types
-    return notebook
+        yield {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
 
 
 @dataclass(frozen=True)
@@ -99,11 +124,12 @@ def publish(
     refresh: bool = False,
     progress: bool = False,
     ledger_as: Literal["monthly", "study"] | None = None,
+    engine: Engine | None = None,
 ) -> Published:
     """Check the params, run the notebook, and publish everything made from it (into `output`), or nothing.
 
     With `refresh`, what was pulled from a server before is pulled again. With `ledger_as`, the results are recorded in
-    the ledger that the params name (``history``), as what it says.
+    the ledger that the params name (``history``), as what it says. The `engine` runs the notebook's cells.
     """
     params = read_params(params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
@@ -123,7 +149,7 @@ def publish(
     command = f"python -m buildcompare report {shlex.quote(str(shown))}"
     with publication.staged(folder) as staging:
         try:
-            notebook = execute(params, staging / publication.NOTEBOOK, command=command, progress=progress)
+            notebook = execute(params, command=command, progress=progress, engine=engine)
         except KernelInputError:
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
@@ -131,6 +157,7 @@ def publish(
         exporters: tuple[Any, ...] = (HtmlReportExporter, MarkdownReportExporter, JUnitExporter)
         (html, _), (readme, more), (junit, _) = (kind().from_notebook_node(notebook) for kind in exporters)
         texts = {publication.RESULTS: dumps(results), publication.HTML: html, publication.JUNIT: junit}
+        texts[publication.NOTEBOOK] = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]  # it has no types
         texts[publication.README] = put_written(readme, read_written(folder / publication.README))
         write_files({staging / name: text for name, text in texts.items()})
         for name, contents in more["outputs"].items():

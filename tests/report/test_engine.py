@@ -1,0 +1,132 @@
+"""The warm engine gives what a kernel gives, and a process that dies is told by its cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from buildcompare.config.errors import ExecutionError
+from buildcompare.report import publish as run_report
+from buildcompare.report.batch import Order, publish_one
+from support import small_params, write_params
+
+PROJECT = Path(__file__).resolve().parents[2]
+CELLS = (
+    "who = 'nobody'",
+    "import os, sys\nprint('out'); print('again'); print('err', file=sys.stderr)\nos.path.basename(os.getcwd())",
+    "from IPython.display import HTML, display, update_display",
+    "display(HTML('1'), display_id='x')\ndisplay({'a': who})\nupdate_display(HTML('2'), display_id='x')\nHTML('3')",
+    "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+    "await __import__('asyncio').sleep(0)\n_ + _ if isinstance(_, int) else 7",
+    "   ",
+    "_",
+    "1 / 0",
+    "print('never')",
+)
+
+
+def run(engine: str, cells: tuple[str, ...], folder: Path) -> Any:
+    """The notebook of `cells` as an engine leaves it, without times and identifiers."""
+    (folder / "in.ipynb").write_text(nbformat.writes(notebook_of(cells)))
+    asked = {"parameters": {"who": "me"}, "cwd": str(folder), "progress_bar": False}
+    ready = run_report._forked() if engine == "warm" else run_report._kernel()
+    with ready as settings, pytest.raises(papermill.PapermillExecutionError) as error:
+        papermill.execute_notebook(folder / "in.ipynb", folder / "out.ipynb", **asked, **settings)
+    made = json.loads((folder / "out.ipynb").read_text())
+    for cell in made["cells"]:
+        cell.pop("id")
+        cell["metadata"].pop("execution", None)
+        if cell.get("execution_count") is None:  # nothing to run
+            cell["metadata"].pop("papermill", None)
+        for about in (made["metadata"]["papermill"], cell["metadata"].get("papermill", {})):
+            for name in ("start_time", "end_time", "duration", "input_path", "output_path"):
+                about.pop(name, None)
+        for output in cell.get("outputs", []):
+            output.pop("traceback", None)  # of other files
+            output.get("data", {}).pop("image/png", None)
+    return made, str(error.value.ename), error.value.exec_count
+
+
+def notebook_of(cells: tuple[str, ...]) -> Any:
+    made = new_notebook(cells=[new_markdown_cell("# Text"), *(new_code_cell(source) for source in cells)])
+    made.cells[1].metadata["tags"] = ["parameters"]
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return made
+
+
+@pytest.mark.slow
+def test_cells_give_what_they_give_in_a_kernel(tmp_path: Path) -> None:
+    made = {}
+    for engine in ("warm", "kernel"):
+        (tmp_path / engine / "work").mkdir(parents=True)
+        made[engine] = run(engine, CELLS, tmp_path / engine / "work")
+    assert made["warm"] == made["kernel"]
+    cells = made["warm"][0]["cells"]
+    assert [output["output_type"] for cell in cells for output in cell.get("outputs", [])].count("display_data") == 3
+    assert made["warm"][1:] == ("ZeroDivisionError", 9)
+
+
+@pytest.mark.slow
+def test_both_engines_publish_the_same_report(tmp_path: Path) -> None:
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    published: dict[str, dict[str, Any]] = {}
+    for engine in ("warm", "kernel"):
+        folder = tmp_path / engine
+        outcome = publish_one(Order(params, {"output": folder, "engine": engine}))
+        assert outcome.code == 0, outcome.said
+        files = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        results = json.loads(files.pop(Path("results.json")))
+        created = results["provenance"].pop("run")["created"]
+        notebook = files.pop(Path("comparison.ipynb"))
+        files = {name: text.replace(created.encode(), b"WHEN") for name, text in files.items()}
+        published[engine] = {"results": json.dumps(results), **files, "cells": notebook.count(b'"cell_type"')}
+    assert published["warm"] == published["kernel"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("import os\nos.kill(os.getpid(), 9)", "cell 3: its process was ended by SIGKILL"),
+        ("import os\nos._exit(7)", "cell 3: its process ended with exit code 7"),
+    ],
+)
+def test_a_process_that_dies_is_told_by_its_cell(
+    cell: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / "notebooks").mkdir(parents=True)
+    (project / run_report.NOTEBOOK).write_text(nbformat.writes(notebook_of(("name = None", cell))))
+    (project / "params").symlink_to(PROJECT / "params")
+    params = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(project))
+    outcome = publish_one(Order(params, {"output": tmp_path / "out"}))
+    assert outcome.code == 4
+    assert said in outcome.said
+    with pytest.raises(ExecutionError, match=said):  # where only the cells are in a process of their own
+        run_report.publish(params, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_engine_is_known_to_papermill_by_its_entry_point(project: Path, tmp_path: Path) -> None:
+    points = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    info = tmp_path / "known-1.dist-info"
+    info.mkdir()
+    lines = [f"{name} = {place}" for name, place in points["papermill.engine"].items()]
+    (info / "entry_points.txt").write_text("\n".join(["[papermill.engine]", *lines]))
+    ask = "from papermill.engines import papermill_engines as known; print(known.get_engine('warm').__name__)"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    env = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "WarmEngine", done.stderr
