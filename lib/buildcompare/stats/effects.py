@@ -20,7 +20,7 @@ from buildcompare.config.catalogue import Metric
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import Better, NoiseSource, Status
 from buildcompare.stats.noise import CATALOGUE_DF, Noise, RunLevel
-from buildcompare.stats.planning import ALPHA, POWER, Looks, enough_runs, percent, quantile
+from buildcompare.stats.planning import ALPHA, Looks, enough_runs, percent, quantile, smallest_found
 
 LABEL_ALPHA = 0.02  # of each row of a label table: of 200 rows four are marked by chance, which a reader can look at
 LABEL_MARGIN_PERCENT = 10.0  # as for the averages over all labels (`margin_percent` of the catalogue)
@@ -71,9 +71,8 @@ class Effect:
 
         Its 90 % interval must reach beyond the margin, too.
         """
-        found = quantile(1.0 - level / family / 2.0, self.df) * self.sd
-        reach = max(reach, found, math.log1p(margin_percent / 100.0) - quantile(1.0 - level, self.df) * self.sd)
-        return percent(reach + quantile(POWER, self.df) * self.sd)
+        reach = max(reach, quantile(1.0 - level / family / 2.0, self.df) * self.sd)
+        return smallest_found(reach, self.sd, self.df, margin_percent, level)
 
 
 @dataclass(frozen=True)
