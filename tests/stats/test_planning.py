@@ -74,10 +74,12 @@ def test_all_further_looks_together_call_no_more_than_one_should(df: float, plan
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(("df", "sd", "margin"), [(5.0, 0.03, 5.0), (8.0, 0.056, 10.0), (15.0, 0.08, 10.0)])
+@pytest.mark.parametrize(
+    ("df", "sd", "margin"), [(5.0, 0.03, 5.0), (8.0, 0.056, 10.0), (15.0, 0.08, 10.0), (5.0, 0.03, 10.0)]
+)
 def test_what_was_planned_is_found(df: float, sd: float, margin: float) -> None:
     rng = np.random.default_rng(32)
-    for further in (1, 4):
+    for further in (1, 3):
         step = plan_runs(sd, df, margin_percent=margin)[further - 1]
         last, found, excluded = further + 1, 0, 0
         looks = Looks((1.0, float(last)), float(last))
