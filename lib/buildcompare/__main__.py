@@ -46,6 +46,7 @@ Record = Annotated[bool, _option("--record", "Keep the results in the ledger tha
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
 _LEDGERS = "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
 Ledgers = Annotated[list[Path] | None, _option("--history", _LEDGERS)]
+LedgerFolder = Annotated[Path, _file("FOLDER", "A ledger, such as data/history/NAME.")]
 LedgerAs = Literal["monthly", "study"] | None
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
 Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE)]
@@ -158,13 +159,28 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
 
 @app.command()
 def history(
-    ledger: Annotated[Path, _file("FOLDER", "A ledger, such as data/history/NAME.")], metrics: Metrics = "mattermost"
+    ledger: LedgerFolder,
+    metrics: Metrics = "mattermost",
+    last: Annotated[int, typer.Option(min=0, help="So many of the newest comparisons; 0: all.")] = 100,
+    only: Annotated[str | None, _option("--only", "The comparison of this name alone.")] = None,
 ) -> None:
     """Print what a ledger states: setup, drift, databases and changes, comparison by comparison."""
     from buildcompare.history.view import ledger_text
 
     with _said_faults():
-        print(ledger_text(ledger, metrics), end="")
+        print(ledger_text(ledger, metrics, last=last, only=only), end="")
+
+
+@app.command()
+def history_pack(
+    ledger: LedgerFolder, undo: Annotated[bool, _option("--undo", "Make them JSON files again.")] = False
+) -> None:
+    """Move the JSON files of a ledger into one Parquet file, which is read by columns: for hundreds of comparisons."""
+    from buildcompare.history.ledger import repack
+
+    with _said_faults():
+        moved = repack(ledger, undo=undo)
+        print(f"{ledger}: {moved} entries moved {'out of' if undo else 'into'} entries.parquet")
 
 
 @app.command()

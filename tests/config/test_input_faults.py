@@ -402,6 +402,12 @@ def _(given: Given) -> None:
     ledger(given, x=entry("x"), y=entry("y"))
 
 
+@fault("history", "a damaged Parquet file")
+def _(given: Given) -> None:
+    ledger(given)
+    Path(given.params["history"], "entries.parquet").write_bytes(b"PAR1 and nothing else")
+
+
 # ---- The walk -------------------------------------------------------------------------------------------------------
 
 

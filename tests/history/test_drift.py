@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from buildcompare.history.chain import measure_change, measure_drift, measure_repeats, measured
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
+from buildcompare.history.chain import ChainAnalysis, analyse_chain, measure_change, measure_repeats
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, ledger_of
 from buildcompare.history.view import level_interval
 from buildcompare.results.codes import NoiseSource, Pair
 from buildcompare.results.history import BetweenComparisons
@@ -44,15 +44,19 @@ def entries(
 
 def drift_of(comparisons: Sequence[Entry]) -> pd.DataFrame:
     """The rows of same_version."""
-    drift, _ = measure_drift(measured(comparisons), NOISE)
-    rows = pd.DataFrame([row.model_dump() for row in drift])
-    return rows[rows["kind"] == "same_version"].set_index("comparison")
+    return _rows(analyse_chain(ledger_of(comparisons), NOISE))
+
+
+def _rows(analysed: ChainAnalysis) -> pd.DataFrame:
+    drift = [row for step in analysed.steps.values() for row in step.drift if row.kind == "same_version"]
+    return pd.DataFrame([vars(row) for row in drift]).set_index("comparison")
 
 
 def same_version(comparisons: Sequence[Entry]) -> tuple[pd.DataFrame, BetweenComparisons]:
     """Each comparison's base beside the earlier new, and what is between comparisons."""
-    _, (between,) = measure_drift(measured(comparisons), NOISE)
-    return drift_of(comparisons), between
+    analysed = analyse_chain(ledger_of(comparisons), NOISE)
+    (between,) = analysed.between
+    return _rows(analysed), between
 
 
 def jumps(comparisons: Sequence[Entry]) -> list[str]:
@@ -160,7 +164,8 @@ def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
     levels = chain([10_000.0, 10_100.0, 5_000.0, 10_200.0])
 
     def linked(order: list[int]) -> list[tuple[str, str, bool]]:
-        found, _ = same_version([levels[i] for i in order])
+        placed = (levels[i].model_copy(update={"position": place}) for place, i in enumerate(order, start=1))
+        found, _ = same_version([*placed])
         return list(zip(found.index, found["against"], found["same_version"], strict=True))
 
     assert linked([0, 1, 3, 2]) == [("c1", "c0", True), ("c3", "c1", False), ("c2", "c1", True)]
@@ -192,11 +197,11 @@ def test_a_comparison_without_this_test_is_skipped() -> None:
 
 def test_repeats_are_pooled_within_groups() -> None:
     groups = [[100.0, 104.0], [200.0, 198.0, 205.0], [50.0]]
-    found = measure_repeats(groups)
+    found = measure_repeats([level for group in groups for level in group], [len(group) for group in groups])
     assert found is not None
     squares = sum(float(np.var(np.log(group), ddof=1)) * (len(group) - 1) for group in groups[:2])
     assert found.df == 3
     expected = [math.sqrt(squares / 3), *(math.sqrt(squares / stats.chi2.ppf(p, 3)) for p in (0.975, 0.025))]
     percents = [100 * math.expm1(sd) for sd in expected]
     assert (found.sd_percent, found.ci_low, found.ci_high) == pytest.approx(tuple(percents))
-    assert measure_repeats([[100.0], [104.0]]) is None
+    assert measure_repeats([100.0, 104.0], [1, 1]) is None

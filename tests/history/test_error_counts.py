@@ -8,9 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from buildcompare.history.chain import ErrorChange, find_error_changes, measured
-from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest
-from buildcompare.results.codes import Pair
+from buildcompare.history.chain import ErrorChange, analyse_chain
+from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, ledger_of
+from buildcompare.results.codes import NoiseSource, Pair
+from buildcompare.stats.noise import Noise
+
+NOISE = Noise(0.018, math.inf, NoiseSource.CATALOGUE)
 
 
 def drawn(seed: int, count: int, sd: float = 0.07) -> tuple[np.ndarray, np.ndarray]:
@@ -36,8 +39,8 @@ def changes(
         about = {"name": "t", "type": kind, "errors": Pair(*counts), "supported_users": users}
         tests = [LedgerTest.model_validate(about)]
         chain.append(Entry(name=f"c{i}", position=i + 1, base=build, new=build, tests=tests, source="report"))
-    found = find_error_changes(measured(chain))
-    return [(name, change) for name, rows in found.items() for change in rows]
+    steps = analyse_chain(ledger_of(chain), NOISE).steps
+    return [(name, change) for name, step in steps.items() for change in step.errors]
 
 
 def test_nothing_is_said_of_a_chain_in_which_nothing_happened() -> None:

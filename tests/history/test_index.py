@@ -68,16 +68,16 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     ledger = read_ledger(tmp_path / "ledger")
     assert rows == len(ledger.entries)
     page = file.read_text("utf-8")
-    listed = [row.entry.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")]
+    listed = [row.entry.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]]
     assert listed == [each.name for each in [*reversed(ledger.chain), *ledger.studies]]
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page
     assert "none recorded" in page
-    for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost"):
+    for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]:
         for lines in (row.users, row.drift_lines):
             names = [line.test for line in lines]
             assert names == sorted(names), "in one order, whatever the table's"
-    studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[-3:]
+    studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0][-3:]
     assert all(line.delta_percent and line.ci_low and line.ci_high for row in studies for line in row.users), (
         "with intervals"
     )
@@ -101,7 +101,7 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
         "new": LedgerBuild(label="v1.1.0", version="1.1.0"),
     }
     record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
-    rows = index_rows(tmp_path / "reports", [], "mattermost")
+    rows = index_rows(tmp_path / "reports", [], "mattermost")[0]
     assert [row.entry.name for row in rows] == ["small", "v1.1", "damaged", "half", "lost"]
     assert {row.fault for row in rows[2:4]} == {"results.json cannot be read by this version"}
     assert (rows[4].fault, rows[4].links) == ("results.json is missing", [("report", "lost/report.html")])
@@ -118,7 +118,7 @@ def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> No
     (tmp_path / "reports/r/results.json").write_text(dumps(results.model_copy(update={"simulated": True})), "utf-8")
     builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
     record(tmp_path / "ledger", [entry(1, name="measured", **builds)])
-    rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
+    rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]
     assert [(row.entry.name, row.entry.simulated) for row in rows] == [("small", True), ("measured", False)]
 
 
@@ -131,7 +131,7 @@ def test_a_report_belongs_to_the_ledger_that_it_was_held_against(tmp_path: Path)
     results = workbench.analyse(checked, workbench.read_recordings(checked)).results
     (tmp_path / "reports/r").mkdir(parents=True)
     (tmp_path / "reports/r/results.json").write_text(dumps(results), "utf-8")
-    names = [row.entry.name for row in index_rows(tmp_path / "reports", [other, own], "mattermost")]
+    names = [row.entry.name for row in index_rows(tmp_path / "reports", [other, own], "mattermost")[0]]
     assert "elsewhere" in names
     assert "recorded" not in names
 
@@ -145,7 +145,7 @@ def test_a_report_without_supported_users_borrows_no_drift(tmp_path: Path) -> No
     (tmp_path / "reports/r").mkdir(parents=True)
     for held, before in ((results, "v1.1"), (results.model_copy(update={"tests": tests}), None)):
         (tmp_path / "reports/r/results.json").write_text(dumps(held), "utf-8")
-        rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")
+        rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]
         assert next(row.before for row in rows if row.entry.name == "small") == before
 
 
@@ -167,7 +167,7 @@ def test_the_newest_of_those_outside_of_ledgers_comes_first(tmp_path: Path) -> N
         (tmp_path / "reports" / new).mkdir(parents=True)
         named = results.model_copy(update={"comparison": new, "new": results.new.model_copy(update={"label": new})})
         (tmp_path / "reports" / new / "results.json").write_text(dumps(named), "utf-8")
-    rows = index_rows(tmp_path / "reports", [], "mattermost")
+    rows = index_rows(tmp_path / "reports", [], "mattermost")[0]
     assert [row.entry.name for row in rows] == [
         "v10.10.0",
         "v10.10.0-rc10",
@@ -184,7 +184,7 @@ def test_a_ledger_at_the_usual_place_needs_no_name(
     shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
     record(tmp_path / "data/history/product", [entry(1), entry(2)])
-    assert [row.entry.name for row in index_rows(tmp_path / "reports", [], "mattermost")] == ["v1.2", "v1.1"]
+    assert [row.entry.name for row in index_rows(tmp_path / "reports", [], "mattermost")[0]] == ["v1.2", "v1.1"]
 
 
 def test_no_release_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> None:

@@ -15,8 +15,9 @@ from buildcompare import __main__ as command_line
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
-from buildcompare.history.chain import entry_of, past_changes
+from buildcompare.history.chain import entry_of
 from buildcompare.history.ledger import Ledger, read_ledger, record
+from buildcompare.history.past import past_changes
 from buildcompare.results import Results
 from buildcompare.stats.noise import ENOUGH_COMPARISONS, PastChanges
 from support import small_params, write_params

@@ -22,8 +22,9 @@ from buildcompare.config.params import Comparison, Coordinator, Run, Test, check
 from buildcompare.config.project import commit, resolve
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import Past, compare_to_ledger, entry_of, past_changes, supported_users_noise
+from buildcompare.history.chain import Past, compare_to_ledger, entry_of, supported_users_noise
 from buildcompare.history.ledger import Entry, locked, read_ledger, record
+from buildcompare.history.past import past_changes
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
@@ -263,7 +264,6 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         shared["past"] = past_changes(ledger, params, samples, catalogue, simulated=simulated)
     shared["label_noise"] = LabelNoise(groups, catalogue.label_tables)
     shared["planned_runs"] = params.planned_runs
-    ledger = read_ledger(resolve(params.history)) if params.history is not None else None
     kept = ledger.find(entry_of(params, position=1)) if ledger else None
     looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
     compared = {

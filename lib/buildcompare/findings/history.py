@@ -39,7 +39,7 @@ def find(
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
         if any(row.beyond_chance for row in flipped):  # in one build at least
-            seen = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": len(flipped[0].earlier)}
+            seen = {"rows": [row.model_dump() for row in pair], "earlier_comparisons": flipped[0].earlier_comparisons}
             yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, seen)
 
 
@@ -67,7 +67,7 @@ def _is_unusual(row: Drift) -> bool:
 
 
 def _dumped(rows: Sequence[Drift]) -> list[dict[str, object]]:
-    return [row.model_dump(exclude={"earlier"}) for row in rows]
+    return [row.model_dump(exclude={"earlier", "earlier_comparisons"}) for row in rows]
 
 
 def _of_the_past(kind: FindingKind, severity: Severity, evidence: Mapping[str, object], **beside: object) -> Finding:

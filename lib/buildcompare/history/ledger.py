@@ -1,25 +1,33 @@
-"""Keep earlier comparisons in the ledger: a folder with one small JSON file for each.
+"""Keep earlier comparisons in the ledger: a folder with one small JSON file for each, and many in one Parquet file.
 
-Only ``report --record`` and ``history-import`` write to it. A file holds what was measured and on which setup, never
-what was derived from it, so that a better analysis applies to the whole past.
+Only ``report --record``, ``history-import`` and ``history-pack`` write to it. It holds what was measured and on which
+setup, never what was derived from it, so that a better analysis applies to the whole past. A comparison that stands in
+both is that of the JSON file: packing writes the Parquet file first, and recording again writes JSON.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Named, version_in
 from buildcompare.config.project import read_text, write_files, writing
 from buildcompare.config.yaml import Strict, checked
+from buildcompare.history import dataset
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
 
 if sys.platform != "win32":
@@ -27,6 +35,8 @@ if sys.platform != "win32":
 
 LOCK = ".lock"
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
+MOST_FILES = 200
+"""A ledger of more JSON files packs them when it is written to: reading so many takes longer than a report may."""
 _DATABASES = {"postgres": "postgresql"}
 """Other names of databases: one chain, however a table or a params file spells it."""
 
@@ -149,33 +159,59 @@ class Entry(Strict):
         """Both builds."""
         return Pair(self.base, self.new)
 
+    @property
+    def sha256(self) -> str:
+        """What its contents are known by, whatever file they stand in."""
+        data = self.model_dump(mode="json")
+        return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
     def looked_at(self, test: LedgerTest) -> LedgerTest:
         """`test`, a later look at this comparison, with its earlier looks."""
         earlier = [look for each in self.tests if each.name == test.name for look in each.all_looks]
         now = (test.runs.base, test.runs.new)
         return test.model_copy(update={"looks": [look for look in earlier if look != now]})
 
-    def is_same_comparison(self, other: Entry) -> bool:
-        """Whether both compare the same two builds: by name, or by two different versions to the last digit."""
-        versions = (self.base.version, self.new.version)
-        by_version = None not in versions and versions[0] != versions[1]
-        same_versions = by_version and versions == (other.base.version, other.new.version)
-        return same_versions or (self.base, self.new) == (other.base, other.new)
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ledger:
     """Every recorded comparison: the chain in its order, and the studies by name."""
 
     folder: Path
-    entries: Sequence[Entry] = ()
+    loose: Mapping[str, Entry] = field(default_factory=dict)  # by name: those in JSON files
+    packed: ds.Dataset | None = None  # the others, a row for each test
 
-    def __post_init__(self) -> None:
-        placed: dict[int | None, Entry] = {}
-        for entry in self.entries:
-            other = placed.setdefault(entry.position, entry)
-            if entry.position is not None and other is not entry:
-                raise self._fault(entry, "position", f"another place than {other.name}'s", f"{entry.position} in both")
+    def table(self, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """These `columns` of all tests that `where` holds for; those of one comparison stand together."""
+        own = (self._loose_rows if where is None else self._loose_rows.filter(where)).select(list(columns))
+        if self.packed is None:
+            return own
+        others = ~ds.field("name").isin(pa.array(self.loose, pa.string()))
+        where = others if where is None else where & others
+        file = self.folder / dataset.FILE
+        return pa.concat_tables([dataset.read(file, self.packed, columns, where), own])
+
+    @functools.cached_property
+    def _loose_rows(self) -> pa.Table:
+        return dataset.to_table((entry.model_dump(mode="json"), entry.sha256) for entry in self.loose.values())
+
+    def read(self, names: Collection[str] | None = None) -> dict[str, Entry]:
+        """The entries of these names, of all without any, by name: as small as what is asked for."""
+        found = {name: self.loose[name] for name in (self.loose if names is None else names) if name in self.loose}
+        asked = None if names is None else [*{*names} - found.keys()]
+        if self.packed is None or asked == []:
+            return found
+        file = self.folder / dataset.FILE
+        if asked is None:
+            others = ~ds.field("name").isin(pa.array(self.loose, pa.string()))
+            rows = dataset.read(file, self.packed, dataset.SCHEMA.names, others)
+        else:
+            rows = dataset.read_named(file, self.packed, asked)
+        return found | {data["name"]: checked(Entry, data, file=file) for data in dataset.to_entries(rows)}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Every entry, by name: of a ledger of thousands, ask for what is needed."""
+        return [entry for _, entry in sorted(self.read().items())]
 
     @property
     def chain(self) -> list[Entry]:
@@ -187,54 +223,149 @@ class Ledger:
         """The studies, by name."""
         return [entry for entry in self.entries if entry.kind == "study"]
 
+    @functools.cached_property
+    def book(self) -> Book:
+        """What a comparison is found and refused by."""
+        book = Book(self.folder)
+        table = self.table(["name", "kind", "position", "simulated", "base", "new"])
+        for row in table.filter(pa.array(dataset.begins(table["name"]))).to_pylist():
+            known = Known(**{**row, "base": tuple(row["base"].values()), "new": tuple(row["new"].values())})
+            book.add(known)
+        return book
+
     def find(self, other: Entry) -> Entry | None:
         """The entry of the comparison that `other` is of; of several (repeated studies) that with its name."""
-        alike = [entry for entry in self.entries if entry.is_same_comparison(other)]
-        return next((entry for entry in alike if entry.name == other.name), alike[0] if alike else None)
-
-    def namesake(self, entry: Entry) -> Entry | None:
-        """The entry of the same comparison, if there is one; refuses a name or a pair of builds that is another's."""
-        builds = f"{entry.base.label} with {entry.new.label}"
-        namesake = next((each for each in self.entries if each.name.casefold() == entry.name.casefold()), None)
-        if namesake is not None:
-            same = (namesake.name, namesake.kind) == (entry.name, entry.kind) and namesake.is_same_comparison(entry)
-            if not same:
-                found = f"that of {namesake.base.label} with {namesake.new.label}"
-                raise self._fault(namesake, "name", f"the comparison of {builds}, or another name", found)
-        for other in self.entries:
-            if other is not namesake and other.kind == entry.kind == "monthly" and other.is_same_comparison(entry):
-                expected = f"{entry.name!r}, or no record yet of {builds}"
-                raise self._fault(other, "name", expected, f"the same comparison as {other.name!r}")
-        return namesake
-
-    def with_entry(self, entry: Entry) -> Ledger:
-        """The ledger with `entry` first, at the place that it had already, once nothing speaks against it."""
-        namesake = self.namesake(entry)
-        others = [each for each in self.entries if each is not namesake]
-        if any(each.simulated != entry.simulated for each in others):
-            kinds = ("measured", "simulated")
-            expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
-            found = f"a {kinds[entry.simulated]} one"
-            raise InputError(file=self.folder, key=entry.name, expected=expected, found=found)
-        if namesake is not None:
-            kept = {"position": namesake.position} if entry.kind == "monthly" else {}
-            entry = entry.model_copy(update={**kept, "tests": [namesake.looked_at(test) for test in entry.tests]})
-        return Ledger(self.folder, [entry, *others])
-
-    def _fault(self, entry: Entry, key: str, expected: str, found: str) -> InputError:
-        return InputError(file=self.folder / f"{entry.name}.json", key=key, expected=expected, found=found)
+        name = self.book.held(other)
+        return None if name is None else self.read([name])[name]
 
     @property
     def next_position(self) -> int:
         """The place after the last of the chain."""
-        return 1 + max((entry.position or 0 for entry in self.entries), default=0)
+        return 1 + max(self.book.places, default=0)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a comparison is told apart by."""
+
+    name: str
+    kind: str
+    position: int | None
+    simulated: bool
+    base: tuple[str, str | None]  # label and version
+    new: tuple[str, str | None]
+
+    @classmethod
+    def of(cls, entry: Entry) -> Known:
+        """That of an entry."""
+        base, new = ((build.label, build.version) for build in entry.builds)
+        return cls(entry.name, entry.kind, entry.position, entry.simulated, base, new)
+
+    @property
+    def comparisons(self) -> list[tuple[object, ...]]:
+        """Both builds by name, and by two different versions to the last digit: each makes the same comparison."""
+        (_, base), (_, new) = self.base, self.new
+        return [(self.base, self.new), *([(base, new)] if base is not None and new is not None and base != new else [])]
+
+
+class Book:
+    """Names, comparisons and places of a ledger; refuses what is another's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, Known] = {}  # by name without regard to case
+        self.places: dict[int, str] = {}
+        self.kinds: Counter[bool] = Counter()  # simulated or measured
+        self._compared: dict[tuple[object, ...], set[str]] = {}
+
+    def add(self, known: Known) -> None:
+        """Note a comparison that has a place of its own."""
+        if known.position is not None:
+            self.claim(known.name, known.position)
+        self.names[known.name.casefold()] = known
+        self.kinds[known.simulated] += 1
+        for each in known.comparisons:
+            self._compared.setdefault(each, set()).add(known.name)
+
+    def claim(self, name: str, position: int) -> None:
+        """Give a place to a comparison; two at one place are refused."""
+        if (other := self.places.setdefault(position, name)) != name:
+            raise self._fault(name, "position", f"another place than {other}'s", f"{position} in both")
+
+    def alike(self, known: Known) -> set[str]:
+        """Names of the same comparison."""
+        return {name for each in known.comparisons for name in self._compared.get(each, ())}
+
+    def held(self, entry: Entry) -> str | None:
+        """The name of the same comparison; of several (repeated studies) its own."""
+        alike = sorted(self.alike(Known.of(entry)))
+        return entry.name if entry.name in alike else next(iter(alike), None)
+
+    def namesake(self, entry: Entry) -> str | None:
+        """The name of the same comparison, if there is one; refuses a name or a pair of builds that is another's."""
+        known, builds = Known.of(entry), f"{entry.base.label} with {entry.new.label}"
+        namesake, alike = self.names.get(entry.name.casefold()), self.alike(known)
+        if namesake and not ((namesake.name, namesake.kind) == (entry.name, entry.kind) and entry.name in alike):
+            found = f"that of {namesake.base[0]} with {namesake.new[0]}"
+            raise self._fault(namesake.name, "name", f"the comparison of {builds}, or another name", found)
+        for other in (self.names[name.casefold()] for name in sorted(alike)):
+            if other is not namesake and other.kind == entry.kind == "monthly":
+                expected = f"{entry.name!r}, or no record yet of {builds}"
+                raise self._fault(other.name, "name", expected, f"the same comparison as {other.name!r}")
+        return namesake.name if namesake else None
+
+    def place(self, entry: Entry, held: Mapping[str, Entry]) -> Entry:
+        """Add `entry` at the place that it had in what is `held`, once nothing speaks against it."""
+        namesake = self.namesake(entry)
+        if self.kinds[not entry.simulated] > (namesake is not None and held[namesake].simulated != entry.simulated):
+            kinds = ("measured", "simulated")
+            expected = f"a {kinds[not entry.simulated]} comparison, as the others of this ledger"
+            raise InputError(
+                file=self.folder, key=entry.name, expected=expected, found=f"a {kinds[entry.simulated]} one"
+            )
+        if namesake is not None:
+            old = held[namesake]
+            kept = {"position": old.position} if entry.kind == "monthly" else {}
+            entry = entry.model_copy(update={**kept, "tests": [old.looked_at(test) for test in entry.tests]})
+            self.kinds[old.simulated] -= 1
+            for each in Known.of(old).comparisons:
+                self._compared[each].discard(namesake)
+        self.add(Known.of(entry))
+        return entry
+
+    def _fault(self, name: str, key: str, expected: str, found: str) -> InputError:
+        return InputError(file=self.folder / f"{name}.json", key=key, expected=expected, found=found)
+
+
+def ledger_of(entries: Iterable[Entry], folder: Path = Path()) -> Ledger:
+    """A ledger of `entries` that no file holds."""
+    return Ledger(folder, {entry.name: entry for entry in entries})
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Read a ledger and check all of it; a folder that does not exist yet is an empty one."""
+    """Read a ledger: JSON files are checked, of what is packed only places. A missing folder is an empty ledger."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
-    return Ledger(folder, [_read(file) for file in sorted(folder.glob("*.json"))])
+    loose = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            loose[file.stem] = _read(file)
+        except InputError:
+            if file.exists():
+                raise
+            # Else it was packed meanwhile: the Parquet file is opened after it.
+    try:
+        packed = dataset.opened(folder)
+    except (OSError, ValueError) as error:  # pyarrow's own are both
+        file, found = folder / dataset.FILE, str(error)[:200]
+        raise InputError(file=file, key="history", expected=dataset.EXPECTED, found=found) from None
+    ledger, placed = Ledger(folder, loose, packed), Book(folder)
+    for entry in loose.values():
+        placed.add(Known.of(entry))
+    among = ds.field("position").isin(pa.array(placed.places, pa.int64()))
+    for row in ledger.table(["name", "position"], among).to_pylist() if loose and packed else ():
+        placed.claim(row["name"], row["position"])
+    return ledger
 
 
 def _read(file: Path) -> Entry:
@@ -263,8 +394,13 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
-    """Write `entries` into the ledger at `folder`, each file whole or not at all; the same comparison keeps its place.
+def record(folder: Path, entries: Sequence[Entry]) -> int:
+    """Write `entries` into the ledger at `folder`, all or none; the same comparison keeps its place.
+
+    Returns
+    -------
+    int
+        How many JSON files were packed, as there were more than `MOST_FILES`: 0 where they stayed.
 
     Raises
     ------
@@ -272,11 +408,45 @@ def record(folder: Path, entries: Sequence[Entry]) -> list[Path]:
         Where a name, a pair of builds or a place belongs to another comparison, or measured and simulated would mix:
         then nothing is written.
     """
-    ledger, texts = read_ledger(folder), {}
-    for entry in entries:
-        ledger = ledger.with_entry(entry)
-        data = ledger.entries[0].model_dump(mode="json", exclude_defaults=True)
-        texts[folder / f"{entry.name}.json"] = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    ledger = read_ledger(folder)
+    book, held = ledger.book, ledger.read({entry.name for entry in entries})
+    placed = [book.place(entry, held) for entry in entries]
+    loose = {**ledger.loose, **{entry.name: entry for entry in placed}}
+    if len(loose) > MOST_FILES:
+        return pack(Ledger(folder, loose, ledger.packed))
     with writing(folder, "history", "a folder that can be written"):
-        write_files(texts)
-    return list(texts)
+        write_files({folder / f"{entry.name}.json": _json(entry) for entry in placed})
+    return 0
+
+
+def repack(folder: Path, *, undo: bool = False) -> int:
+    """Move the JSON files of a ledger into its Parquet file, or with `undo` out of it; how many entries moved."""
+    if not folder.is_dir():
+        raise InputError(file=folder, key="FOLDER", expected="the folder of a ledger", found="none")
+    with locked(folder):
+        return (unpack if undo else pack)(read_ledger(folder))
+
+
+def pack(ledger: Ledger) -> int:
+    """Move the entries of JSON files into the Parquet file; how many. Call it while the ledger is :func:`locked`."""
+    if ledger.loose:
+        table = ledger.table(dataset.SCHEMA.names)
+        with writing(ledger.folder, "history", "a folder that can be written"):
+            write_files({ledger.folder / dataset.FILE: dataset.contents(table)})
+            for name in ledger.loose:  # a reader that still sees one finds the same in both
+                (ledger.folder / f"{name}.json").unlink(missing_ok=True)
+    return len(ledger.loose)
+
+
+def unpack(ledger: Ledger) -> int:
+    """Write every packed entry as JSON again and remove the Parquet file; how many. Call it while :func:`locked`."""
+    packed = {name: entry for name, entry in ledger.read().items() if name not in ledger.loose}
+    with writing(ledger.folder, "history", "a folder that can be written"):
+        write_files({ledger.folder / f"{name}.json": _json(entry) for name, entry in packed.items()})
+        (ledger.folder / dataset.FILE).unlink(missing_ok=True)
+    return len(packed)
+
+
+def _json(entry: Entry) -> str:
+    data = entry.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"

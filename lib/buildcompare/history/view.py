@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,36 +25,47 @@ from buildcompare.text.numbers import percent
 from buildcompare.text.sentences import say
 
 USUAL = "data/history/mattermost"  # what the notebook opens when nobody said which ledger
+NEWEST = 100  # comparisons that are shown of a longer chain where nobody said how many
 
 
 @dataclass(frozen=True)
 class HistoryView:
-    """A ledger that was read and analysed."""
+    """A ledger that was read and analysed, of which some comparisons are shown."""
 
     ledger: Ledger
     chain: ChainAnalysis
     margin_percent: float
 
     @property
-    def databases(self) -> list[str]:
+    def noise(self) -> Noise:
+        """Of one run's supported users."""
+        assert self.chain.noise is not None  # see view_ledger
+        return self.chain.noise
+
+    @property
+    def databases(self) -> Sequence[str]:
         """Databases of the unbounded tests, in the order of their appearance."""
-        tests = (test for entry in self.ledger.chain for test in entry.tests)
-        return list(dict.fromkeys(test.key[1] for test in tests if any(test.levels)))
+        return self.chain.databases
+
+    @property
+    def steps(self) -> list[Step]:
+        """The comparisons of the chain that are shown, in its order."""
+        return [step for step in self.chain.steps.values() if step.entry.kind == "monthly"]
 
     def levels(self, db_engine: str) -> pd.DataFrame:
-        """Supported users of each build of each comparison, in the chain's order.
+        """Supported users of each build of each comparison that is shown, in the chain's order.
 
         Columns: comparison; side; build; users with `low` and `high` (95 %, one level by itself); drift_percent (a base
         against the same version in an earlier comparison; NaN otherwise); against (that comparison); judged (whether
         enough is known to call it a jump); jump; setup_changed (settings).
         """
         rows = []
-        for step in (self.chain.steps[entry.name] for entry in self.ledger.chain):
+        for step in self.steps:
             tests = [test for test, _ in step.changes if test.key == ("unbounded", db_engine)][:1]
             for test, side in itertools.product(tests, SIDES):
                 if (users := test.levels[side]) is None:
                     continue
-                low, high = level_interval(users, test.runs[side], self.chain.noise)
+                low, high = level_interval(users, test.runs[side], self.noise)
                 row: list[Any] = [step.entry.name, side, step.entry.builds[side].title, users, low, high]
                 drift = [each for each in step.same_version if (each.test, each.side) == (test.name, side)]
                 row += [drift[0].delta_percent, drift[0].against] if drift else [math.nan, ""]
@@ -64,7 +75,7 @@ class HistoryView:
         return pd.DataFrame(rows, columns=columns.split())
 
     def statements(self) -> pd.DataFrame:
-        """Every sentence about each comparison, then about each study: columns comparison, sentence."""
+        """Every sentence about each comparison shown, then about each study: columns comparison, sentence."""
         rows = [(_name(step.entry), line) for step in self.chain.steps.values() for line in self.sentences(step)]
         return pd.DataFrame(rows, columns=["comparison", "sentence"])
 
@@ -93,33 +104,40 @@ class HistoryView:
 def open_history(variables: Mapping[str, Any]) -> HistoryView:
     """The ledger that a notebook's variables name (`history`, `metrics`), or else the environment variable HISTORY."""
     folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
-    return view_ledger(read_ledger(resolve(folder)), str(variables.get("metrics") or "mattermost"))
+    last = int(variables.get("last", NEWEST)) or None
+    return view_ledger(read_ledger(resolve(folder)), str(variables.get("metrics") or "mattermost"), last)
 
 
-def view_ledger(ledger: Ledger, metrics: str) -> HistoryView:
-    """Analyse a ledger by the catalogue `metrics`, which must say how far runs scatter."""
+def view_ledger(ledger: Ledger, metrics: str, newest: int | None = None, named: Collection[str] = ()) -> HistoryView:
+    """Analyse a ledger by the catalogue `metrics`, which must say how far runs scatter; others as `analyse_chain`."""
     noise, margin_percent = supported_users_noise(read_catalogue(metrics))
     if noise is None:
         expected = "a catalogue that says how far runs scatter"
         raise InputError(file=metrics, key="run_sd_percent", expected=expected, found="none")
-    return HistoryView(ledger, analyse_chain(ledger.chain, noise, ledger.studies), margin_percent)
+    return HistoryView(ledger, analyse_chain(ledger, noise, newest, named), margin_percent)
 
 
-def ledger_text(folder: Path, metrics: str) -> str:
-    """The text of a ledger, comparison by comparison; an InputError where it is empty or damaged."""
-    ledger = read_ledger(folder)
-    if not ledger.entries:
+def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None = None) -> str:
+    """The text of a ledger, comparison by comparison; an InputError where it is empty or damaged.
+
+    `last`: so many of the newest comparisons (0: all); `only`: the comparison of this name alone.
+    """
+    view = view_ledger(read_ledger(folder), metrics, 0 if only else last or None, [only] if only else [])
+    chain, noise, steps = view.chain, view.noise, view.chain.steps.values()
+    if not chain.comparisons and not chain.studies:
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
-    view = view_ledger(ledger, metrics)
-    noise = view.chain.noise
+    if only and not steps:
+        raise InputError(file=folder, key="--only", expected="the name of a comparison", found=repr(only))
     run_sd = percent(100 * math.expm1(noise.sd))
-    studies = ", ".join(entry.name for entry in ledger.studies)
+    studies = ", ".join(chain.studies[: last or None])
     lines = [
-        f"{plural(len(ledger.chain), 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
+        f"{plural(chain.comparisons, 'comparison')} in the chain, studies outside it: {studies or 'none'}.",
         f"Intervals: 95 %; one run has a standard deviation of {run_sd} ({noise.noise_source}).",
         *view.variance(),
     ]
-    for step in view.chain.steps.values():
+    if (shown := len(view.steps)) < chain.comparisons and not only:
+        lines.append(say("history", "newest_shown", shown, chain.comparisons, folder))
+    for step in steps:
         lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
         lines += [f"- {sentence}" for sentence in view.sentences(step)]
     return "\n".join(lines) + "\n"

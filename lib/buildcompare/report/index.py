@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +21,12 @@ from buildcompare.report import publication
 from buildcompare.report.sections import GRAVEST_FIRST, Fragment, page, template
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
-from buildcompare.stats.noise import Noise
 from buildcompare.text.numbers import db_name
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
 LEDGERS = "data/history"  # where ledgers are kept, one folder each
+NEWEST = 500  # comparisons of each ledger that stand on the page
 
 
 class UsersLine(NamedTuple):
@@ -64,8 +64,9 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     `metrics` says how far runs scatter, for comparisons that only a ledger holds. A damaged ledger is an InputError; a
     report that cannot be read becomes a row that says so.
     """
-    rows = index_rows(folder, ledgers, metrics)
+    rows, left_out = index_rows(folder, ledgers, metrics)
     shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
+    shown["left_out"] = left_out
     write_files({folder / INDEX: page("index/index", "buildcompare/report", "index/index", **shown)})
     return folder / INDEX, len(rows)
 
@@ -73,33 +74,46 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
 def releases(view: HistoryView) -> Fragment:
     """The same table of one ledger, as a notebook shows it: the newest of the chain first, the studies last."""
     rows = []
-    for entry in (*reversed(view.ledger.chain), *view.ledger.studies):
-        file = f"reports/{entry.name}/{publication.HTML}"
+    studies = [step for step in view.chain.steps.values() if step.entry.kind == "study"]
+    for step in (*reversed(view.steps), *studies):
+        file = f"reports/{step.entry.name}/{publication.HTML}"
         links = [("report", f"../{quote(file)}")] if (root() / file).is_file() else []  # as a notebook sees it
-        rows.append(replace(_of_step(view.chain.steps[entry.name]), links=links))
+        rows.append(replace(_of_step(step), links=links))
     html = template("index/releases.html").render(rows=rows, gravest_first=GRAVEST_FIRST)
     return Fragment(Markup(html), f"[{len(rows)} releases]")  # noqa: S704  # escaped by the template
 
 
-def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[IndexRow]:
-    """The newest of the chain first; before it what no ledger holds, after it the studies, then what is broken."""
+LeftOut = tuple[Path, int, int]
+"""A ledger's folder, how many of its comparisons are shown, and of how many."""
+
+
+def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> tuple[list[IndexRow], list[LeftOut]]:
+    """The newest of the chain first; before it what no ledger holds, after it the studies, then what is broken.
+
+    Of a ledger with more than `NEWEST` comparisons, the newest and those that have a report; which ledgers these are.
+    """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
     named = [resolve(each.history.ledger) for each in reports.values() if isinstance(each, Results) and each.history]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
     noise, _ = supported_users_noise(read_catalogue(metrics))
-    steps = {(ledger.folder, name): step for ledger in opened for name, step in _steps(ledger, noise).items()}
+    readable = {path: results for path, results in reports.items() if isinstance(results, Results)}
+    held = {path: _place(results, opened) for path, results in readable.items()}
+    steps: dict[tuple[Path, str], Step] = {}
+    left_out = []
+    for ledger in opened:
+        recorded_names = {place[1] for place in held.values() if place and place[0] == ledger.folder}
+        chain = analyse_chain(ledger, noise, NEWEST, recorded_names)
+        steps |= {(ledger.folder, name): step for name, step in chain.steps.items()}
+        if (count := chain.comparisons + len(chain.studies)) > len(chain.steps):
+            left_out.append((ledger.folder, len(chain.steps), count))
     unrecorded, recorded, broken, reported = [], [], [], set()
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
         if isinstance(results, str):
             broken.append(IndexRow(_entry(path.name), links=links, fault=results))
             continue
-        own = resolve(results.history.ledger) if results.history else None
-        entry = _entry_of(results)
-        nearest = sorted(opened, key=lambda ledger: ledger.folder != own)
-        found = ((ledger.folder, held.name) for ledger in nearest if (held := ledger.find(entry)))
-        place = next(found, None)
+        entry, place = _entry_of(results), held[path]
         if place and steps[place].entry.simulated == results.simulated:
             recorded.append(_of_report(results, entry, steps[place], links))
             reported.add(place)
@@ -108,14 +122,16 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> list[Inde
     recorded += [_of_step(step) for place, step in steps.items() if place not in reported]
     unrecorded.sort(key=lambda row: _newness(row.builds[1]), reverse=True)
     recorded.sort(key=lambda row: (row.entry.kind == "study", -(row.entry.position or 0)))
-    return [*unrecorded, *recorded, *broken]
+    return [*unrecorded, *recorded, *broken], left_out
 
 
-def _steps(ledger: Ledger, noise: Noise | None) -> Mapping[str, Step]:
-    if noise:
-        return analyse_chain(ledger.chain, noise, ledger.studies).steps
-    measured = ((entry, [(test, None) for test in entry.tests if any(test.levels)]) for entry in ledger.entries)
-    return {entry.name: Step(entry, changes=changes) for entry, changes in measured}
+def _place(results: Results, opened: Sequence[Ledger]) -> tuple[Path, str] | None:
+    """The ledger and the name by which a report's comparison is held, first by the one that it was held against."""
+    own, entry = resolve(results.history.ledger) if results.history else None, _entry_of(results)
+    for ledger in sorted(opened, key=lambda ledger: ledger.folder != own):
+        if name := ledger.book.held(entry):
+            return ledger.folder, name
+    return None
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from buildcompare.report.junit import JUnitExporter
 from buildcompare.report.markdown import MarkdownReportExporter, put_written, read_written
 from buildcompare.report.sections import results_of
 from buildcompare.results import Results, dumps
+from buildcompare.text.sentences import say
 
 Engine = Literal["warm", "kernel"]
 NOTEBOOK = Path("notebooks/comparison.ipynb")
@@ -137,7 +138,7 @@ def publish(
         if ledger is None:
             expected = "the folder of a ledger, such as data/history/mattermost, to record in"
             raise InputError(file=params_file, key="history", expected=expected, found="none")
-        ledger.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
+        ledger.book.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
     analysis.catalogue_of(params)
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
@@ -168,6 +169,7 @@ def publish(
                 position = None if ledger_as == "study" else read_ledger(ledger.folder).next_position
                 known = {"simulated": results.simulated, "verdict": results.verdict}
                 entry = entry_of(params, results.tests, position=position, **known)
-                (file,) = record(ledger.folder, [entry])
-                recorded = place_in_words(read_ledger(ledger.folder), file.stem)
+                packed = record(ledger.folder, [entry])
+                recorded = place_in_words(read_ledger(ledger.folder), entry.name)
+                recorded += f" {say('history', 'packed', packed)}" if packed else ""
     return Published(folder, results, recorded)

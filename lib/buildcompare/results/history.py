@@ -55,7 +55,9 @@ class Drift(Model):
     flipped: bool = False
     """Whether the databases stand in another order than in the comparison before."""
     earlier: list[DatabaseOrder] = Field(default_factory=list)
-    """Where they flipped: every earlier comparison in which they stood like this."""
+    """Where they flipped: the newest earlier comparisons in which they stood like this."""
+    earlier_comparisons: int = 0
+    """Where they flipped: how many earlier comparisons that are in all."""
 
     @property
     def beyond_chance(self) -> bool:

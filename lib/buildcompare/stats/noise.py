@@ -5,12 +5,15 @@ benchmarking in reasonable time"). All noise here is a standard deviation of log
 Its numbers count runs of Mattermost's ceiling tests, three of each setup, from which the catalogue's noise comes.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.config.catalogue import Metric
@@ -99,7 +102,54 @@ class PastChange:
     misread: bool = False  # whether it was read off plots, with an error that the catalogue states
 
 
-PastChanges = Mapping[tuple[str, str], Sequence[PastChange]]
+@dataclass(frozen=True, eq=False)
+class PastColumns:
+    """Many earlier changes as arrays of shape (n,), each as the field of :class:`PastChange` of its name."""
+
+    comparison: npt.NDArray[np.int64]  # places in `names`
+    log_ratio: FloatArray
+    runs: FloatArray  # shape (n, 2)
+    se_log: FloatArray
+    seconds: FloatArray
+    within: FloatArray
+    same_setup: npt.NDArray[np.bool_]
+    misread: npt.NDArray[np.bool_]
+    names: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, changes: Sequence[PastChange]) -> PastColumns:
+        """The columns of `changes`."""
+        names = list(dict.fromkeys(each.comparison for each in changes))
+        places = {name: place for place, name in enumerate(names)}
+
+        def floats(name: str) -> FloatArray:
+            return np.array([getattr(each, name) for each in changes], dtype=np.float64)
+
+        return cls(
+            comparison=np.array([places[each.comparison] for each in changes], dtype=np.int64),
+            **{name: floats(name) for name in ("log_ratio", "se_log", "seconds", "within")},
+            runs=floats("runs").reshape(-1, 2),
+            same_setup=np.array([each.same_setup for each in changes], dtype=bool),
+            misread=np.array([each.misread for each in changes], dtype=bool),
+            names=names,
+        )
+
+    def __len__(self) -> int:
+        return self.log_ratio.size
+
+    def __iter__(self) -> Iterator[PastChange]:
+        for i, (base, new) in enumerate(self.runs.astype(int).tolist()):
+            known = {name: getattr(self, name)[i].item() for name in (*_FLOATS, "same_setup", "misread")}
+            yield PastChange(self.names[self.comparison[i]], runs=(base, new), **known)
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> PastColumns:
+        """Those that are `kept`."""
+        fields = ("comparison", "runs", *_FLOATS, "same_setup", "misread")
+        return PastColumns(**{name: getattr(self, name)[kept] for name in fields}, names=self.names)
+
+
+_FLOATS = ("log_ratio", "se_log", "seconds", "within")
+PastChanges = Mapping[tuple[str, str], PastColumns | Sequence[PastChange]]
 """Earlier changes by test type (or ``equal_load``) and metric."""
 
 
@@ -184,7 +234,7 @@ def metric_noise(
     return with_past(known, (past or {}).get((test_type, metric.slug), ()), misread=misread)
 
 
-def with_past(known: Noise | None, past: Sequence[PastChange], *, misread: float = 0.0) -> Noise | None:
+def with_past(known: Noise | None, past: PastColumns | Sequence[PastChange], *, misread: float = 0.0) -> Noise | None:
     """`known` noise with the reading error of plots, scaled to how far the builds of earlier comparisons lay apart.
 
     Most releases change nothing, some do: so by the median absolute change, of the setup at hand. From
@@ -194,33 +244,35 @@ def with_past(known: Noise | None, past: Sequence[PastChange], *, misread: float
     """
     if known is not None:  # misread once in each run, however long it is
         known = replace(known, sd=math.hypot(known.sd, math.log1p(misread / 100.0)))
-    past = [each for each in past if each.misread == (misread > 0.0)]
-    own, others = ([each for each in past if each.same_setup == same] for same in (True, False))
-    count, of_others = (len({each.comparison for each in changes}) for changes in (own, others))
+    past = past if isinstance(past, PastColumns) else PastColumns.of(past)
+    past = past.where(past.misread == (misread > 0.0))
+    own, others = (past.where(past.same_setup == same) for same in (True, False))
+    count, of_others = (np.unique(changes.comparison).size for changes in (own, others))
     enough = count >= ENOUGH_COMPARISONS
-    if not past or (known is None and not enough):
+    if not len(past) or (known is None and not enough):
         return known
     unit = known or Noise(1.0, 0.0, NoiseSource.LEDGER)
 
-    def variance_of(changes: Sequence[PastChange]) -> float:
+    def variance_of(changes: PastColumns) -> float:
         """The variance of `changes`, in that which `unit` expects of them."""
-        expected = [math.hypot(each.se_log, unit.sd * math.sqrt(sum(1 / n for n in each.runs))) for each in changes]
-        return robust_sd(np.array([each.log_ratio for each in changes]) / expected) ** 2
+        expected = unit.sd * np.sqrt(1.0 / changes.runs[:, 0] + 1.0 / changes.runs[:, 1])
+        if changes.se_log.any():
+            expected = np.array([*map(math.hypot, changes.se_log.tolist(), expected.tolist())])
+        return robust_sd(changes.log_ratio / expected) ** 2
 
     learned = MAD_EFFICIENCY * len(own)  # degrees of freedom
     kept = 0.0 if enough and unit.noise_source != NoiseSource.CALIBRATION else unit.df
-    variance = (learned * variance_of(own) + kept) / (learned + kept) if own else 1.0
+    variance = (learned * variance_of(own) + kept) / (learned + kept) if len(own) else 1.0
     if of_others >= ENOUGH_COMPARISONS:
         variance = max(variance, variance_of(others))
-    seconds = [each.seconds for each in own if each.seconds > 0]
-    within = [each.within for each in own if each.within > 0]
+    seconds, within = own.seconds[own.seconds > 0], own.within[own.within > 0]
     return replace(
         unit,
         sd=max(math.sqrt(variance) * unit.sd, LEAST_SD),
         df=learned + kept,
         noise_source=NoiseSource.LEDGER if enough else unit.noise_source,
-        seconds=float(np.median(seconds)) if enough and seconds else unit.seconds,
-        within=float(np.median(within)) if enough and within else unit.within,
+        seconds=float(np.median(seconds)) if enough and seconds.size else unit.seconds,
+        within=float(np.median(within)) if enough and within.size else unit.within,
         comparisons=count,
         within_scale=math.sqrt(variance),
     )
