@@ -17,6 +17,7 @@ from .load.view import shift as shift
 from .metrics.equal_load import LoadedRun as LoadedRun
 from .metrics.equal_load import equal_load as equal_load
 from .metrics.events import find_events as find_events
+from .recordings.pgbench import pgbench_runs as pgbench_runs
 from .recordings.recording import Recording as Recording
 from .recordings.sources import pull as pull
 from .recordings.sources import read as read

@@ -13,9 +13,10 @@ import pandas as pd
 from pydantic import BaseModel
 
 from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
-from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files
+from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import dumps
@@ -24,8 +25,9 @@ from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, Test
 if TYPE_CHECKING:
     from buildcompare.figures import Figure
 
-Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording]
-"""One run: a frame of samples, a file, or a recording."""
+Values: TypeAlias = Mapping[str, float | Sequence[float]]
+Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
+"""One run: a frame of samples, a file, a recording, or the numbers of a benchmark by their names."""
 
 
 def compare(
@@ -33,9 +35,10 @@ def compare(
     new: Input | Sequence[Input] | None = None,
     *,
     catalogue: str = "mattermost",
-    type: TestType = "bounded",  # noqa: A002 - the word of params files
+    type: TestType | None = None,  # noqa: A002 - the word of params files
     users: int | None = None,
     labels: tuple[str, str] = ("base", "new"),
+    operations: Mapping[str, Mapping[str, Any]] | None = None,
     margins: Mapping[str, float] | None = None,
     calibration: str | None = None,
     refresh: bool = False,
@@ -46,18 +49,23 @@ def compare(
     Parameters
     ----------
     base
-        The runs of the base build: a DataFrame, the path of a recording, a :class:`Recording`, or a list of these
-        (repeated runs). Or a whole comparison from :func:`read_params`; then `new` and the settings below are left out.
+        The runs of the base build: a DataFrame, the path of a recording, a :class:`Recording`, the numbers of a
+        benchmark by their names (one each, or a list of requests or iterations), or a list of these (repeated runs).
+        Or a whole comparison from :func:`read_params`; then `new` and the settings below are left out.
     new
         The runs of the new build, in the same forms.
     catalogue
         A catalogue in ``params/metrics/`` by its name, or the path of one: units, margins and better directions.
     type
-        ``"bounded"`` (a fixed number of users) or ``"unbounded"`` (users are added until the server degrades).
+        ``"bounded"`` (a fixed number of users), ``"unbounded"`` (users are added until the server degrades), or
+        ``"benchmark"`` (numbers without times); by default benchmark where no run has a time series, else bounded.
     users
         The target of a bounded test, the ceiling of an unbounded one.
     labels
         What the two builds are called.
+    operations
+        What a benchmark measures, where the catalogue does not hold it: by name ``unit``, ``better``,
+        ``margin_percent``, ``gate`` and ``run_sd_percent``.
     margins
         The smallest change that matters, in percent by metric, instead of the catalogue's.
     calibration
@@ -98,6 +106,12 @@ def compare(
     <Verdict.REGRESSION: 'regression'>
     >>> result.metrics.loc[0, ["metric", "status"]].tolist()
     ['avg-api-times', 'regression']
+
+    Seconds of a benchmark, three runs of each build:
+
+    >>> old, new = [{"import": 62.1}, {"import": 61.5}, {"import": 61.9}], [{"import": 55.2}, {"import": 54.9}]
+    >>> compare(old, new, operations={"import": {"unit": "seconds"}}).verdict
+    <Verdict.PASS: 'pass'>
     """
     if isinstance(base, Comparison):
         if new is not None:
@@ -105,24 +119,34 @@ def compare(
         return Result(**vars(analyse(base, read_recordings(base, refresh=refresh), command=command)))
     if new is None:
         raise TypeError("compare(base, new) needs the runs of the new build")
-    known = read_catalogue(catalogue)
+    asked = {name: checked(Operation, dict(each)) for name, each in (operations or {}).items()}
+    known = read_catalogue(catalogue).with_operations(asked)
     runs: dict[Side, list[Recording]] = {}
     for side, given in zip(SIDES, (base, new), strict=True):
         listed: Any = given if isinstance(given, (list, tuple)) else [given]
         runs[side] = [_recording(each, known) for each in listed]
+    timed = any(recording.series for side in SIDES for recording in runs[side])
+    type = type or ("bounded" if timed else "benchmark")  # noqa: A001
     sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, **sides)
     builds: dict[str, Any] = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}
-    settings: dict[str, Any] = {"metrics": catalogue, "margins": dict(margins or {}), "calibration": calibration}
+    settings: dict[str, Any] = {
+        "metrics": catalogue,
+        "margins": dict(margins or {}),
+        "calibration": calibration,
+        "operations": asked,
+    }
     comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
     return Result(**vars(analyse(comparison, {test.name: runs})))
 
 
 def _recording(given: Input, catalogue: Catalogue) -> Recording:
-    from buildcompare.recordings.sources import read, with_samples
+    from buildcompare.recordings.sources import read, recording_of_values, with_samples
 
     if isinstance(given, Recording):
         return given
+    if isinstance(given, Mapping):
+        return recording_of_values(given, catalogue)
     if isinstance(given, pd.DataFrame):
         return with_samples(Recording.from_frame(given, catalogue=catalogue), None)
     return read(os.fspath(given), catalogue=catalogue)

@@ -53,7 +53,7 @@ BAD = [
     ("users: 20000", "userz: 20000", "tests[0].userz", "db_engine, users", "unknown key"),
     ("users: 20000", 'users: "many"', "tests[0].users", "a whole number", "'many'"),
     ("users: 20000", "users: -1", "tests[0].users", "greater than 0", "-1"),
-    ("type: bounded", "type: bound", "tests[1].type", "'bounded' or 'unbounded'", "'bound'"),
+    ("type: bounded", "type: bound", "tests[1].type", "'bounded', 'unbounded' or 'benchmark'", "'bound'"),
     ("11:53:00Z, s", "09:53:00Z, s", "tests[0].base", "`end` after `start`", "2024-12-11T09:53"),
     ("2024-12-11T11:53:00Z", "2024-12-11T11:53:00", "tests[0].base.end", "its zone", "2024-12-11T11:53:00"),
     ("2024-12-11T11:53:00Z", "yesterday", "tests[0].base.end", "its zone", "yesterday"),
@@ -175,7 +175,7 @@ def test_the_template_shows_every_key(project: Path, tmp_path: Path) -> None:
     params = read_params(file)
     assert params.model_fields_set == set(Comparison.model_fields)
     assert params.tests[0].model_fields_set == set(Test.model_fields)
-    elsewhere = {*FILE_KEYS.values(), "url"} - {"recording"}  # other kinds of files; a server of its own
+    elsewhere = {*FILE_KEYS.values(), "values", "url"} - {"recording"}  # other kinds of files; a server of its own
     assert params.tests[0].base[0].model_fields_set == set(Run.model_fields) - elsewhere
     assert len(template.splitlines()) < 40
 

@@ -148,6 +148,13 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         {"name": "RPS", "unit": "", "base": 5.0, "new": None, "reason": {"code": "not_recorded", "build": "new"}},
         "Bounded Postgres: RPS cannot be judged: 5.00 in v1, – in v2 (not recorded in the new build).",
     ),
+    FindingKind.SINGLE_RUNS: (
+        {"name": "import", "unit": "seconds", "base": 61.8, "new": 55.2, "delta_percent": -10.7, "within_low": None},
+        (
+            "Bounded Postgres: import of v2 55.2 s against 61.8 s, −10.7 %. How far two runs of one build lie apart is "
+            "not known, so this is unproven. Two or three runs of each build would tell."
+        ),
+    ),
     FindingKind.BLIND_SPOTS: (
         {"by_name": {"CPU": [19.0, 40.0], "supported users": [7.3]}},
         "Smaller changes could go unseen: CPU 19 to 40 %, supported users 7.3 %.",

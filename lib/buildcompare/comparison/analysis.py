@@ -33,6 +33,7 @@ from buildcompare.load.view import RunView, compare_ramps, view_run, with_ramp_u
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
 from buildcompare.metrics.equal_load import MetricAtLoad, at_equal_load
 from buildcompare.metrics.events import compare_events
+from buildcompare.metrics.measurements import compare_distributions, compare_measurements
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
@@ -100,7 +101,7 @@ def catalogue_of(params: Comparison) -> Catalogue:
         catalogue = read_catalogue(params.metrics)
     except InputError as error:
         raise params.fault_at(("metrics",), error) from None
-    return catalogue.with_margins(params.margins)
+    return catalogue.with_operations(params.operations).with_margins(params.margins)
 
 
 def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
@@ -182,7 +183,12 @@ def compare_test(
     curves, at_load = at_equal_load(test, views, catalogue, groups, **known)
     tables = label_tables(views, label_noise or LabelNoise(groups, catalogue.label_tables))
     splits = split_averages(tables, catalogue)
-    metrics = compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits, **known)
+    benchmark = test.type == "benchmark"
+    metrics = (
+        compare_measurements(recordings, catalogue, groups, **known)
+        if benchmark
+        else compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits, **known)
+    )
     result = schema.TestResult(
         name=test.name,
         type=test.type,
@@ -194,6 +200,7 @@ def compare_test(
         supported_users=supported,
         ramp_up=compare_ramps(views),
         metrics=metrics,
+        distributions=compare_distributions(recordings, catalogue) if benchmark else [],
         errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
         labels=compare_label_tables(tables, catalogue),
         events=compare_events(test, views, catalogue, groups),
@@ -209,6 +216,7 @@ def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
     """One run, with what it misses."""
     recording, stop = view.recording, view.stop
     found = {series.metric for series in recording.graphs()}
+    wanted = [] if recording.measurements and not found else catalogue.metrics  # nobody asked for a series
     until = stop.at_s if stop else recording.duration_s  # after the stop nobody asks, and rates of nothing are NaN
     return schema.RunResult(
         start=utc(recording.window[0]),
@@ -226,7 +234,7 @@ def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
         estimated_supported_users=view.estimate,
         reported_supported_users=view.run.supported_users,
         coverage=[recording.coverage(series, (0.0, until)) for series in recording.graphs()],
-        missing=[metric.slug for metric in catalogue.metrics if metric.slug not in found],
+        missing=[metric.slug for metric in wanted if metric.slug not in found],
         notes=[note.text for note in recording.notes],
         server=_server(recording),
         samples_sha256=recording.samples_sha256,

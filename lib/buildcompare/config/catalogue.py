@@ -29,9 +29,10 @@ class RunSd(_Strict):
 
     bounded: float | None = Field(default=None, gt=0)
     unbounded: float | None = Field(default=None, gt=0)
+    benchmark: float | None = Field(default=None, gt=0)
     equal_load: float | None = Field(default=None, gt=0)
     """Of unbounded runs compared at the same number of users, without the errors within the runs."""
-    df: dict[Literal["bounded", "unbounded", "equal_load"], Annotated[float, Field(gt=0)]] = {}
+    df: dict[Literal["bounded", "unbounded", "benchmark", "equal_load"], Annotated[float, Field(gt=0)]] = {}
     """Degrees of freedom that each is known with: runs less setups. One that is left out counts as known with 8."""
 
 
@@ -61,6 +62,23 @@ class Metric(_Strict):
     query: str | None = None
     known: bool = True
     """False for a series that the catalogue does not list."""
+
+
+class Operation(_Strict):
+    """What a benchmark measures, where no catalogue holds it: one number of each run, or many."""
+
+    unit: str = Field(default="", max_length=60)
+    better: Better = Better.LOWER
+    margin_percent: float = Field(default=5.0, gt=0, allow_inf_nan=False)
+    gate: bool = True
+    """Whether a regression of it is one of the build, or merely a warning."""
+    run_sd_percent: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Standard deviation of one run around the level of its build, in percent, where it is known."""
+
+    def metric(self, name: str) -> Metric:
+        """The operation as a metric of a catalogue."""
+        told = self.model_dump(exclude={"run_sd_percent"})
+        return Metric(name=name, slug=slugify(name), run_sd_percent=RunSd(benchmark=self.run_sd_percent), **told)
 
 
 class ErrorRate(_Strict):
@@ -189,6 +207,14 @@ class Catalogue(_Strict):
             if wanted == metric.slug or wanted in {slugify(n) for n in (metric.name, *metric.aliases)}:
                 return metric
         return Metric(name=name, slug=wanted, known=False)
+
+    def with_operations(self, operations: Mapping[str, Operation]) -> Catalogue:
+        """The catalogue with these operations before its metrics, and in the place of those of their name."""
+        made = tuple(each.metric(name) for name, each in operations.items())
+        slugs = {metric.slug for metric in made}
+        if len(slugs) < len(made):
+            raise InputError(file=None, key="operations", expected="different names", found="two that differ in signs")
+        return self.model_copy(update={"metrics": (*made, *(m for m in self.metrics if m.slug not in slugs))})
 
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
         """The catalogue with other margins (percent, by slug)."""

@@ -11,15 +11,18 @@ from urllib.parse import urlsplit
 from pydantic import AwareDatetime, Field
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
+from buildcompare.config.catalogue import Operation
 from buildcompare.config.errors import InputError
 from buildcompare.config.yaml import Strict, Traced, checked, must, read_yaml, refuse, unlike
 from buildcompare.results.codes import SIDES, Side, TestType
 
 T = TypeVar("T")
-SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana"]
-FILE_KEYS: dict[str, str] = {"ltctl": "report", "recorded": "recording", "grafana": "snapshot"}
+SourceKind = Literal["prometheus", "ltctl", "recorded", "grafana", "pgbench", "sysstat", "values"]
+FILE_KEYS: dict[str, str] = {
+    "ltctl": "report", "recorded": "recording", "grafana": "snapshot", "pgbench": "pgbench", "sysstat": "sysstat"
+}  # fmt: skip
 """By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
-_FILE_KEYS = [f"`{key}`" for key in FILE_KEYS.values()]
+_FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
 SLUG = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names that become file or folder names: no separators, no leading dot."""
 
@@ -60,6 +63,8 @@ HeaderName = Annotated[str, must(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", "the name
 HeaderValue = Annotated[str, must("(?:[!-~](?:[ -~]*[!-~])?)?", "printable ASCII")]
 Step = Annotated[float, Field(ge=0.001, le=86_400), _WHOLE_MILLISECONDS]
 Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT.func)]
+Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Values = Value | Annotated[list[Value], Field(min_length=1, max_length=1_000_000)]
 # A whole number is written the same by everyone; 10.10 and `yes` are not.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
@@ -83,12 +88,17 @@ class Run(Strict):
     """One run of one test on one build, and where its measurements are.
 
     Exactly one of `report` (a file of the load-test tool), `recording` (Parquet or CSV), `snapshot` (of a Grafana
-    dashboard) and `start` with `end` (pulled from the source). With a file, `start` and `end` cut it.
+    dashboard), `pgbench` (its output), `sysstat`, `values` (numbers written here) and `start` with `end` (pulled from
+    the source). With a file, `start` and `end` cut it.
     """
 
     report: str | None = None
     recording: str | None = None
     snapshot: str | None = None
+    pgbench: str | None = None
+    sysstat: str | None = None
+    values: dict[str, Values] | None = Field(default=None, min_length=1)
+    """By metric: one number, or one for each request or iteration."""
     labels: str | None = None
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
@@ -99,7 +109,7 @@ class Run(Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:
-        files = [key for key in FILE_KEYS.values() if getattr(self, key) is not None]
+        files = [key for key in (*FILE_KEYS.values(), "values") if getattr(self, key) is not None]
         refuse(len(files) > 1, f"one of {', '.join(_FILE_KEYS[:-1])} and {_FILE_KEYS[-1]}", " and ".join(files))
         refuse((self.start is None) != (self.end is None), "`start` and `end` together", "one of them")
         if self.start is not None and self.end is not None:
@@ -118,12 +128,12 @@ class Run(Strict):
     @property
     def file(self) -> str | None:
         """The file that the run is read from, as the user wrote it."""
-        return None if self.kind is None else str(getattr(self, FILE_KEYS[self.kind]))
+        return None if self.kind is None else getattr(self, FILE_KEYS[self.kind])
 
     @property
     def is_pulled(self) -> bool:
-        """Whether the run is no file but a window of a server's data."""
-        return self.kind is None
+        """Whether the run is neither a file nor written here, but a window of a server's data."""
+        return self.kind is None and self.values is None
 
     def place_of(self, error: InputError) -> tuple[str, ...]:
         """The key that names the file which `error` is about; none where the run names no file."""
@@ -254,6 +264,8 @@ class Comparison(Traced):
     new: Build
     metrics: str = Field(default="mattermost", min_length=1)
     source: Source
+    operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
+    """What benchmarks measure, by name, where the catalogue does not hold it."""
     tests: Named[Test]
     setup: dict[str, SetupValue] = Field(default_factory=dict)
     grafana: dict[str, HttpUrl] = Field(default_factory=dict)
@@ -268,7 +280,9 @@ class Comparison(Traced):
     planned_runs: int | None = Field(default=None, ge=1, le=99)
     """Runs of each build that there will be in the end, where reports are made before."""
 
-    @field_validator("setup", "grafana", "comments", "action_items", "margins", "coordinator", mode="before")
+    @field_validator(
+        "setup", "grafana", "comments", "action_items", "margins", "coordinator", "operations", mode="before"
+    )
     @classmethod
     def _left_empty(cls, value: Any, info: Any) -> Any:
         """A key whose value was left empty (`comments:`) means none."""
@@ -277,8 +291,9 @@ class Comparison(Traced):
     @model_validator(mode="after")
     def _pullable(self) -> Comparison:
         for test, side in ((test, side) for test in self.tests for side in SIDES):
-            if self.source.kind in FILE_KEYS and any(run.is_pulled for run in test.runs(side)):
-                expected = f"`{FILE_KEYS[self.source.kind]}` in each run where source.kind is {self.source.kind}"
+            key = FILE_KEYS.get(self.source.kind, self.source.kind)
+            if self.source.kind != "prometheus" and any(run.is_pulled for run in test.runs(side)):
+                expected = f"`{key}` in each run where source.kind is {self.source.kind}"
                 raise unlike(expected, f"none in `{side}` of test {test.name!r}")
         return self
 

@@ -13,7 +13,8 @@ from typing import Any
 import lazy_loader
 
 _DRAWN = ["at_equal_load", "graph", "graphs", "levels", "users"]
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"base": _DRAWN})
+_BENCHMARKS = ["ecdfs"]
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"base": _DRAWN, "benchmarks": _BENCHMARKS})
 
 FIGURE_MIME = "buildcompare"
 """Key of the display metadata that tells the exporters a figure's file name and alternative text."""

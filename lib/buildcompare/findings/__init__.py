@@ -29,6 +29,7 @@ RANKS = {
     FindingKind.PREVIOUS_NEW: PAST,
     FindingKind.BETWEEN_DATABASES: PAST,
     FindingKind.METRIC: CHANGES,
+    FindingKind.SINGLE_RUNS: CHANGES,
     FindingKind.BEGINNING: CHANGES,
     FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
@@ -41,8 +42,8 @@ HEADLINES = (FindingKind.SUPPORTED_USERS, FindingKind.UNCHANGED, FindingKind.BET
 """Kinds that a report in Markdown has even where nothing happened."""
 # fmt: off
 _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
-    load.supported_users, metrics.unjudgeable, metrics.at_equal_load, load.limited_by, load.time_to_users,
-    load.beginning, load.waves, load.events, load.reported_against_estimated,
+    load.supported_users, metrics.unjudgeable, metrics.single_runs, metrics.at_equal_load, load.limited_by,
+    load.time_to_users, load.beginning, load.waves, load.events, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
 )

@@ -1,12 +1,14 @@
 """Findings about metrics: what changed, where tests agree, what could not be judged, and error rates."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import Decided, MetricResult, TestResult
-from buildcompare.results.codes import FindingKind, ReasonCode, Severity, Status, ValidityStatus
+from buildcompare.results.codes import FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
+from buildcompare.stats.effects import Effect
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
 LEANING = 0.1
@@ -128,6 +130,20 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
         if metric.gate and lost(metric):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
             yield Found(FindingKind.UNJUDGEABLE, Severity.WARNING, evidence, metric=metric.slug)
+
+
+def single_runs(test: TestResult) -> Iterator[Found]:
+    """Benchmarks whose run-to-run noise nobody knows: the change is shown, with what the runs' own values say of it."""
+    for metric in test.metrics if test.type == "benchmark" else ():
+        if metric.delta_percent is None or metric.p_value is not None:
+            continue
+        within = Effect(
+            math.log1p(metric.delta_percent / 100.0), metric.within_se_log or math.nan, math.inf, 0.0, NoiseSource.NONE
+        )
+        low, high = within.interval() if metric.within_se_log else (None, None)
+        told = metric.model_dump(include={"slug", "name", "unit", "base", "new", "delta_percent"})
+        evidence = {**told, "within_low": low, "within_high": high}
+        yield Found(FindingKind.SINGLE_RUNS, Severity.INFO, evidence, metric=metric.slug)
 
 
 def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:

@@ -175,6 +175,8 @@ def view_run(
     recording: Recording, kind: TestType, catalogue: Catalogue, coordinator: Coordinator | None = None
 ) -> RunView:
     """The view of a run of a test of this kind through the catalogue's load curve, or a proxy that follows it."""
+    if kind == "benchmark":
+        return RunView(recording, SteadyState())  # its numbers have no times
     rule = coordinator or Coordinator()
 
     def filled(metric: Metric | None) -> pd.Series | None:  # its curve, if it has numbers above zero in it

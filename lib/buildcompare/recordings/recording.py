@@ -58,6 +58,25 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """Numbers of one run without times: one that a benchmark printed, or one for each request or iteration."""
+
+    metric: str
+    """The catalogue's slug, or one made from the source's name."""
+    name: str
+    unit: str
+    values: FloatArray
+    """Finite, in `unit`, shape (n,)."""
+
+    @classmethod
+    def of(cls, name: str, values: Iterable[float], catalogue: Catalogue) -> Measurement:
+        """The measurement of the catalogue's metric of this name."""
+        metric = catalogue.find(name)
+        named = metric.name if metric.known else name
+        return cls(metric.slug, named, metric.unit, np.asarray([*values], dtype=np.float64))
+
+
+@dataclass(frozen=True)
 class LabelSummary:
     """One value per label over the whole run, as the source computed it (in seconds for times)."""
 
@@ -89,6 +108,8 @@ class Recording:
         Whether `window` ends where the run was stopped, or the data merely ends: such a curve may have been cut.
     label_summaries
         Values per API handler, database method and so on, over the whole run.
+    measurements
+        Numbers without times.
     notes
         What readers must know, such as that the values were read off a plot.
     provenance
@@ -99,6 +120,7 @@ class Recording:
     window: tuple[float, float]
     stop_known: bool
     label_summaries: tuple[LabelSummary, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
     notes: tuple[Note, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -158,6 +180,9 @@ class Recording:
             first = self.graphs()[0]
             shown = ", ".join(metrics[:6]) + (f" and {len(metrics) - 6} more" if len(metrics) > 6 else "")
             lines.append(f"  {shown}: {first.times.size:,} samples every {first.step_s:g} s")
+        if self.measurements:
+            sizes = (f"{each.metric} ({each.values.size:,})" for each in self.measurements)
+            lines.append("  without times: " + ", ".join(sizes))
         groups = Counter(summary.group for summary in self.label_summaries)
         if groups:
             lines.append("  label values: " + ", ".join(f"{group} ({count})" for group, count in groups.items()))
@@ -210,6 +235,8 @@ class Recording:
             samples.update(f"{series.metric} {sorted(series.labels.items())}".encode())
             samples.update(series.times.tobytes())
             samples.update(series.values.tobytes())
+        for measured in self.measurements:
+            samples.update(f"{measured.metric} {measured.values.tolist()}".encode())
         return samples.hexdigest()
 
     def graphs(self) -> tuple[Series, ...]:

@@ -10,11 +10,12 @@ import datetime as dt
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from buildcompare.config.catalogue import Catalogue, read_catalogue
@@ -22,12 +23,18 @@ from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
 from buildcompare.config.project import resolve
 from buildcompare.config.yaml import checked
-from buildcompare.recordings import grafana, ltctl, table
+from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
 from buildcompare.recordings.files import FileSource, InputFile, read_input
-from buildcompare.recordings.recording import Recording, span, utc
+from buildcompare.recordings.recording import Measurement, Recording, span, utc
 from buildcompare.results.codes import Side
 
-SOURCES: dict[str, FileSource] = {"ltctl": ltctl.SOURCE, "grafana": grafana.SOURCE, "recorded": table.SOURCE}
+SOURCES: dict[str, FileSource] = {
+    "ltctl": ltctl.SOURCE,
+    "grafana": grafana.SOURCE,
+    "pgbench": pgbench.SOURCE,
+    "sysstat": sysstat.SOURCE,
+    "recorded": table.SOURCE,
+}
 """By kind, in the order in which they are asked whether contents look like theirs."""
 MAX_GRAPHS = 200
 """Bound on the series of one run that a report draws: each is a figure."""
@@ -47,12 +54,13 @@ def read(
     Parameters
     ----------
     path
-        A table of samples (CSV, Parquet), a report of ``ltctl report generate`` or a snapshot of a Grafana dashboard;
-        text may be gzipped. Relative to the working folder, or else to the project's.
+        A table of samples (CSV, Parquet), a report of ``ltctl report generate``, a snapshot of a Grafana dashboard,
+        output of pgbench, or statistics of sysstat; text may be gzipped. Relative to the working folder, or else to the
+        project's.
     catalogue
         A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
     kind
-        ``recorded``, ``ltctl`` or ``grafana``; by default what the contents look like.
+        ``recorded``, ``ltctl``, ``grafana``, ``pgbench`` or ``sysstat``; by default what the contents look like.
     labels
         Beside a table of samples: a CSV of label values with the columns group, label, stat and value.
 
@@ -127,6 +135,8 @@ def pull(
 
 def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     """Read one run of a comparison and cut it to the window that the params state, if any."""
+    if run.values is not None:
+        return recording_of_values(run.values, catalogue)
     if run.file is None:
         from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
 
@@ -137,6 +147,17 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         stop_known = recording.stop_known and end >= recording.window[1]  # else it was cut before its stop
         recording = replace(recording, window=(start, end), stop_known=stop_known)
     return with_samples(recording, run.file)
+
+
+def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
+    """One run by its numbers: of each metric one, or one for each request or iteration; positive and finite."""
+    found = []
+    for name, given in values.items():
+        numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+        if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers > 0)):
+            raise InputError(file=None, key=name, expected="a number above 0, or a list of them", found=str(given)[:60])
+        found.append(Measurement.of(name, numbers, catalogue))
+    return Recording((), (0.0, 0.0), stop_known=True, measurements=tuple(found), provenance={"kind": "values"})
 
 
 def _here(path: str | Path) -> str:
@@ -164,7 +185,7 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
         key, expected, found = "window", f"a window that overlaps the data ({data})", window
     elif len(recording.graphs()) > MAX_GRAPHS:
         key, expected, found = "metrics", f"at most {MAX_GRAPHS} series to draw", f"{len(recording.graphs()):,}"
-    elif not recording.label_summaries and not any(each.finite for each in covered):
+    elif not recording.label_summaries and not recording.measurements and not any(each.finite for each in covered):
         key, expected = "values", "at least one number in the run's window"
         found = plural(len(recording.series), "metric") + " without any"
     else:

@@ -111,6 +111,9 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """How the load came up in each test: curve and times."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
+        if test.result.type == "benchmark":
+            yield _fragment("untimed")
+            continue
         if figure := figures.users(test):
             yield _chart_tools([figure])
             yield figure
@@ -122,6 +125,8 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
         yield _fragment("metrics", results=analysis.results, test=test.result)
+        if test.result.distributions:
+            yield _fragment("distributions", results=analysis.results, test=test.result)
         yield from figures.at_equal_load(test)
     if analysis.results.pooled:
         yield _fragment("pooled", results=analysis.results)
@@ -147,6 +152,9 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """One figure for each metric of each test."""
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
+        if test.result.type == "benchmark":
+            yield from figures.ecdfs(test)
+            continue
         drawn = [*figures.graphs(test)]
         yield _chart_tools(drawn, hint=test.result is analysis.results.tests[0])
         yield from drawn

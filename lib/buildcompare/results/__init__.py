@@ -461,6 +461,28 @@ class SupportedUsersResult(Decided):
     reason: Pair[codes.NoEstimate | None]
 
 
+class Distribution(Model):
+    """How the values of all runs of one build are spread: requests, iterations, or single numbers of runs."""
+
+    values: int
+    mean: float
+    ci: Window
+    """95 % interval of the mean, as if the values were independent."""
+    sd: float
+    quantiles: dict[str, tuple[float, Number, Number]]
+    """By the part below it (``0.99``): the quantile with its 95 % interval; null beyond the values at hand."""
+
+
+class DistributionResult(Model):
+    """One metric without times in both builds; null where there are too few values."""
+
+    name: str
+    slug: str
+    unit: str
+    base: Distribution | None
+    new: Distribution | None
+
+
 class TestResult(Model):
     """One test of the comparison."""
 
@@ -476,6 +498,8 @@ class TestResult(Model):
     supported_users: SupportedUsersResult | None
     ramp_up: RampUps
     metrics: list[MetricResult]
+    distributions: list[DistributionResult] = Field(default_factory=list)
+    """Of a benchmark, where a build has several values of a metric."""
     errors: list[ErrorRateResult] = Field(default_factory=list)
     labels: list[LabelResult]
     events: list[Event]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 Side = Literal["base", "new"]
 SIDES: tuple[Side, Side] = ("base", "new")
-TestType = Literal["bounded", "unbounded"]
+TestType = Literal["bounded", "unbounded", "benchmark"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -81,7 +81,7 @@ ValidityCode = StrEnum(
 ValidityCode.__doc__ = "What limits a run or a test; rule of each: :mod:`buildcompare.validity.rules`."
 Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "Which way a metric gets better."
-NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE NONE")
+NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE REPEATS NONE")
 NoiseSource.__doc__ = "Where the run-to-run noise of a row comes from."
 ReasonCode = StrEnum(
     "ReasonCode",
@@ -116,7 +116,8 @@ FindingKind = StrEnum(
     ERROR_RATE EVENT GAPS LABELS LABELS_BEYOND_NOISE LABELS_IN_ONE_BUILD LABELS_IN_SEVERAL_TESTS LEVEL_DRIFT LIMITED_BY
     LOOKS METHODS_WITH_HANDLERS METRIC METRICS_NOWHERE MISSING_METRICS MORE_EVENTS NO_HISTORY NO_LABEL_TABLE
     PREVIOUS_NEW RECORDING_NOTE REPORTED_AGAINST_ESTIMATED RUN_LEFT_OUT SERVER_VERSIONS SETUP_DIFFERENCES
-    SUPPORTED_USERS TIME_TO_USERS TRAFFIC_MIX UNCHANGED UNJUDGEABLE UNRECOGNISED USERS_IN_PARAMS VALIDITY WAVES
+    SINGLE_RUNS SUPPORTED_USERS TIME_TO_USERS TRAFFIC_MIX UNCHANGED UNJUDGEABLE UNRECOGNISED USERS_IN_PARAMS VALIDITY
+    WAVES
     """,
 )
 FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."

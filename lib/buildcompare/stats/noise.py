@@ -29,6 +29,7 @@ BY_CHANCE = 0.3
 """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
 to 12 groups of 2 to 4 runs with one variance, it leaves less in one of 400. With a half (one in 27) the times of
 identical ceiling runs lose a third of the changes of 20 % that are found (development half)."""
+LEAST_REPEATS = 2  # with one degree of freedom, intervals are 13 standard errors wide and show nothing
 LEAST_SD = 1e-4  # runs that agree to the last digit were rounded, not free of noise: no variance at all judges nothing
 CATALOGUE_S = 1800.0  # the catalogues' noise was learned from windows of 30 minutes and more
 MAD_EFFICIENCY = 0.37
@@ -201,6 +202,18 @@ def run_noise(groups: Iterable[Sequence[float | RunLevel]], *, least_df: float =
     return Noise(max(math.sqrt(variance), LEAST_SD), df, NoiseSource.CALIBRATION, usual, length)
 
 
+def repeats_noise(*runs: Sequence[RunLevel]) -> Noise | None:
+    """Noise that is known from nothing but the repeated runs to be judged, which count in by themselves.
+
+    None with fewer than `LEAST_REPEATS` degrees of freedom. Runs that agree to the last digit count as `LEAST_SD`.
+    """
+    logs = [np.log([run.level for run in of if run.level > 0]) for of in runs]
+    if sum(max(log.size - 1, 0) for log in logs) < LEAST_REPEATS:
+        return None
+    same = all(float(np.ptp(log)) < LEAST_SD for log in logs if log.size > 1)
+    return Noise(LEAST_SD, math.inf if same else 0.0, NoiseSource.REPEATS)
+
+
 def pool_variances(variances: FloatArray, dfs: FloatArray, *, least_df: float = LEAST_DF) -> tuple[float, float]:
     """Pool the variances of groups, and count the degrees of freedom that their scatter leaves beyond `BY_CHANCE`.
 
@@ -295,7 +308,7 @@ def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[Repeat
     return mixed_noise(learned, catalogue, catalogue.df)
 
 
-def catalogue_noise(metric: Metric, of: Literal["bounded", "unbounded", "equal_load"]) -> Noise | None:
+def catalogue_noise(metric: Metric, of: Literal["bounded", "unbounded", "benchmark", "equal_load"]) -> Noise | None:
     """What the catalogue states; it counts by its degrees of freedom, alone and beside repeated runs."""
     percent = getattr(metric.run_sd_percent, of)
     if not percent:

@@ -1,0 +1,283 @@
+"""Recordings from what pgbench prints (PostgreSQL 9.5 to today): summaries, progress (``-P``) and logs (``-l``).
+
+Text around it, such as headings or a terminal's prompt, is passed over; a line that begins like one of pgbench's and
+goes on otherwise is a fault. Several summaries may follow each other, with or without their headers.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
+from buildcompare.recordings.recording import FloatArray, Measurement, Recording, span
+
+EXPECTED = "output of pgbench: a summary, progress (-P) or a log (-l)"
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_COUNT, _MS = r"(\d+)(?: \(\d+(?:\.\d+)?\s?%\))?", _NUMBER + r" ms(?: \(including failures\))?"
+_SETTINGS = {  # by what pgbench writes before a colon: the name of the setting, and what may follow
+    "transaction type": ("script", "(.+)"),
+    "scaling factor": ("scale", r"([1-9]\d*)"),
+    "partition method": ("partition method", r"(\w+)"),
+    "partitions": ("partitions", r"(\d+)"),
+    "query mode": ("query mode", "(simple|extended|prepared)"),
+    "number of clients": ("clients", r"([1-9]\d*)"),
+    "number of threads": ("threads", r"([1-9]\d*)"),
+    "maximum number of tries": ("most tries", r"(\d+)"),
+    "duration": ("duration", r"([1-9]\d*) s"),
+    "number of transactions per client": ("transactions per client", r"([1-9]\d*)"),
+}
+_TPS = {
+    "including connections establishing": "tps including connections",
+    "including reconnection times": "tps including connections",
+    "excluding connections establishing": "tps",
+    "without initial connection time": "tps",
+}
+_FIGURES = {  # the same for numbers, whose lines have a colon or an equals sign; 1e-3: from milliseconds
+    "number of transactions actually processed": ("transactions", r"(\d+)(?:/\d+)?", 1.0),
+    "number of failed transactions": ("failed transactions", _COUNT, 1.0),
+    "number of transactions retried": ("retried transactions", _COUNT, 1.0),
+    "total number of retries": ("retries", r"(\d+)", 1.0),
+    "number of serialization failures": ("serialization failures", _COUNT, 1.0),
+    "number of deadlock failures": ("deadlock failures", _COUNT, 1.0),
+    "number of transactions skipped": ("skipped transactions", _COUNT, 1.0),
+    "latency average": ("latency average", _MS, 1e-3),
+    "latency stddev": ("latency stddev", _MS, 1e-3),
+    "initial connection time": ("initial connection time", _MS, 1e-3),
+    "average connection time": ("average connection time", _MS, 1e-3),
+    "rate limit schedule lag": ("schedule lag", r"avg " + _NUMBER + r" \(max \d+(?:\.\d+)?\) ms", 1e-3),
+}
+_LINE = re.compile(rf"({'|'.join(map(re.escape, [*_SETTINGS, *_FIGURES, 'tps']))})\s*[:=]\s*(.*)")
+_PROGRESS = re.compile(
+    rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
+    r"(?:, \d+ failed)?(?:, lag \d+(?:\.\d+)? ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
+    re.IGNORECASE,
+)
+_EPOCH = 1e8  # a number of a log's line above this is a time, below a client: 1973
+_INTEGERS = ("scale", "partitions", "clients", "threads", "most tries", "duration", "transactions per client")
+_NEEDED = ("clients", "transactions", "tps")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run as pgbench sums it up."""
+
+    line: int
+    """Where it begins in its file, from 1."""
+    settings: Mapping[str, str | int] = field(default_factory=dict)
+    """Such as ``scale``, ``clients``, ``duration`` (seconds)."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Such as ``tps`` (per second), ``latency average`` (seconds), ``transactions``."""
+
+
+def pgbench_runs(path: str | Path) -> pd.DataFrame:
+    r"""Read every summary of a file that holds output of pgbench.
+
+    Parameters
+    ----------
+    path
+        A text file, may be gzipped; other text in it is passed over.
+
+    Returns
+    -------
+    DataFrame
+        One row for each run in the order of the file: ``line``, its settings (``scale``, ``clients``, ``threads``,
+        ``duration`` in seconds), and its figures (``tps``, ``latency average`` in seconds, ``transactions``).
+
+    Raises
+    ------
+    InputError
+        With the line where a summary is not as pgbench writes it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "out.txt")
+    >>> lines = ("scaling factor: 120", "number of clients: 4", "number of transactions actually processed: 67083")
+    >>> _ = file.write_text("\n".join([*lines, "tps = 554.827463 (excluding connections establishing)"]))
+    >>> pgbench_runs(file)[["line", "scale", "tps"]].values.tolist()
+    [[1.0, 120.0, 554.827463]]
+    """
+    found = summaries(read_input(str(Path(path).absolute()), expected=EXPECTED))
+    return pd.DataFrame([{"line": each.line, **each.settings, **each.figures} for each in found])
+
+
+def summaries(file: InputFile) -> list[Summary]:
+    """Every summary of a file, in its order; none is a fault."""
+    found: list[Summary] = []
+    settings: dict[str, str | int] = {}
+    figures: dict[str, float] = {}
+    begun, lines = 0, _lines(file)
+
+    def close() -> None:
+        if begun and not (missing := [key for key in _NEEDED if key not in {**settings, **figures}]):
+            found.append(Summary(begun, dict(settings), dict(figures)))
+        elif begun:
+            raise file.fault(f"line {begun}", f"a summary of pgbench with its {missing[0]}", "none before the next")
+        settings.clear()
+        figures.clear()
+
+    for number, line in enumerate(lines, start=1):
+        if "Run was aborted" in line:
+            raise file.fault(f"line {number}", "a run that went to its end", "one that was aborted")
+        match = _LINE.match(line)
+        if not match:
+            continue
+        key, text = match[1], match[2].strip()
+        name, value = _read(file, number, key, text)
+        header = key in _SETTINGS
+        if begun and header and figures:  # the one before went to its end
+            close()
+            begun = 0
+        if (known := settings.get(name, figures.get(name))) is not None and known != value:
+            raise file.fault(f"line {number}", f"one {name} in each summary", f"{text!r} beside {known!r}")
+        if known is not None and name != "scale":  # which people paste twice
+            raise file.fault(f"line {number}", f"one {name} in each summary", "a second one")
+        begun = begun or number
+        if header:
+            settings[name] = value if isinstance(value, str) else int(value)
+        else:
+            figures[name] = float(value)
+            if name == "tps including connections" and "reconnection" in text:
+                figures["tps"] = float(value)  # with -C each transaction connects: there is no other
+    close()
+    if not found:
+        raise file.fault(f"line {len(lines)}", EXPECTED, "the end of the file")
+    return found
+
+
+def _read(file: InputFile, number: int, key: str, text: str) -> tuple[str, str | int | float]:
+    """The name and value of one line of a summary."""
+    if key == "tps":
+        match = re.fullmatch(rf"{_NUMBER} \(({'|'.join(_TPS)})\)", text)
+        name, factor, usual = (_TPS[match[2]] if match else "", 1.0, f"a number and ({next(iter(_TPS))}) or the like")
+    elif key in _FIGURES:
+        name, pattern, factor = _FIGURES[key]
+        match, usual = re.fullmatch(pattern, text), f"{'milliseconds' if factor < 1 else 'a number'} after `{key}`"
+    else:
+        name, pattern = _SETTINGS[key]
+        factor, match, usual = 1.0, re.fullmatch(pattern, text), f"what pgbench writes after `{key}`"
+    if match is None or (key not in _SETTINGS and not np.isfinite(float(match[1]))):
+        raise file.fault(f"line {number}", usual, repr(text[:60]) if text else "nothing")
+    if key in _SETTINGS:
+        return name, int(match[1]) if name in _INTEGERS else match[1]
+    value = float(match[1]) * factor
+    if name == "tps" and value == 0.0:
+        raise file.fault(f"line {number}", "more than 0 transactions per second", repr(text[:60]))
+    return name, value
+
+
+def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
+    """One run: its summary as measurements, its progress or log as series; of a log each transaction's latency too."""
+    first = next((line for line in _lines(file) if line.strip()), "")
+    if re.match(r"\d+ \d", first):
+        return _log(file, catalogue)
+    curves = [*_progress(file)]
+    found = summaries(file) if not curves or b"tps = " in file.contents else []
+    if len(found) > 1:
+        places = ", ".join(str(each.line) for each in found[:4])
+        raise file.fault(f"line {found[1].line}", "one run of pgbench", f"{len(found)} (lines {places})")
+    settings = found[0].settings if found else {}
+    if curves and settings:  # they are all there from the first to the last
+        times = curves[0].times
+        curves.append(Curve("clients", times, np.full(times.size, float(settings["clients"])), {}, curves[0].place))
+    series = series_of(file, curves, catalogue)
+    window = span(series) or (0.0, float(settings.get("duration", 0.0)))
+    origin = {"kind": "pgbench", "settings": dict(settings), "files": [file.provenance]}
+    made = Recording(series, window, stop_known=True, provenance=origin)
+    return replace(made, measurements=measured(found[0], catalogue) if found else ())
+
+
+def measured(summary: Summary, catalogue: Catalogue) -> tuple[Measurement, ...]:
+    """The figures of a summary as measurements of the catalogue's metrics."""
+    return tuple(Measurement.of(name, [value], catalogue) for name, value in summary.figures.items())
+
+
+def _progress(file: InputFile) -> Iterator[Curve]:
+    rows: list[tuple[float, float, float, float]] = []
+    for number, line in enumerate(_lines(file), start=1):
+        if line.startswith("progress:"):
+            match = _PROGRESS.fullmatch(line.strip())
+            if match is None:
+                expected = "progress as pgbench writes it (progress: 5.0 s, 618.8 tps, lat 15.844 ms stddev 2.715)"
+                raise file.fault(f"line {number}", expected, repr(line[:60]))
+            rows.append((float(match[1]), float(match[2]), float(match[3]) / 1e3, float(match[5]) / 1e3))
+            if len(rows) > 1 and rows[-1][0] <= rows[-2][0]:
+                raise file.fault(f"line {number}", f"a time after {rows[-2][0]:g} s (of one run)", f"{rows[-1][0]:g} s")
+    if rows:
+        times, *columns = np.array(rows).T
+        yield from _curves(times, columns)
+
+
+def _log(file: InputFile, catalogue: Catalogue) -> Recording:
+    """A log of every transaction, or of what each interval holds (``--aggregate-interval``)."""
+    rows: list[list[float]] = []
+    for number, line in enumerate(_lines(file), start=1):
+        cells = ["nan" if cell in ("skipped", "failed", "serialization", "deadlock") else cell for cell in line.split()]
+        if not cells:
+            continue
+        if len(cells) < 6 or any(cell != "nan" and not re.fullmatch(r"\d+(?:\.\d+)?", cell) for cell in cells):
+            raise file.fault(f"line {number}", "a line of a log of pgbench: six numbers or more", repr(line[:60]))
+        row = [float(cell) for cell in cells[:6]]
+        if rows and (row[0] > _EPOCH) != (rows[0][0] > _EPOCH):
+            raise file.fault(f"line {number}", "one kind of log", "aggregates beside transactions")
+        if row[0] > _EPOCH and rows and row[0] <= rows[-1][0]:
+            raise file.fault(f"line {number}", f"an interval after {rows[-1][0]:.0f}", f"{row[0]:.0f}")
+        if row[0] <= _EPOCH and not row[4] > _EPOCH:
+            raise file.fault(f"line {number}", "a time in seconds since 1970 in the fifth column", f"{row[4]:g}")
+        rows.append(row)
+    table = np.array(rows)
+    aggregate = table[0, 0] > _EPOCH
+    curves = _of_aggregates(file, table) if aggregate else _of_transactions(table)
+    series = series_of(file, curves, catalogue)
+    done = [] if aggregate else [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
+    window = span(series)
+    assert window is not None  # a log has a line
+    origin = {"kind": "pgbench", "files": [file.provenance]}
+    return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
+
+
+def _of_aggregates(file: InputFile, table: FloatArray) -> list[Curve]:
+    times, count, total, squares = table[:, :4].T
+    if times.size < 2:
+        raise file.fault("line 1", "two intervals or more (how long one is stands nowhere)", "one")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / count
+        spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+    columns = (count / np.median(np.diff(times)), mean / 1e6, spread / 1e6)
+    return _curves(times, columns)
+
+
+def _curves(times: FloatArray, columns: Iterable[FloatArray]) -> list[Curve]:
+    names = ("tps", "latency average", "latency stddev")
+    return [Curve(name, times, of, {}, "sample {}".format) for name, of in zip(names, columns, strict=True)]
+
+
+def _of_transactions(table: FloatArray) -> list[Curve]:
+    """Whole seconds of a log: the first and the last are cut, and left out."""
+    ended = np.floor(table[:, 4]).astype(np.int64)
+    done = pd.DataFrame({"second": ended, "latency": table[:, 2] / 1e6})
+    seconds = np.arange(ended.min(), ended.max() + 1)
+    found = done.groupby("second")["latency"].agg(["count", "mean", "std"]).reindex(seconds)
+    found = (found.iloc[1:-1] if len(found) > 4 else found).fillna({"count": 0})
+    times = found.index.to_numpy(dtype=np.float64)
+    columns = found.to_numpy(dtype=np.float64).T
+    return _curves(times, columns)
+
+
+def _lines(file: InputFile) -> list[str]:
+    try:
+        return file.contents.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        line = file.contents[: error.start].count(b"\n") + 1
+        raise file.fault(f"line {line}", "text in UTF-8", "bytes that are not") from None
+
+
+_LIKE = re.compile(
+    rb"(?m)^(?:pgbench \(|progress: [\d.]+ s,|transaction type: |scaling factor: |tps = )|\A\d+ \d+ [\d.]+ "
+)
+SOURCE = FileSource(EXPECTED, read_pgbench, lambda contents: _LIKE.search(contents[:100_000]) is not None)

@@ -1,0 +1,156 @@
+"""Recordings from the operating system's statistics: iostat and mpstat (JSON), vmstat and sar (text).
+
+A series is named by its tool and column, such as ``iostat r/s``, with the device as a label. A clock time is taken as
+UTC. What iostat and vmstat print first is the mean since the machine started, and left out.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from buildcompare.config.catalogue import Catalogue
+from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
+from buildcompare.recordings.recording import Recording, span
+
+EXPECTED = "statistics of sysstat: iostat -t or mpstat in JSON (-o JSON), vmstat -t or sar as text"
+_LABELS = ("CPU", "DEV", "IFACE", "INTR", "TTY", "FILESYSTEM")  # columns of sar that name what a row is of
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d)/(\d\d(?:\d\d)?)")
+_CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)(?: (AM|PM))?")
+
+
+class _Row(NamedTuple):
+    """Numbers of one time, and where they stand."""
+
+    seconds: float
+    place: str
+    labels: Mapping[str, str]
+    values: Mapping[str, float]
+
+
+def read_sysstat(file: InputFile, catalogue: Catalogue) -> Recording:
+    """Every column of numbers as a series."""
+    if file.contents.lstrip()[:1] == b"{":
+        tool, rows = _json(file)
+    else:
+        lines = file.contents.decode("utf-8", errors="replace").splitlines()
+        tool, rows = ("vmstat", _vmstat(file, lines)) if "procs" in lines[0] else ("sar", _sar(file, lines))
+    samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float, str]]] = {}
+    for row in rows:
+        for name, value in row.values.items():
+            key = (f"{tool} {name}", tuple(row.labels.items()))
+            samples.setdefault(key, []).append((row.seconds, value, row.place))
+    curves = []
+    for (name, labels), points in samples.items():
+        times, values, places = zip(*points, strict=True)
+        curves.append(Curve(name, np.array(times), np.array(values), dict(labels), partial(places.__getitem__)))
+    series = series_of(file, curves, catalogue)
+    window = span(series)
+    if window is None:
+        raise file.fault("line 1", EXPECTED, "no sample after the first, which counts from the machine's start")
+    return Recording(series, window, stop_known=False, provenance={"kind": "sysstat", "files": [file.provenance]})
+
+
+def _json(file: InputFile) -> tuple[str, Iterator[_Row]]:
+    try:
+        (host,) = file.json()["sysstat"]["hosts"]
+        statistics = host["statistics"]
+        disks = any("disk" in each for each in statistics)
+        return ("iostat" if disks else "mpstat"), _of_json(file, host, statistics, first=int(disks))
+    except (KeyError, TypeError, ValueError) as error:
+        raise file.fault("sysstat.hosts", f"{EXPECTED}, of one machine", f"{type(error).__name__}: {error}") from None
+
+
+def _of_json(file: InputFile, host: Mapping[str, Any], statistics: list[Any], first: int) -> Iterator[_Row]:
+    before = 0.0
+    for i, each in enumerate(statistics[first:], start=first):
+        place = f"sysstat.hosts[0].statistics[{i}]"
+        try:
+            stamp = str(each["timestamp"]) if "timestamp" in each else ""
+            before = _time(file, place, str(host.get("date", "")), stamp, before)
+            parts: list[tuple[dict[str, str], dict[str, Any]]] = [({}, each.get("avg-cpu", {}))]
+            parts += [({"device": str(disk.pop("disk_device"))}, disk) for disk in map(dict, each.get("disk", ()))]
+            parts += [({}, cpu) for cpu in map(dict, each.get("cpu-load", ())) if str(cpu.pop("cpu")) in ("all", "-1")]
+            for labels, numbers in parts:
+                yield _Row(before, place, labels, {name: float(number) for name, number in numbers.items()})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise file.fault(place, "numbers by their names", f"{type(error).__name__}: {error}") from None
+
+
+def _vmstat(file: InputFile, lines: list[str]) -> Iterator[_Row]:
+    names: list[str] = []
+    since_start, before = True, 0.0
+    for number, line in enumerate(lines, start=1):
+        cells, place = line.split(), f"line {number}"
+        if not cells or "procs" in line:
+            continue
+        if cells[:2] == ["r", "b"]:
+            names = [name for name in cells if name.islower()]  # then a zone, with -t
+            continue
+        stamp = " ".join(cells[len(names) :])
+        numbers = _numbers(file, place, names, cells[: len(names)])
+        before = _time(file, place, stamp, stamp, before)
+        if not since_start:
+            yield _Row(before, place, {}, numbers)
+        since_start = False
+
+
+def _sar(file: InputFile, lines: list[str]) -> Iterator[_Row]:
+    names: list[str] = []
+    date = lines[0]
+    last: dict[tuple[str, ...], float] = {}  # by table: each begins again at the first sample
+    for number, line in enumerate(lines[1:], start=2):
+        cells, place = line.split(), f"line {number}"
+        if not cells or cells[0].startswith("Average") or "LINUX RESTART" in line:
+            continue
+        clock = 2 if cells[1:2] in (["AM"], ["PM"]) else 1
+        rest = cells[clock:]
+        if rest and not any(re.fullmatch(r"-?[\d.,]+", cell) for cell in rest):
+            names = rest
+            continue
+        if len(rest) != len(names):
+            raise file.fault(place, f"{len(names)} columns, as in the line of their names", str(len(rest)))
+        labels = {name.casefold(): cell for name, cell in zip(names, rest, strict=True) if name in _LABELS}
+        told = [(name, cell) for name, cell in zip(names, rest, strict=True) if name not in _LABELS]
+        seconds = _time(file, place, date, " ".join(cells[:clock]), 0.0)
+        before = last.get(tuple(names), 0.0)
+        before = seconds + (86_400.0 * -(-(before - seconds) // 86_400.0) if seconds < before else 0.0)  # past midnight
+        last[tuple(names)] = before
+        numbers = _numbers(file, place, [name for name, _ in told], [cell for _, cell in told])
+        if labels.get("cpu", "all") == "all":
+            labels.pop("cpu", None)
+            yield _Row(before, place, labels, numbers)
+
+
+def _numbers(file: InputFile, place: str, names: list[str], cells: list[str]) -> dict[str, float]:
+    try:
+        return {name: float(cell.replace(",", ".")) for name, cell in zip(names, cells, strict=True)}
+    except ValueError:
+        raise file.fault(place, f"{len(names)} numbers", repr(" ".join(cells)[:60])) from None
+
+
+def _time(file: InputFile, place: str, date: str, stamp: str, before: float) -> float:
+    """Seconds since 1970 of a date and a clock, of which the first may stand in either; past midnight a day later."""
+    day, clock = _DATE.search(stamp) or _DATE.search(date), _CLOCK.search(stamp)
+    if day is None or clock is None:
+        expected = "the time of each sample (iostat and vmstat print it with -t)"
+        raise file.fault(place, expected, repr(stamp[:40]) if stamp else "none")
+    year, month, of_month = (int(part) for part in (day.group(1, 2, 3) if day[1] else day.group(6, 4, 5)))
+    hour, minute, second = (int(part) for part in clock.group(1, 2, 3))
+    hour = hour % 12 + (12 if clock[4] == "PM" else 0) if clock[4] else hour
+    try:
+        found = dt.datetime(year + (2000 if year < 100 else 0), month, of_month, hour, minute, second, tzinfo=dt.UTC)
+    except ValueError as error:
+        raise file.fault(place, "a date and a time", f"{stamp[:40]!r} ({error})") from None
+    seconds = found.timestamp()
+    return seconds + 86_400.0 if seconds < before and not _DATE.search(stamp) else seconds
+
+
+SOURCE = FileSource(
+    EXPECTED,
+    read_sysstat,
+    lambda contents: re.match(rb'\s*\{\s*"sysstat"|-*procs -|Linux \S+ \(', contents) is not None,
+)

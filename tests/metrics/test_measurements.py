@@ -1,0 +1,120 @@
+"""Benchmarks: numbers without times are judged like any other metric, by repeats, by stated noise, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import buildcompare as bc
+from buildcompare.config.errors import InputError
+from buildcompare.metrics.measurements import distribution
+from buildcompare.results.codes import Better
+from buildcompare.stats.effects import judge, measure_effect
+from buildcompare.stats.noise import RunLevel, repeats_noise
+
+SECONDS = {"import": {"unit": "seconds"}}
+
+
+def test_repeats_give_a_pooled_t_interval_and_a_status() -> None:
+    base, new = [62.1, 61.5, 61.9], [55.2, 54.9, 55.4]
+    result = bc.compare([{"import": x} for x in base], [{"import": x} for x in new], operations=SECONDS)
+    row = result.metrics.loc[0]
+    logs = np.log(base), np.log(new)
+    expected = stats.ttest_ind(logs[1], logs[0]).confidence_interval()
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
+        tuple(100 * np.expm1([expected.low, expected.high])), abs=0.01
+    )
+    assert (row["status"], row["noise_source"], result.verdict) == ("improvement", "repeats", bc.Verdict.PASS)
+    assert result.results.tests[0].type == "benchmark"
+
+
+def test_one_run_of_each_is_shown_and_unproven() -> None:
+    rng = np.random.default_rng(1)
+    base, new = rng.lognormal(-3, 0.3, 400), rng.lognormal(-2.9, 0.3, 400)
+    result = bc.compare({"import": base}, {"import": new}, operations=SECONDS)
+    row = result.metrics.loc[0]
+    assert (row["status"], row["reason"]) == ("inconclusive", "no_noise")
+    expected = stats.ttest_ind(np.log(new), np.log(base)).confidence_interval()
+    (found,) = (each for each in result.results.findings if each.kind == "single_runs")
+    assert found.evidence["within_low"] == pytest.approx(100 * np.expm1(expected.low), abs=0.5)
+    assert "unproven" in found.text
+    assert result.verdict == bc.Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("sd", "status"), [(1.0, "regression"), (8.0, "inconclusive")])
+def test_stated_noise_judges_single_runs(sd: float, status: str) -> None:
+    operations = {"tps": {"unit": "1/s", "better": "higher", "run_sd_percent": sd}}
+    result = bc.compare({"tps": 600.0}, {"tps": 540.0}, operations=operations)
+    assert result.metrics.loc[0, "status"] == status
+
+
+def test_pgbenchs_progress_is_a_run_over_time_and_its_summary_a_benchmark(tmp_path: Path) -> None:
+    def run(level: float, seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        seen = level * rng.lognormal(0, 0.03, 120)
+        lines = [f"progress: {5 * i}.0 s, {tps:.1f} tps, lat 6.1 ms stddev 0.5" for i, tps in enumerate(seen, start=1)]
+        lines += ["scaling factor: 1", "number of clients: 4", "number of transactions actually processed: 9"]
+        file = tmp_path / f"{level}-{seed}.txt"
+        file.write_text("\n".join([*lines, f"tps = {level} (without initial connection time)"]))
+        return file
+
+    sides = [[run(level, seed) for seed in range(3)] for level in (600.0, 500.0)]
+    timed = bc.compare(*sides, catalogue="pgbench", users=4)
+    assert timed.results.tests[0].type == "bounded"
+    assert timed.metrics.set_index("metric").loc["tps", "delta_percent"] == pytest.approx(-100 / 6, abs=0.5)
+    summed = bc.compare(*sides, catalogue="pgbench", type="benchmark").metrics.set_index("metric").loc["tps"]
+    assert (summed["base"], summed["new"], summed["status"]) == (600.0, 500.0, "regression")
+
+
+@pytest.mark.untraced
+def test_identical_runs_are_called_as_often_as_stated() -> None:
+    rng, called, held = np.random.default_rng(1000), 0, 0
+    for _ in range(2000):
+        base, new = ([RunLevel(level) for level in of] for of in rng.lognormal(0, 0.05, (2, 4)))
+        noise = repeats_noise(base, new)
+        effect = measure_effect(base, new, noise) if noise else None
+        assert effect is not None
+        called += judge(effect, 1.0, Better.LOWER).status.changed
+        low, high = effect.interval()
+        held += low <= 0 <= high
+    assert called <= stats.binom.ppf(0.999, 2000, 0.05)
+    assert 0.93 <= held / 2000 <= 0.97
+
+
+def test_quantiles_hold_their_intervals() -> None:
+    rng, truth = np.random.default_rng(7), stats.expon.ppf([0.5, 0.9])
+    held = np.zeros(2)
+    for _ in range(400):
+        made = distribution(rng.exponential(size=80))
+        assert made is not None
+        found = [made.quantiles[part] for part in ("0.5", "0.9")]
+        held += [low <= true <= (high or np.inf) for (_, low, high), true in zip(found, truth, strict=True)]
+    assert np.all((held / 400 > 0.93) & (held / 400 < 0.99))
+
+
+def test_the_page_shows_distributions(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    runs = [[{"import": rng.lognormal(0, 0.2, 50)} for _ in range(3)] for _ in range(2)]
+    page = bc.compare(*runs, operations=SECONDS).to_html(tmp_path / "x.html").read_text("utf-8")
+    assert "Distributions" in page
+    assert 'aria-label="Empirical distribution of import. base: 150 values' in page
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: bc.compare({"import": -1.0}, {"import": 1.0}), "import: expected a number above 0"),
+        (lambda: bc.compare({"import": []}, {"import": 1.0}), "import: expected a number above 0"),
+        (lambda: bc.compare({"a": 1.0}, {"a": 1.0}, operations={"a": {"bettr": "lower"}}), "the unknown key `bettr`"),
+        (lambda: bc.compare({"a b": 1.0}, {"a b": 1.0}, operations={"a b": {}, "a-b": {}}), "different names"),
+    ],
+)
+def test_what_is_no_number_is_refused(make: Callable[[], object], expected: str) -> None:
+    with pytest.raises(InputError, match="expected") as caught:
+        make()
+    assert expected in str(caught.value)

@@ -1,0 +1,231 @@
+"""What pgbench prints, of every version since 9.6 and of the one installed, and what is no output of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import buildcompare as bc
+from buildcompare.config.errors import InputError
+
+V96 = """\
+starting vacuum...end.
+transaction type: <builtin: TPC-B (sort of)>
+scaling factor: 10
+query mode: simple
+number of clients: 10
+number of threads: 1
+number of transactions per client: 1000
+number of transactions actually processed: 10000/10000
+latency average = 15.844 ms
+latency stddev = 2.715 ms
+tps = 618.764555 (including connections establishing)
+tps = 622.977698 (excluding connections establishing)
+statement latencies in milliseconds:
+         0.002  \\set aid random(1, 100000 * :scale)
+         0.141  SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+"""
+V13 = V96.replace("query mode: simple", "partition method: hash\npartitions: 4\nquery mode: prepared")
+V14 = """\
+pgbench (14.9)
+transaction type: <builtin: select only>
+scaling factor: 50
+query mode: prepared
+number of clients: 8
+number of threads: 4
+duration: 30 s
+number of transactions actually processed: 1202211
+latency average = 0.200 ms
+initial connection time = 12.345 ms
+tps = 40086.123456 (without initial connection time)
+"""
+V15 = V14.replace("14.9", "15.4").replace(
+    "latency average", "number of failed transactions: 12 (0.001%)\nlatency average"
+).replace("number of threads: 4", "number of threads: 4\nmaximum number of tries: 3")  # fmt: skip
+V17 = (
+    V15.replace("15.4", "17.2").replace("0.200 ms\n", "0.200 ms (including failures)\n")
+    + """\
+SQL script 1: <builtin: select only>
+ - weight: 1 (targets 100.0% of total)
+ - 1202211 transactions (100.0% of total, tps = 40086.1)
+ - latency average = 0.199 ms
+"""
+)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.txt"
+
+
+@pytest.mark.parametrize(
+    ("text", "tps", "latency", "others"),
+    [
+        (V96, 622.977698, 0.015844, {"tps including connections": 618.764555, "scale": 10, "transactions": 10000}),
+        (V13, 622.977698, 0.015844, {"partitions": 4, "query mode": "prepared"}),
+        (V14, 40086.123456, 0.0002, {"initial connection time": 0.012345, "clients": 8, "duration": 30}),
+        (V15, 40086.123456, 0.0002, {"failed transactions": 12, "most tries": 3}),
+        (V17, 40086.123456, 0.0002, {"failed transactions": 12, "threads": 4}),
+    ],
+    ids=["9.6", "13", "14", "15", "17"],
+)
+def test_the_summary_of_each_version(
+    out: Path, text: str, tps: float, latency: float, others: dict[str, object]
+) -> None:
+    out.write_text(text)
+    (run,) = bc.pgbench_runs(out).to_dict("records")
+    assert (run["tps"], run["latency average"]) == pytest.approx((tps, latency), rel=1e-12)
+    assert {key: run[key] for key in others} == pytest.approx(others)
+
+
+def test_several_runs_with_text_around_them_and_without_headers(out: Path) -> None:
+    again = "scaling factor: 10\n" + V96.split("\n", 2)[2]  # no header, and the scaling factor pasted twice
+    out.write_text(f"#### noop\n\nbench 1\n```\n{V96}```\nSome words: not pgbench's.\n```\n{again}\n\n{V14}```\n")
+    runs = bc.pgbench_runs(out)
+    assert runs["scale"].tolist() == [10, 10, 50]
+    lines = out.read_text().splitlines()
+    begun = [lines[line - 1] for line in runs["line"]]
+    assert [line.split(":")[0] for line in begun] == ["transaction type", "scaling factor", "transaction type"]
+    with pytest.raises(InputError, match=r"out\.txt: line 23: expected one run of pgbench, found 3 \(lines 6, 23, 40"):
+        bc.read(out)
+
+
+# ---- The installed version ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[list[str]]:
+    """Where psql and pgbench find a server of the installed PostgreSQL, with tables of pgbench's."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
+    if not folders or not shutil.which("pgbench"):
+        pytest.skip("no PostgreSQL server is installed")
+    place = Path(tempfile.mkdtemp(prefix="pg-"))
+    own = ["runuser", "-u", "postgres", "--"] if Path("/proc/self").stat().st_uid == 0 else []
+    if own:
+        shutil.chown(place, "postgres")
+
+    def run(*command: str) -> None:
+        subprocess.run([*own, *command], check=True, capture_output=True, cwd=place, timeout=60)
+
+    run(f"{folders[-1]}/initdb", "-D", "d", "-A", "trust", "-U", "postgres", "--no-sync")
+    options = f"-k {place} -c listen_addresses='' -c fsync=off"
+    try:
+        run(f"{folders[-1]}/pg_ctl", "-D", "d", "-o", options, "-l", "log", "-w", "start")
+        where = ["-h", str(place), "-U", "postgres"]
+        run("pgbench", *where, "-i", "-q", "postgres")
+        yield [*own, "pgbench", *where]
+    finally:
+        subprocess.run([*own, f"{folders[-1]}/pg_ctl", "-D", "d", "-m", "immediate", "stop"], cwd=place, check=False)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_the_installed_version(database: list[str], out: Path) -> None:
+    command = [*database, "-n", "-c", "2", "-T", "3", "-P", "1", "-R", "200", "-L", "50", "-r", "postgres"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, cwd=database[-3], timeout=60)
+    out.write_text(made.stderr + made.stdout)
+    (run,) = bc.pgbench_runs(out).to_dict("records")
+    assert (run["clients"], run["duration"], run["scale"]) == (2, 3, 1)
+    assert run["tps"] == pytest.approx(run["transactions"] / 3, rel=0.2)
+    recording = bc.read(out, catalogue="pgbench")
+    tps = recording.find("tps")
+    assert tps is not None
+    assert tps.times == pytest.approx([1, 2, 3], abs=0.1)
+    assert tps.values.mean() == pytest.approx(run["tps"], rel=0.2)
+    assert {each.metric for each in recording.measurements} >= {"tps", "latency-average", "schedule-lag"}
+
+
+@pytest.mark.slow
+def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> None:
+    logs, running = {}, {}
+    for kind, more in {"transactions": (), "aggregates": ("--aggregate-interval=1",)}.items():
+        prefix = f"{database[-3]}/{kind}"
+        command = [*database, "-n", "-T", "5", "-R", "200", "-l", f"--log-prefix={prefix}", *more, "postgres"]
+        with (tmp_path / kind).open("wb") as file:
+            running[kind] = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL, cwd=database[-3])
+    for kind, process in running.items():
+        assert process.wait(timeout=60) == 0
+        (logs[kind],) = Path(database[-3]).glob(f"{kind}.*")
+    for kind, log in logs.items():
+        (run,) = bc.pgbench_runs(tmp_path / kind).to_dict("records")
+        found = bc.read(log, catalogue="pgbench")
+        assert {series.metric for series in found.series} == {"tps", "latency-average", "latency-stddev"}
+        tps, latency = found.find("tps"), found.find("latency-average")
+        assert tps is not None
+        assert latency is not None
+        assert np.median(tps.values) == pytest.approx(run["tps"], rel=0.5)
+        assert np.median(latency.values) == pytest.approx(run["latency average"], rel=0.5)
+    (each,) = bc.read(logs["transactions"], catalogue="pgbench").measurements
+    (run,) = bc.pgbench_runs(tmp_path / "transactions").to_dict("records")
+    assert each.values.size == run["transactions"]
+    assert each.values.mean() == pytest.approx(run["latency average"], rel=0.02)
+
+
+# ---- What is no output of pgbench -----------------------------------------------------------------------------------
+
+PROGRESS = "progress: 1.0 s, 618.8 tps, lat 15.844 ms stddev 2.715\n"
+LOG = "0 1 1448 0 1795363972 850802\n"
+MALFORMED = {
+    "a summary that ends before its tps": (V14.partition("tps")[0], 2),
+    "a summary that ends before its transactions": (V14.partition("number of transactions")[0], 2),
+    "no number of clients": (V14.replace("number of clients: 8\n", ""), 2),
+    "a tps that is no number": (V14.replace("40086.123456", "fast"), 11),
+    "a tps below zero": (V14.replace("40086", "-40086"), 11),
+    "a tps of nothing": (V14.replace("40086.123456", "0.0"), 11),
+    "a tps without what it counts": (V14.replace(" (without initial connection time)", ""), 11),
+    "a latency in seconds": (V14.replace("0.200 ms", "0.200 s"), 9),
+    "a latency without a number": (V14.replace("0.200 ms", "ms"), 9),
+    "a latency that is no number": (V14.replace("0.200 ms", "nan ms"), 9),
+    "two latencies": (V14.replace("initial connection time = 12.345", "latency average = 0.300"), 10),
+    "two different scaling factors": (V14.replace("query mode: prepared", "scaling factor: 60"), 4),
+    "a scaling factor of zero": (V14.replace("factor: 50", "factor: 0"), 3),
+    "a query mode that there is not": (V14.replace("prepared", "quick"), 4),
+    "clients that are no number": (V14.replace("clients: 8", "clients: many"), 5),
+    "a duration in minutes": (V14.replace("30 s", "1 min"), 7),
+    "transactions that are no number": (V14.replace("1202211", "1.2M"), 8),
+    "two summaries run together": (V14.partition("tps")[0] + V14, 2),
+    "a run that was aborted": (V14 + "pgbench: error: Run was aborted; the above results are incomplete.\n", 12),
+    "progress that breaks off": (PROGRESS + "progress: 2.0 s, 61\n", 2),
+    "progress that goes back": (PROGRESS + PROGRESS, 2),
+    "a log with a line cut off": (LOG + "0 2 14\n", 2),
+    "a log of two kinds": (LOG + "1795363978 409 272729 194139779 293 1784\n", 2),
+    "a log with words": (LOG + "0 2 slow 0 1795363972 850802\n", 2),
+}
+
+
+@pytest.mark.parametrize("fault", MALFORMED)
+def test_malformed_output_is_one_line_with_its_line_number(fault: str, out: Path) -> None:
+    text, line = MALFORMED[fault]
+    out.write_text(text)
+    with pytest.raises(InputError) as caught:
+        bc.read(out, kind="pgbench")
+    said = str(caught.value)
+    assert re.fullmatch(rf"{re.escape(str(out))}: line {line}: expected .+, found .+", said), said
+
+
+# ---- Seed 003 -------------------------------------------------------------------------------------------------------
+
+
+def test_every_run_of_seed_003_is_read(real: Path) -> None:
+    (seed,) = (real.parent / "seeds").glob("003_*.txt")
+    runs = bc.pgbench_runs(seed)
+    text = seed.read_text()
+    for key, pattern in {
+        "tps": r"tps = ([\d.]+) \(excluding",
+        "tps including connections": r"tps = ([\d.]+) \(including",
+        "transactions": r"processed: (\d+)",
+        "duration": r"duration: (\d+) s",
+        "clients": r"clients: (\d+)",
+        "threads": r"threads: (\d+)",
+    }.items():
+        assert runs[key].tolist() == [float(each) for each in re.findall(pattern, text)], key
+    latencies = [float(each) / 1e3 for each in re.findall(r"latency average = ([\d.]+) ms", text)]
+    assert runs["latency average"].tolist() == pytest.approx(latencies)
+    assert runs["scale"].tolist() == [120, 1080, 4800] * 3 + [1920, 17280] * 2
