@@ -108,21 +108,21 @@ class Recording:
         Whether `window` ends where the run was stopped, or the data merely ends: such a curve may have been cut.
     label_summaries
         Values per API handler, database method and so on, over the whole run.
-    measurements
-        Numbers without times.
     notes
         What readers must know, such as that the values were read off a plot.
     provenance
         Where it comes from: files with their hashes, or a server and what it was asked.
+    measurements
+        Numbers without times.
     """
 
     series: tuple[Series, ...]
     window: tuple[float, float]
     stop_known: bool
     label_summaries: tuple[LabelSummary, ...] = ()
-    measurements: tuple[Measurement, ...] = ()
     notes: tuple[Note, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    measurements: tuple[Measurement, ...] = ()
 
     @classmethod
     def from_frame(
