@@ -128,18 +128,24 @@ python=; \
   fi
 endef
 
+SECONDS_SINCE = $$(($$(date +%s) - $$(cat .venv/.started)))
+
 # A .venv without its stamp is of another lock, of another place or half made, and never trusted.
 $(PACKAGES): $(shell [ -x .venv/bin/python ] || echo FORCE)
 	@$(find_python); \
 	  echo "Making .venv with $$("$$python" --version) from requirements.lock: once, it takes a few minutes."; \
-	  rm -rf .venv && \
+	  echo "1 of 3: an empty environment"; \
+	  rm -rf .venv && mkdir .venv && date +%s > .venv/.started && \
 	  "$$python" -m venv .venv && \
+	  echo "2 of 3: $$(grep -c == requirements.lock) packages (after $(SECONDS_SINCE) s)" && \
 	  .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement requirements.lock && \
 	  touch $@
 
 .venv/.project-%: $(PACKAGES)
 	@rm -f .venv/.project-*
+	@if [ -f .venv/.started ]; then echo "3 of 3: buildcompare itself (after $(SECONDS_SINCE) s)"; fi
 	@.venv/bin/python -m pip install --quiet --no-input --no-deps --no-build-isolation --editable .
+	@if [ -f .venv/.started ]; then echo "The environment is ready, after $(SECONDS_SINCE) s."; rm .venv/.started; fi
 	@touch $@
 
 define CONDA_CHECK

@@ -2,8 +2,8 @@
 
 A golden report is results.json without `provenance.run` and without its sentences, its numbers rounded to six
 significant digits: numbers and codes. Its label rows are written as tables, with what many rows share said once; of
-metrics nulls are left out. One
-README.md beside it, of the first comparison, is a picture of the wording.
+metrics nulls are left out. Beside it, of the first comparison, README.md and what the terminal shows in two widths are
+pictures of the wording.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from buildcompare.report.publish import publish
+from buildcompare.report.terminal import lines
+from buildcompare.results import Results
 
 GOLDEN = Path(__file__).parent / "golden"
 BUNDLED = ("v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1")
+TERMINALS = (80, 120)
+"""Columns of the windows in which the first comparison is kept."""
 DIGITS = 6
 """Processors and their libraries add in another order: the last digits of a sum differ."""
 TOLERANCE = 1e-5
@@ -41,6 +45,8 @@ def made(report: Path) -> dict[str, str]:
     files = {"results.json": "\n".join(_lines(_rounded(_without_sentences(results)))) + "\n"}
     if results["comparison"] == BUNDLED[0]:
         files["README.md"] = (report / "README.md").read_text("utf-8")
+        shown = Results.model_validate_json((report / "results.json").read_text("utf-8"))
+        files |= {f"terminal-{width}.txt": lines(shown, width=width) for width in TERMINALS}
     return files
 
 

@@ -5,11 +5,15 @@ Exit codes: 0 done, 3 bad input or data, 4 execution failure; with --fail-on reg
 """
 
 import contextlib
+import io
 import json
 import os
+import re
+import shlex
+import shutil
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +21,8 @@ import typer
 
 from buildcompare.config.errors import BuildcompareError, InputError
 from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one
-from buildcompare.results.codes import Verdict
+from buildcompare.results.codes import SIDES, TestType, Verdict
+from buildcompare.text.numbers import printable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 REGRESSION, UNDECIDED = 1, 2
@@ -27,6 +32,8 @@ _WORST_FIRST = (FAILED, BAD_INPUT, REGRESSION, UNDECIDED, 0)
 
 
 FailOn = Literal["regression", "inconclusive"]
+WIDTH = 120
+"""Columns of what is printed where no window is, such as in the log of a build."""
 
 
 def _option(name: str, text: str) -> Any:
@@ -44,6 +51,8 @@ Reports = Annotated[Path | None, _option("--output", "The folder of the reports'
 ReportFolder = Annotated[Path | None, _option("--output", "The report's folder (default: reports/<stem of PARAMS>).")]
 Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
+Every = Annotated[bool, _option("--all", "Print every row and finding, not only what changed or matters most.")]
+Quiet = Annotated[bool, _option("--quiet", "Print errors only.")]
 _LEDGERS = "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
 Ledgers = Annotated[list[Path] | None, _option("--history", _LEDGERS)]
 LedgerFolder = Annotated[Path, _file("FOLDER", "A ledger, such as data/history/NAME.")]
@@ -61,13 +70,62 @@ def report(
     record: Record = False,
     study: Annotated[bool, _option("--study", "With --record: a study, outside the chain.")] = False,
     engine: Engine = None,
+    every: Every = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Compare two builds and publish the report."""
+    """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    asked = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": sys.stderr.isatty()}
-    raise typer.Exit(_said(publish_one(Order(params, {**asked, "engine": engine})), fail_on))
+    asked = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "engine": engine, "progress": not quiet}
+    with _progress(not quiet) as hear:
+        outcome = publish_one(Order(params, asked, None if quiet else _table(every=every)), hear)
+    raise typer.Exit(_said(outcome, fail_on, quiet=quiet))
+
+
+@app.command()
+def compare(
+    base: Annotated[str, _file("BASE", "A recording of the base build, or a folder of its runs.")],
+    new: Annotated[str, _file("NEW", "The same of the new build.")],
+    type_: Annotated[
+        TestType | None, _option("--type", "What was run (default: bounded, without times a benchmark).")
+    ] = None,
+    users: Annotated[int | None, typer.Option(min=1, help="The target (bounded) or the ceiling (unbounded).")] = None,
+    base_name: Annotated[str | None, _option("--base-name", "What the base is called (default: as its file).")] = None,
+    new_name: Annotated[str | None, _option("--new-name", "What the new build is called.")] = None,
+    metrics: Annotated[str, _option("--metrics", "A catalogue of metrics, or the path of one.")] = "mattermost",
+    calibration: Annotated[str | None, _option("--calibration", "A file that `calibrate` made.")] = None,
+    html: Annotated[Path | None, _option("--html", "Write the page here.")] = None,
+    json_: Annotated[Path | None, _option("--json", "Write results.json here.")] = None,
+    fail_on: FailedBy = None,
+    every: Every = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare two files or folders of recordings without a params file."""
+    from buildcompare import api  # late: these take seconds to import
+    from buildcompare.config.project import write_files, writing
+    from buildcompare.recordings.sources import read_runs
+    from buildcompare.report.terminal import lines
+    from buildcompare.text.sentences import say
+
+    with _said_faults():
+        runs = [read_runs(given, metrics) for given in (base, new)]
+        names = _names((base, new), [{run.provenance.get("label") for run in each} for each in runs])
+        known: dict[str, Any] = {"catalogue": metrics, "type": type_, "users": users, "calibration": calibration}
+        known["labels"] = (base_name or names[0], new_name or names[1])
+        command = shlex.join(["python", "-m", "buildcompare", *sys.argv[1:]])
+        result = api.compare(runs[0], runs[1], command=command, **known)
+        if html is not None:
+            result.to_html(html)
+        if json_ is not None:
+            with writing(json_, "output", "a file that can be written"):
+                write_files({json_: result.to_json()})
+    if not quiet:
+        read = (say("terminal", "read", given, len(each)) for given, each in zip((base, new), runs, strict=True))
+        print(printable("; ".join(read)), lines(result.results, **_table(every=every)), sep="\n", end="")
+        for file in (each for each in (html, json_) if each is not None):
+            print(printable(say("terminal", "where", file)))
+    raise typer.Exit(_exit_code(result.verdict, fail_on))
 
 
 @app.command()
@@ -108,6 +166,7 @@ def batch(
     fail_on: FailedBy = None,
     engine: Engine = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
+    quiet: Quiet = False,
 ) -> None:
     """Publish many reports; one that fails does not stop the others."""
     stems = [file.stem for file in params]
@@ -115,7 +174,7 @@ def batch(
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
     asked = {file: {"output": output / file.stem if output else None, "engine": engine} for file in params}
     orders = [Order(file, settings) for file, settings in asked.items()]
-    codes = {_said(outcome, fail_on) for _, outcome in publish_many(orders, jobs=jobs)}
+    codes = {_said(outcome, fail_on, quiet=quiet) for _, outcome in publish_many(orders, jobs=jobs)}
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 
 
@@ -168,7 +227,7 @@ def history(
     from buildcompare.history.view import ledger_text
 
     with _said_faults():
-        print(ledger_text(ledger, metrics, last=last, only=only), end="")
+        print(*map(printable, ledger_text(ledger, metrics, last=last, only=only).splitlines()), sep="\n")
 
 
 @app.command()
@@ -192,7 +251,8 @@ def plan(params: ParamsFile) -> None:
 
     with _said_faults():
         comparison = read_params(params)
-        print(plan_text(workbench.analyse(comparison, workbench.read_recordings(comparison)).results), end="")
+        results = workbench.analyse(comparison, workbench.read_recordings(comparison)).results
+        print(*map(printable, plan_text(results).splitlines()), sep="\n")
 
 
 @app.command()
@@ -203,18 +263,59 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=1))
 
 
-def _said(outcome: Outcome, fail_on: FailOn | None) -> int:
+def _said(outcome: Outcome, fail_on: FailOn | None, *, quiet: bool = False) -> int:
     """Say how a report went; its exit code."""
-    print(outcome.said, file=sys.stderr if outcome.code else sys.stdout)
-    if outcome.code == 0 and fail_on is not None and outcome.verdict == Verdict.REGRESSION:
+    if outcome.code or not quiet:
+        print(outcome.said, file=sys.stderr if outcome.code else sys.stdout)
+    return outcome.code or _exit_code(outcome.verdict, fail_on)
+
+
+def _exit_code(verdict: Verdict | None, fail_on: FailOn | None) -> int:
+    if fail_on is not None and verdict == Verdict.REGRESSION:
         return REGRESSION
-    if outcome.code == 0 and fail_on == "inconclusive" and outcome.verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
+    if fail_on == "inconclusive" and verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID):
         return UNDECIDED
-    return outcome.code
+    return 0
+
+
+def _names(given: tuple[str, str], stated: list[set[Any]]) -> tuple[str, str]:
+    """What two builds are called: as their recordings say, or else as their files; base and new where that is alike."""
+    files = (Path(each).resolve().name for each in given)
+    named = [re.sub(r"(\.(csv|tsv|txt|parquet|json|out|log))?(\.gz)?$", "", file) for file in files]
+    base, new = (str(*own) if len(own) == 1 and all(own) else name for own, name in zip(stated, named, strict=True))
+    return SIDES if base == new else (base, new)
+
+
+def _table(*, every: bool) -> dict[str, Any]:
+    """How a table is printed: as wide as the window, in colours there; elsewhere plain."""
+    width = shutil.get_terminal_size((WIDTH, 0)).columns
+    return {"width": width, "coloured": sys.stdout.isatty(), "every": every}
+
+
+@contextlib.contextmanager
+def _progress(is_shown: bool) -> Iterator[Callable[[int], None]]:
+    """What shows on a terminal, from its first call on, which cell of the notebook runs, and since when."""
+    if not is_shown or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    look = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with contextlib.ExitStack() as shown:
+        bar = Progress(*look, console=Console(stderr=True), transient=True)
+        task = bar.add_task("")
+
+        def hear(cell: int) -> None:
+            if not bar.live.is_started:  # a pull before it shows its own
+                shown.enter_context(bar)
+            bar.update(task, description=f"comparison.ipynb, cell {cell}")
+
+        yield hear
 
 
 def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:
-    print(f"buildcompare: {why}", file=sys.stderr)
+    print(printable(f"buildcompare: {why}"), file=sys.stderr)
     return typer.Exit(code)
 
 
@@ -236,6 +337,9 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal of few characters shows what it can
     try:
         sys.exit(app(standalone_mode=False))
     except _USAGE_ERROR as error:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
-from buildcompare.config.project import write_files
+from buildcompare.config.project import write_files, writing
 from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
@@ -49,9 +49,10 @@ def compare(
     Parameters
     ----------
     base
-        The runs of the base build: a DataFrame, the path of a recording, a :class:`Recording`, the numbers of a
-        benchmark by their names (one each, or a list of requests or iterations), or a list of these (repeated runs).
-        Or a whole comparison from :func:`read_params`; then `new` and the settings below are left out.
+        The runs of the base build: a DataFrame, the path of a recording or of a folder of them (repeated runs, or the
+        parts of one), a :class:`Recording`, the numbers of a benchmark by their names (one each, or a list of requests
+        or iterations), or a list of these (repeated runs). Or a whole comparison from :func:`read_params`; then `new`
+        and the settings below are left out.
     new
         The runs of the new build, in the same forms.
     catalogue
@@ -73,7 +74,7 @@ def compare(
     refresh
         Pull from the server again what was pulled before (a comparison from :func:`read_params` only).
     command
-        What makes the report again, for its provenance (likewise).
+        What makes the report again, for its provenance.
 
     Returns
     -------
@@ -124,7 +125,7 @@ def compare(
     runs: dict[Side, list[Recording]] = {}
     for side, given in zip(SIDES, (base, new), strict=True):
         listed: Any = given if isinstance(given, (list, tuple)) else [given]
-        runs[side] = [_recording(each, known) for each in listed]
+        runs[side] = [run for each in listed for run in _recordings(each, known)]
     timed = any(recording.series for side in SIDES for recording in runs[side])
     type = type or ("bounded" if timed else "benchmark")  # noqa: A001
     sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
@@ -137,19 +138,19 @@ def compare(
         "operations": asked,
     }
     comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
-    return Result(**vars(analyse(comparison, {test.name: runs})))
+    return Result(**vars(analyse(comparison, {test.name: runs}, command=command)))
 
 
-def _recording(given: Input, catalogue: Catalogue) -> Recording:
-    from buildcompare.recordings.sources import read, recording_of_values, with_samples
+def _recordings(given: Input, catalogue: Catalogue) -> list[Recording]:
+    from buildcompare.recordings.sources import read_runs, recording_of_values, with_samples
 
     if isinstance(given, Recording):
-        return given
+        return [given]
     if isinstance(given, Mapping):
-        return recording_of_values(given, catalogue)
+        return [recording_of_values(given, catalogue)]
     if isinstance(given, pd.DataFrame):
-        return with_samples(Recording.from_frame(given, catalogue=catalogue), None)
-    return read(os.fspath(given), catalogue=catalogue)
+        return [with_samples(Recording.from_frame(given, catalogue=catalogue), None)]
+    return read_runs(os.fspath(given), catalogue)
 
 
 @dataclass(frozen=True, repr=False)
@@ -236,7 +237,8 @@ class Result(Analysis):
         from buildcompare.report.html import page_of
 
         path = Path(file)
-        write_files({path: page_of(self)})
+        with writing(path, "output", "a file that can be written"):
+            write_files({path: page_of(self)})
         return path
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from buildcompare.findings.verdict import opening
 from buildcompare.report import publication, warm
 from buildcompare.report import publish as run_report
 from buildcompare.report.batch import Order, Outcome
+from buildcompare.report.terminal import lines
 from buildcompare.results import Results
 from buildcompare.results.codes import SIDES, Label, Verdict
 from support import small_params, write_params
@@ -39,6 +40,7 @@ def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path)
     assert str(tmp_path / "out" / "report.html") in done.stdout
     results = Results.model_validate_json((tmp_path / "out/results.json").read_text("utf-8"))
     assert f"{params_file}: {opening(results).title}." in done.stdout
+    assert lines(results, width=120) in done.stdout
     assert {path.name for path in (tmp_path / "out").iterdir()} == publication.MADE
 
 
@@ -90,7 +92,14 @@ def fake(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
         if verdict == "failed":
             raise ExecutionError("the kernel died")
         builds = {side: Label(label=side) for side in SIDES}
-        results: Any = {"verdict": verdict, "tests": [], "findings": [], "suggestions": [], **builds}
+        results: Any = {
+            "verdict": verdict,
+            "simulated": False,
+            "tests": [],
+            "findings": [],
+            "suggestions": [],
+            **builds,
+        }
         return run_report.Published(params, Results.model_construct(**results))
 
     monkeypatch.setattr(run_report, "publish", publish)

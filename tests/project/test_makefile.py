@@ -117,7 +117,14 @@ def test_a_made_environment_is_not_made_again(elsewhere: Path) -> None:
         '[build-system]\nrequires = []\nbuild-backend = "none"\nbackend-path = ["."]\n', encoding="utf-8"
     )
     (elsewhere / "none.py").write_text(NO_BACKEND, encoding="utf-8")
-    assert "Making .venv with Python 3" in make(elsewhere, "-j2", "setup", PIP_NO_INDEX="1")
+    said = make(elsewhere, "-j2", "setup", PIP_NO_INDEX="1")
+    steps = (
+        r"Making \.venv with Python 3",
+        "1 of 3: ",
+        r"2 of 3: 0 packages \(after \d+ s\)",
+        r"3 of 3: .* \(after \d+ s\)",
+    )
+    assert re.search(".*\n".join((*steps, r"The environment is ready, after \d+ s\.")), said)
     assert "venv -" not in make(elsewhere, "-n", "setup")
     os.utime(elsewhere / "requirements.lock")
     os.utime(elsewhere / "pyproject.toml")

@@ -104,7 +104,7 @@ def catalogue_of(params: Comparison) -> Catalogue:
     return catalogue.with_operations(params.operations).with_margins(params.margins)
 
 
-def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
+def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:
     """Pull the runs that are not at hand from their server, or with `refresh` all that come from one."""
     catalogue = catalogue_of(params)
     missing = [
@@ -112,7 +112,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False) -> None:
         for slot, run in _runs(params)
         if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
     ]
-    for slot, run in shown(missing):
+    for slot, run in shown(missing, quiet=quiet):
         _read(params, catalogue, slot, run, refresh=refresh)
 
 

@@ -10,6 +10,8 @@ import datetime as dt
 import hashlib
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +40,8 @@ SOURCES: dict[str, FileSource] = {
 """By kind, in the order in which they are asked whether contents look like theirs."""
 MAX_GRAPHS = 200
 """Bound on the series of one run that a report draws: each is a figure."""
+_ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|out|log)(\.gz)?$")
+_RECORDING = re.compile(rf"[^.].*{_ENDING.pattern}")
 REQUEST = "request"
 """Key of the provenance under which a pulled recording keeps the hash of what was asked for."""
 
@@ -83,6 +87,79 @@ def read(
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
     known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
     return with_samples(_read(_here(path), known, kind, None if labels is None else _here(labels)), str(path))
+
+
+def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> list[Recording]:
+    """Read the runs of one build: that of a file, or those of a folder.
+
+    Files of a folder that share a metric are repeated runs of the build; files of which no two share one, such as the
+    panels of a dashboard, are one run. A CSV of label values is found beside its table: ``run.labels.csv`` of
+    ``run.csv``.
+
+    Parameters
+    ----------
+    path
+        A file that :func:`read` reads, or a folder of such files; files of other names and folders in it are left.
+    catalogue
+        A catalogue's name, path or contents.
+
+    Returns
+    -------
+    list[Recording]
+        In the order of the files' names.
+
+    Raises
+    ------
+    InputError
+        Where a file cannot be read, or the files of a folder are neither repeated runs nor parts of one run.
+
+    Examples
+    --------
+    >>> [run.duration_s for run in read_runs("data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet")]
+    [5445.0]
+    """
+    place, files = resolve(_here(path)), [Path(path)]
+    if place.is_dir():
+        names = sorted(each.name for each in place.iterdir() if _RECORDING.fullmatch(each.name))
+        files = [Path(path, name) for name in names if ".labels." not in name]
+    runs = []
+    for file in files:
+        tables = (file.with_name(f"{_ENDING.sub('', file.name)}.labels.csv{zipped}") for zipped in ("", ".gz"))
+        labels = next((table for table in tables if file.name and resolve(_here(table)).is_file()), None)
+        runs.append(read(file, catalogue=catalogue, labels=labels))
+    if not runs:
+        expected = "files of recordings (.csv, .parquet, .json, .out, .log; may be .gz)"
+        raise InputError(file=str(path), key=None, expected=expected, found="none")
+    counted = Counter(name for run in runs for name in _held(run))
+    (often, most) = counted.most_common(1)[0]
+    if most in (1, len(runs)):
+        return runs if most == len(runs) else [_joined(runs, str(path))]
+    expected = "repeated runs, which all have the same metrics, or the parts of one run, which share none"
+    raise InputError(file=str(path), key=None, expected=expected, found=f"{often} in {most} of {len(runs)} files")
+
+
+def _held(run: Recording) -> set[str]:
+    """What a run holds numbers of: metrics, and values of labels."""
+    labels = (f"{each.group} {each.label} {each.stat}" for each in run.label_summaries)
+    return {*(series.metric for series in run.series), *(each.metric for each in run.measurements), *labels}
+
+
+def _joined(parts: Sequence[Recording], folder: str) -> Recording:
+    """One run of recordings that hold its parts; they are of one time."""
+    start, end = min(each.window[0] for each in parts), max(each.window[1] for each in parts)
+    if max(each.window[0] for each in parts) >= min(each.window[1] for each in parts):
+        expected = "the parts of one run, at the same time"
+        raise InputError(file=folder, key="window", expected=expected, found="parts that do not overlap")
+    notes = tuple(dict.fromkeys(note for each in parts for note in each.notes))
+    return Recording(
+        series=tuple(series for each in parts for series in each.series),
+        window=(start, end),
+        stop_known=all(each.stop_known for each in parts),
+        label_summaries=tuple(summary for each in parts for summary in each.label_summaries),
+        notes=notes,
+        measurements=tuple(measured for each in parts for measured in each.measurements),
+        provenance={**parts[0].provenance, "files": [file for each in parts for file in each.provenance["files"]]},
+    )
 
 
 def pull(
@@ -261,7 +338,7 @@ def _answered(slot: Slot) -> str | None:
         raise InputError(file=slot.path, key="pulled recording", expected=expected, found="another file") from None
 
 
-def shown(pulls: Sequence[tuple[Slot, Run]]) -> Iterator[tuple[Slot, Run]]:
+def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:
     """Yield what is to be pulled, one after the other, and show what it is and how far it has come."""
     if not pulls:
         return
@@ -270,7 +347,9 @@ def shown(pulls: Sequence[tuple[Slot, Run]]) -> Iterator[tuple[Slot, Run]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as progress:
+    with Progress(
+        *columns, console=console, disable=quiet or not (console.is_terminal or console.is_jupyter)
+    ) as progress:
         task = progress.add_task("recordings", total=len(pulls))
         for slot, run in pulls:
             progress.update(task, description=f"{slot.test}, {slot.build}, run {slot.run}")

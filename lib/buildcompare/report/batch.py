@@ -10,6 +10,7 @@ from typing import Any
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError
 from buildcompare.report import warm
 from buildcompare.results.codes import Verdict
+from buildcompare.text.numbers import printable
 
 BAD_INPUT, FAILED = 3, 4
 """Exit codes of what went wrong: through the user's input or data, and in the execution."""
@@ -17,10 +18,11 @@ BAD_INPUT, FAILED = 3, 4
 
 @dataclass(frozen=True)
 class Order:
-    """A report that is asked for: the params file, and how `publish` is called."""
+    """A report that is asked for: the params file, how `publish` is called, and how its table is printed, if it is."""
 
     params: Path
     settings: dict[str, Any] = field(default_factory=dict)
+    table: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,16 @@ def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
     from buildcompare.findings.verdict import opening  # late: these take seconds to import
     from buildcompare.report.publish import publish
+    from buildcompare.report.terminal import lines
+    from buildcompare.text.sentences import say
 
     try:
         made = publish(order.params, **order.settings)
+        table = "" if order.table is None else lines(made.results, **order.table) + "\n"
     except BuildcompareError as error:
-        return Outcome(BAD_INPUT if isinstance(error, InputError) else FAILED, f"buildcompare: {error}")
+        return Outcome(BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}"))
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
         return Outcome(FAILED, traceback.format_exc().rstrip())
-    said = f"{order.params}: {opening(made.results).title}. The report is {made.folder / 'report.html'}"
-    said += f"\n{made.recorded}" if made.recorded else ""
-    return Outcome(0, said, made.results.verdict)
+    said = [f"{order.params}: {opening(made.results).title}. {say('terminal', 'where', made.folder / 'report.html')}"]
+    said += [made.recorded] if made.recorded else []
+    return Outcome(0, table + "\n".join(map(printable, said)), made.results.verdict)

@@ -37,7 +37,7 @@ class KernelInputError(InputError):
         Exception.__init__(self, message)
 
 
-def execute(params: Comparison, *, command: str, progress: bool = False, engine: Engine | None = None) -> NotebookNode:
+def execute(params: Comparison, *, command: str, engine: Engine | None = None) -> NotebookNode:
     """Run the notebook with `params`, by a warm `engine` or by a kernel; `command` makes the report again.
 
     Raises :class:`InputError` at a fault of the user's (a file that is missing, empty or damaged), at any other
@@ -54,7 +54,7 @@ def execute(params: Comparison, *, command: str, progress: bool = False, engine:
                 None,  # it is written once, when it is whole
                 parameters={**params.model_dump(mode="json"), "command": command},
                 cwd=str(root()),
-                progress_bar=progress,
+                progress_bar=False,  # the command line shows its own
                 log_output=False,
                 **settings,
             )
@@ -106,7 +106,8 @@ def _kernel() -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="bc-") as sockets:
         # Sockets in a folder of this kernel's own: TCP ports race, and a shared folder cross-connects.
         transport = {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}} if os.name == "posix" else {}
-        yield {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
+        settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
+        yield {**settings, "on_cell_start": lambda cell, cell_index: warm.tell(cell_index)}
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ def publish(
 
     With `refresh`, what was pulled from a server before is pulled again. With `ledger_as`, the results are recorded in
     the ledger that the params name (``history``), as what it says. The `engine` runs the notebook's cells.
+    With `progress`, pulls show how far they are.
     """
     params = read_params(params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
@@ -144,13 +146,13 @@ def publish(
         analysis.calibration_of(params, params.calibration)
     folder = (output or publication.reports() / params_file.stem).absolute()
     read_written(folder / publication.README)  # a broken marker is said before anything is written
-    analysis.pull_recordings(params, refresh=refresh)
+    analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
     path, recorded = params_file.resolve(), None
     shown = path.relative_to(root()) if path.is_relative_to(root()) else params_file.name  # no folder of this machine
     command = f"python -m buildcompare report {shlex.quote(str(shown))}"
     with publication.staged(folder) as staging:
         try:
-            notebook = execute(params, command=command, progress=progress, engine=engine)
+            notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise

@@ -13,6 +13,8 @@ _SCALES = {
 _LARGE = ((1e9, "billion"), (1e6, "million"))
 _DB_NAMES = {"postgresql": "Postgres", "postgres": "Postgres", "mysql": "MySQL", "mariadb": "MariaDB"}
 SHORT_UNITS = {"percent of one core": "%", "percent": "%"}
+SCALED = {*_SCALES, *SHORT_UNITS}
+"""Units that stand behind a value in a narrow table; of others the metric's name says what is counted."""
 STATUS_WORDS = {
     Status.REGRESSION: Status.REGRESSION,
     Status.IMPROVEMENT: Status.IMPROVEMENT,
@@ -29,6 +31,11 @@ VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict
                  Verdict.INVALID: "Invalid test"}  # fmt: skip
 _SMALL = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "⊘"}
+
+
+def printable(text: str) -> str:
+    """`text` as one line in which nothing steers a terminal: spaces for white space, � for control characters."""
+    return "".join(each if each.isprintable() else " " if each.isspace() else "\ufffd" for each in text)
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -64,7 +64,7 @@ def _environment() -> Environment:
     templates = FileSystemLoader(Path(__file__).parent / "sentences")
     look: dict[str, Any] = {"autoescape": False, "undefined": StrictUndefined, "extensions": [OneLine]}
     made = Environment(loader=templates, optimized=False, **look)  # noqa: S701  # most sentences are said once or never
-    known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first)}
+    known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
     made.filters |= known
     made.globals |= known
     made.globals |= {"MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS}

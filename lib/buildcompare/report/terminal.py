@@ -1,0 +1,125 @@
+"""A comparison in the terminal: what was decided and what changed first, as wide as the window, in plain lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from buildcompare.findings.verdict import USERS, opening
+from buildcompare.report.sections import GRAVEST_FIRST
+from buildcompare.results import Change, Results, TestResult
+from buildcompare.results.codes import Better, Pair, Severity, Status, Verdict
+from buildcompare.text import numbers
+from buildcompare.text.sentences import say
+
+_STYLES: dict[str, str] = {
+    Verdict.REGRESSION: "bold red", Verdict.INVALID: "bold red", Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.PASS: "bold green", Status.IMPROVEMENT: "green", Severity.CRITICAL: "red", Severity.WARNING: "yellow",
+}  # fmt: skip
+"""By code; a status and a verdict of one word look alike."""
+_NUMBERS, _FOLDS = range(1, 5), ((0, 14), (5, 8), (0, 8))
+"""Columns of numbers; those that give way in a narrow window, in turn, and how narrow they become."""
+Row = tuple[tuple[str, ...], Status]
+
+
+def lines(results: Results, *, width: int, coloured: bool = False, every: bool = False) -> str:
+    """The verdict of `results`, a table for each test, and findings, in lines of at most `width` columns.
+
+    A metric has a row where it changed or where users feel it, and a finding its text where it warns; the others are
+    counted, or with `every` shown too.
+    """
+    console = Console(width=width, force_terminal=coloured, highlight=False)
+    found = opening(results)
+    tests = sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
+    rows = {test.name: _rows(test, every=every) for test in tests}
+    told = [each for each in results.findings if every or each.severity != Severity.INFO]
+    with console.capture() as captured:
+        if head := say("terminal", "builds", results.base.label, results.new.label, results.simulated):
+            console.print(_text(head))
+        console.print(_text(f"{numbers.VERDICT_SYMBOLS[results.verdict]} {found.title}.", results.verdict))
+        console.print(_text(found.sentence))
+        header = tuple(say("terminal", "columns").split("|"))
+        widths, gap = _widths([header, *(cells for of_test, _ in rows.values() for cells, _ in of_test)], console.width)
+        for test in tests:
+            console.print()
+            console.print(_text(say("terminal", "test", test), test.verdict))
+            headed = [(header, Status.INCONCLUSIVE)] if test is tests[0] else []
+            console.print(_table([*headed, *rows[test.name][0]], widths, gap))
+            if rest := rows[test.name][1]:
+                console.print(_text(say("terminal", "rest", rest)))
+        console.print()
+        grid = Table.grid(padding=(0, 1))
+        for each in told:
+            grid.add_row(_text(f"{each.severity}:", each.severity), _text(each.text))
+        for next_step in results.suggestions:
+            grid.add_row(_text(say("terminal", "next_step")), _text(next_step.text))
+        if grid.row_count:
+            console.print(grid)
+        if len(told) < len(results.findings):
+            console.print(_text(say("terminal", "more", len(results.findings) - len(told))))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(numbers.printable(text), _STYLES.get(style, ""))
+
+
+def _rows(test: TestResult, *, every: bool) -> tuple[list[Row], Counter[str]]:
+    """The rows that are shown, what changed first, and how many of the others have which status."""
+    found, rest = [], Counter[str]()
+    for name, row, unit, better, shown in _judged(test):
+        status = row.status if row else Status.NOT_COMPARABLE
+        if not (shown or every or status.changed):
+            rest[numbers.STATUS_WORDS[status]] += 1
+            continue
+        words = f"{numbers.STATUS_SYMBOLS[status]} {say('terminal', 'status', row, better)}"
+        levels = _levels(row, unit) if row else (numbers.MISSING, numbers.MISSING)
+        interval = numbers.interval(getattr(row, "ci_low", None), getattr(row, "ci_high", None))
+        found.append(((name, *levels, numbers.change(row.delta_percent if row else None), interval, words), status))
+    return sorted(found, key=lambda each: (not each[1].changed, each[1] != Status.REGRESSION)), rest
+
+
+def _levels(row: Change, unit: str) -> Pair[str]:
+    """Both values; of users also what a build supports at least."""
+    values = Pair(row.base, row.new)
+    if unit != "users":
+        return values.map(lambda value: numbers.quantity(value, unit if unit in numbers.SCALED else ""))
+    least: Pair[float | None] = getattr(row, "at_least", Pair(None, None))
+    known = (("", value) if value is not None else ("≥ ", bound) for value, bound in zip(values, least, strict=True))
+    return Pair(*(numbers.MISSING if value is None else f"{sign}{numbers.whole(value)}" for sign, value in known))
+
+
+def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better, bool]]:
+    """Each row that a verdict or a reader may rest on: name, what counts, unit, direction, whether users feel it."""
+    if test.supported_users:
+        yield USERS, test.supported_users, "users", Better.HIGHER, True
+    judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
+    for metric in (each for each in test.metrics if each.slug not in judged_as_users):
+        yield metric.full_name, metric.deciding, metric.unit, metric.better, metric.gate
+    for rate in test.errors:
+        yield rate.name, rate, rate.unit, rate.better, False
+
+
+def _widths(rows: list[tuple[str, ...]], width: int) -> tuple[list[int], int]:
+    """Of each column, and of the gap between two, so that all fit; what is too long is folded."""
+    widths = [max(cell_len(numbers.printable(cells[i])) for cells in rows) for i in range(len(rows[0]))]
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
+    over = sum(widths) + gap * (len(widths) - 1) - width
+    for column, narrowest in _FOLDS:
+        cut = max(0, min(over, widths[column] - narrowest))
+        widths[column], over = widths[column] - cut, over - cut
+    return widths, gap
+
+
+def _table(rows: list[Row], widths: list[int], gap: int) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, gap, 0, 0))
+    for column, width in enumerate(widths):
+        table.add_column(width=width, justify="right" if column in _NUMBERS else "left", overflow="fold")
+    for cells, status in rows:
+        table.add_row(*(_text(cell, status if status.changed else "") for cell in cells))
+    return table
