@@ -11,6 +11,7 @@ import pytest
 
 import buildcompare as bc
 from buildcompare.report.terminal import lines
+from buildcompare.results.codes import Status
 from buildcompare.text.numbers import printable
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -52,6 +53,16 @@ def test_every_row_and_finding_on_demand(slower: bc.Result) -> None:
         assert f"\n{printable(metric.full_name)} " in shown
     for finding in slower.results.findings:
         assert " ".join(printable(finding.text).split()) in " ".join(shown.split())
+
+
+def test_a_change_that_no_verdict_counts_is_shown_with_its_load(slower: bc.Result) -> None:
+    (test,) = slower.results.tests
+    changed = {"rps": {"decided_by": "none", "status": Status.REGRESSION}, "p99-api-times": {"decided_by": "none"}}
+    metrics = [row.model_copy(update=changed.get(row.slug, {})) for row in test.metrics]
+    results = slower.results.model_copy(update={"tests": [test.model_copy(update={"metrics": metrics})]})
+    shown = lines(results, width=120)
+    assert re.search(r"\nRPS +89\d +89\d .* lower, at own load\n", shown)
+    assert re.search(r"\nP99 API times +– +– +– +– +∅ not known at equal load\n", shown)
 
 
 @pytest.mark.parametrize("every", [False, True])

@@ -100,7 +100,10 @@ def _judged(test: TestResult) -> Iterator[tuple[str, Change | None, str, Better,
         yield USERS, test.supported_users, "users", Better.HIGHER, True
     judged_as_users = {run.load_curve for run in test.runs.base} if test.supported_users else set()
     for metric in (each for each in test.metrics if each.slug not in judged_as_users):
-        yield metric.full_name, metric.deciding, metric.unit, metric.better, metric.gate
+        at_own_load = (
+            metric if metric.status.changed and not metric.gate else None
+        )  # of use where nothing else is known
+        yield metric.full_name, metric.deciding or at_own_load, metric.unit, metric.better, metric.gate
     for rate in test.errors:
         yield rate.name, rate, rate.unit, rate.better, False
 
