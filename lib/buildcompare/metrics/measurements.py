@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.recordings.recording import FloatArray, Recording
@@ -90,6 +89,8 @@ def distribution(values: FloatArray) -> Distribution | None:
     >>> found.mean, found.quantiles["0.5"]
     (50.5, (50.0, 40.0, 61.0))
     """
+    from scipy import stats  # late: it takes a second to import
+
     count = values.size
     if count < FEWEST:
         return None
