@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from buildcompare import __main__ as command_line
 from buildcompare.comparison import analysis as workbench
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.history.ledger import Entry, LedgerBuild, LedgerTest, read_ledger, record
 from buildcompare.history.table import import_table
@@ -23,6 +24,7 @@ from buildcompare.results import dumps
 from buildcompare.results.codes import Pair
 from support import small_params
 
+CATALOGUE = read_catalogue("mattermost")
 OPENS_WITHIN_S = 1.5
 MAX_BYTES = 2_000_000
 HOSTILE = '<img src=x onerror=alert(1)>"&'
@@ -68,16 +70,16 @@ def test_the_published_history_on_one_page(real: Path, tmp_path: Path) -> None:
     ledger = read_ledger(tmp_path / "ledger")
     assert rows == len(ledger.entries)
     page = file.read_text("utf-8")
-    listed = [row.entry.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]]
+    listed = [row.entry.name for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], CATALOGUE)[0]]
     assert listed == [each.name for each in [*reversed(ledger.chain), *ledger.studies]]
     assert "7,097 → 7,126, <b>+0.4 %</b>" in page
     assert "8,638 → 6,537, <b>−24.3 %</b>" in page
     assert "none recorded" in page
-    for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]:
+    for row in index_rows(tmp_path / "reports", [tmp_path / "ledger"], CATALOGUE)[0]:
         for lines in (row.users, row.drift_lines):
             names = [line.test for line in lines]
             assert names == sorted(names), "in one order, whatever the table's"
-    studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0][-3:]
+    studies = index_rows(tmp_path / "reports", [tmp_path / "ledger"], CATALOGUE)[0][-3:]
     assert all(line.delta_percent and line.ci_low and line.ci_high for row in studies for line in row.users), (
         "with intervals"
     )
@@ -101,7 +103,7 @@ def test_reports_and_ledger_make_one_row(tmp_path: Path) -> None:
         "new": LedgerBuild(label="v1.1.0", version="1.1.0"),
     }
     record(tmp_path / "ledger", [entry(1), entry(2, name="recorded", **builds)])
-    rows = index_rows(tmp_path / "reports", [], "mattermost")[0]
+    rows = index_rows(tmp_path / "reports", [], CATALOGUE)[0]
     assert [row.entry.name for row in rows] == ["small", "v1.1", "damaged", "half", "lost"]
     assert {row.fault for row in rows[2:4]} == {"results.json cannot be read by this version"}
     assert (rows[4].fault, rows[4].links) == ("results.json is missing", [("report", "lost/report.html")])
@@ -118,7 +120,7 @@ def test_a_simulated_report_is_not_the_measured_comparison(tmp_path: Path) -> No
     (tmp_path / "reports/r/results.json").write_text(dumps(results.model_copy(update={"simulated": True})), "utf-8")
     builds = {"base": LedgerBuild(label="v1.0.0", version="1.0.0"), "new": LedgerBuild(label="v1.1.0", version="1.1.0")}
     record(tmp_path / "ledger", [entry(1, name="measured", **builds)])
-    rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]
+    rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], CATALOGUE)[0]
     assert [(row.entry.name, row.entry.simulated) for row in rows] == [("small", True), ("measured", False)]
 
 
@@ -131,7 +133,7 @@ def test_a_report_belongs_to_the_ledger_that_it_was_held_against(tmp_path: Path)
     results = workbench.analyse(checked, workbench.read_recordings(checked)).results
     (tmp_path / "reports/r").mkdir(parents=True)
     (tmp_path / "reports/r/results.json").write_text(dumps(results), "utf-8")
-    names = [row.entry.name for row in index_rows(tmp_path / "reports", [other, own], "mattermost")[0]]
+    names = [row.entry.name for row in index_rows(tmp_path / "reports", [other, own], CATALOGUE)[0]]
     assert "elsewhere" in names
     assert "recorded" not in names
 
@@ -145,7 +147,7 @@ def test_a_report_without_supported_users_borrows_no_drift(tmp_path: Path) -> No
     (tmp_path / "reports/r").mkdir(parents=True)
     for held, before in ((results, "v1.1"), (results.model_copy(update={"tests": tests}), None)):
         (tmp_path / "reports/r/results.json").write_text(dumps(held), "utf-8")
-        rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], "mattermost")[0]
+        rows = index_rows(tmp_path / "reports", [tmp_path / "ledger"], CATALOGUE)[0]
         assert next(row.before for row in rows if row.entry.name == "small") == before
 
 
@@ -167,7 +169,7 @@ def test_the_newest_of_those_outside_of_ledgers_comes_first(tmp_path: Path) -> N
         (tmp_path / "reports" / new).mkdir(parents=True)
         named = results.model_copy(update={"comparison": new, "new": results.new.model_copy(update={"label": new})})
         (tmp_path / "reports" / new / "results.json").write_text(dumps(named), "utf-8")
-    rows = index_rows(tmp_path / "reports", [], "mattermost")[0]
+    rows = index_rows(tmp_path / "reports", [], CATALOGUE)[0]
     assert [row.entry.name for row in rows] == [
         "v10.10.0",
         "v10.10.0-rc10",
@@ -184,7 +186,7 @@ def test_a_ledger_at_the_usual_place_needs_no_name(
     shutil.copytree(project / "params/metrics", tmp_path / "params/metrics")
     monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
     record(tmp_path / "data/history/product", [entry(1), entry(2)])
-    assert [row.entry.name for row in index_rows(tmp_path / "reports", [], "mattermost")[0]] == ["v1.2", "v1.1"]
+    assert [row.entry.name for row in index_rows(tmp_path / "reports", [], CATALOGUE)[0]] == ["v1.2", "v1.1"]
 
 
 def test_no_release_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
@@ -203,8 +205,9 @@ def test_no_release_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project
 
 def test_the_page_asks_for_nothing(many: Path, requests_of: Callable[..., list[str]]) -> None:
     assert requests_of(many) == []
-    assert "http://" not in many.read_text("utf-8")
-    assert "https://" not in many.read_text("utf-8")
+    text = many.read_text("utf-8").replace('"http://www.w3.org/', "")  # names, not addresses
+    assert "http://" not in text
+    assert "https://" not in text
 
 
 def test_500_releases_are_small_and_open_fast(many: Path, browser: Any) -> None:
@@ -238,7 +241,7 @@ def test_search_and_sort_by_keyboard(many: Path, browser: Any) -> None:
             page.goto(many.as_uri())
             seen: dict[str, Any] = {}
             names = "[...document.querySelectorAll('#releases tbody tr:not([hidden]) th')].map(e => e.firstChild.data)"
-            page.keyboard.press("Tab")
+            page.focus("#search")
             page.keyboard.type("v1.499 REGRESSION")
             seen["none"] = page.evaluate(names)
             page.fill("#search", "regression v1.496.0-rc1")

@@ -202,7 +202,7 @@ def test_the_newest_are_printed_and_any_by_its_name(three: list[Path]) -> None:
     assert [line.partition(":")[0] for line in lines if " against " in line and not line.startswith("-")] == [
         "r38", "r39", "r17 (study)", "r26 (study)",
     ]  # fmt: skip
-    assert "Shown are the newest 2 of 36 comparisons" in "\n".join(lines)
+    assert "Shown are the newest 4 of 40 comparisons" in "\n".join(lines)
     assert f"history {three[1]} --last N` or `--only NAME`" in "\n".join(lines)
     assert "\nr4: " in printed("--only", "r4")
     assert "r39: " not in printed("--only", "r4")

@@ -34,20 +34,21 @@ class Figure:
     @property
     def html(self) -> str:
         """The figure in a page that has :func:`component`; without JavaScript and in print, the picture."""
-        return self.svg if self.chart is None else f"{_element(self.chart)}{self.svg}</build-chart>"
+        return self.svg if self.chart is None else f"{element(self.chart)}{self.svg}</build-chart>"
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
         png = base64.b64encode(self.png).decode("ascii")
         data = {"image/svg+xml": self.svg, "image/png": png, "text/plain": self.alt}
         about = {"name": self.name, "alt": self.alt, "graph_of": self.graph_of, "chart": self.chart}
         if self.chart is not None:  # a notebook that is not trusted runs no script and shows a picture
-            alone = _element({"tools": "", **self.chart})
+            alone = element({"tools": "", **self.chart})
             shown = f'<div class="buildcompare"><style>{themes()}</style>{alone}</build-chart></div>'
             data["application/javascript"] = f"{component()}\nelement.innerHTML = {json.dumps(shown)};"
         return data, {FIGURE_MIME: about}
 
 
-def _element(attributes: dict[str, str]) -> str:
+def element(attributes: dict[str, str]) -> str:
+    """The beginning of the element that is made a chart of."""
     written = [f'{name}="{html.escape(value)}"' for name, value in attributes.items()]
     return f"<build-chart {' '.join(written)}>"
 

@@ -1,5 +1,6 @@
-// Two elements. <build-chart> draws one metric of both builds; all charts of one `group` (a test) share cursor, zoom and
-// choices. <build-tools> makes the choices. Until a chart has been drawn, and in print, the picture inside it stands.
+// Two elements. <build-chart> draws one metric of both builds, over a run or over releases; all charts of one `group` (a
+// test, a ledger) share cursor, zoom and choices. <build-tools> makes the choices. Until a chart has been drawn, and in
+// print, the picture inside it stands.
 // STYLE is chart.css; the attribute `data` is what chart.py packed.
 
 const SIDES = ["base", "new"];
@@ -8,10 +9,14 @@ const AXES = {
   ramp: { choice: "Time from the ramp's start", label: "minutes from the ramp's start", unit: "min" },
   users: { choice: "Connected users", label: "connected users", unit: "users" },
 };
+const RELEASES = { label: "releases, oldest first", unit: "Release" }; // the only axis of charts that have `releases`
 const HINT =
   "Drag to zoom all charts of this test, double-click to go back. Keys: arrows move the cursor, + and − zoom, 0 goes back.";
-const LEFT = 54, RIGHT = 10, TOP = 18, HEIGHT = 190; // pixels around and of the curves
+const RELEASES_HINT =
+  "Click a point to open its report. Drag to zoom, double-click to go back. Keys: arrows move the cursor, Enter opens the report, + and − zoom, 0 goes back.";
+const LEFT = 58, RIGHT = 10, TOP = 18, HEIGHT = 190; // pixels around and of the curves
 const BINS = 40; // over the connected users
+const DOTS = 150; // of a build over releases; where more are shown, the line is enough
 
 // ---- Small helpers --------------------------------------------------------------------------------------------------
 
@@ -100,7 +105,14 @@ class Group {
 
 /** `x` rising, `y`; the cursor shows a point within its `reach`, and a line ends at a `gap`. */
 function pointsOf(run, axis) {
-  return (run.points[axis] ??= axis === "users" ? overUsers(run) : overTime(run, axis === "ramp" ? run.onset : 0));
+  if (axis === "users") return (run.points[axis] ??= overUsers(run));
+  return (run.points[axis] ??= axis === "releases" ? overReleases(run) : overTime(run, axis === "ramp" ? run.onset : 0));
+}
+
+/** The releases that have a level: a line leads over the others. */
+function overReleases({ values }) {
+  const x = [...values.keys()].filter((i) => !Number.isNaN(values[i]));
+  return { x, y: x.map((i) => values[i]), reach: 0.5, gap: Infinity };
 }
 
 function overTime(run, start) {
@@ -122,6 +134,10 @@ function overUsers(run) {
   return { x: bins.map(([bin]) => bin), y: bins.map(([, [sum, n]]) => sum / n), reach: 0.5 * run.bin, gap: Infinity };
 }
 
+/** By what factor the ends of a release's interval lie away from its level. */
+const spread = (run, place) => (run.half ? Math.exp(run.half / Math.sqrt(run.counts?.[place] ?? 1)) : 1);
+const cutShort = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
+
 function nearest({ x }, at) {
   let low = 0, high = x.length - 1;
   while (low < high) {
@@ -133,6 +149,7 @@ function nearest({ x }, at) {
 }
 
 function valueAt(points, at) {
+  if (!points.x.length) return null;
   const i = nearest(points, at);
   return Math.abs(points.x[i] - at) <= points.reach && !Number.isNaN(points.y[i]) ? points.y[i] : null;
 }
@@ -223,7 +240,8 @@ class BuildChart extends HTMLElement {
     if (focused) this.plot.focus();
   }
 
-  get axis() { return this.group.axis; }
+  get axis() { return this.chart.releases ? "releases" : this.group.axis; }
+  get timed() { return this.axis === "elapsed" || this.axis === "ramp"; }
   get shown() { return this.chart.runs.filter((run) => !this.group.hidden.has(run.key)); }
 
   /** Shift of a run's elapsed seconds on an axis of time; null on the axis of users. */
@@ -231,7 +249,8 @@ class BuildChart extends HTMLElement {
 
   /** The same for every chart of a test, so that they stand under each other. */
   extent() {
-    const { runs } = this.chart;
+    const { runs, releases } = this.chart;
+    if (releases) return [-0.5, releases.length - 0.5];
     if (this.axis === "users") return [0, Math.max(...runs.flatMap((run) => run.users), 1) + this.chart.bin];
     const ends = runs.map((run) => [-this.start(run) / 60, (run.duration - this.start(run)) / 60]);
     return [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
@@ -248,7 +267,7 @@ class BuildChart extends HTMLElement {
     for (const run of this.shown) {
       const { x, y } = pointsOf(run, this.axis);
       y.forEach((value, i) => {
-        if (x[i] >= low && x[i] <= high && !Number.isNaN(value)) [least, most] = [Math.min(least, value), Math.max(most, value)];
+        if (x[i] >= low && x[i] <= high && !Number.isNaN(value)) [least, most] = [Math.min(least, value / spread(run, x[i])), Math.max(most, value * spread(run, x[i]))];
       });
     }
     if (least > most) [least, most] = [0, 1];
@@ -258,7 +277,7 @@ class BuildChart extends HTMLElement {
     const up = (this.up = (y) => bottom - ((y - floor) / (top - floor)) * HEIGHT);
 
     const strip = this.chart.wide ? 14 : 4; // height of a build's phases
-    const phased = this.axis === "users" ? [] : SIDES.map((side) => this.shown.find((run) => run.side === side)).filter(Boolean);
+    const phased = !this.timed ? [] : SIDES.map((side) => this.shown.find((run) => run.side === side)).filter(Boolean);
     const foot = bottom + 3 + phased.length * (strip + 1);
     const total = TOP + HEIGHT + 3 + 2 * (strip + 1) + 34;
     const cut = (height) =>
@@ -273,12 +292,15 @@ class BuildChart extends HTMLElement {
       const at = up(y / factor);
       drawn.append(line(LEFT, at, right, at, "grid"), text(LEFT - 6, at + 4, written(y, 1), { "text-anchor": "end" }));
     }
-    for (const x of ticks(low, high, clamp(width / 80, 3, 10), this.axis !== "users")) {
+    const { releases } = this.chart;
+    const places = ticks(low, high, clamp(width / 80, 3, 10), this.timed);
+    for (const x of releases ? places.filter(Number.isInteger) : places) {
       const said = { x: across(x), y: foot + 14, "text-anchor": "middle" };
-      drawn.append(line(across(x), TOP, across(x), foot, "grid"), svg("text", said, written(x, 1)));
+      const name = releases ? cutShort(releases[x].name) : written(x, 1);
+      drawn.append(line(across(x), TOP, across(x), foot, "grid"), svg("text", said, name));
     }
     drawn.append(clip, line(LEFT, bottom, right, bottom, "axis"));
-    drawn.append(text((LEFT + right) / 2, foot + 29, AXES[this.axis].label, { "text-anchor": "middle", class: "soft" }));
+    drawn.append(text((LEFT + right) / 2, foot + 29, this.axisWords.label, { "text-anchor": "middle", class: "soft" }));
     drawn.append(text(-(TOP + bottom) / 2, 11, unit, { transform: "rotate(-90)", "text-anchor": "middle", class: "soft" }));
 
     for (const run of phased) {
@@ -303,8 +325,19 @@ class BuildChart extends HTMLElement {
     for (const run of this.shown) {
       const d = path(pointsOf(run, this.axis), low, high, across, up);
       curves.append(svg("path", { d, class: `curve ${run.side}`, "data-run": run.key }));
+      if (!releases) continue;
+      const { x, y } = pointsOf(run, this.axis), seen = [...x.keys()].filter((i) => x[i] >= low && x[i] <= high);
+      for (const i of seen.length > DOTS ? [] : seen) {
+        const [at, factor] = [across(x[i]), spread(run, x[i])];
+        if (factor > 1) curves.append(line(at, up(y[i] / factor), at, up(y[i] * factor), `spread ${run.side}`));
+        curves.append(svg("circle", { cx: at, cy: up(y[i]), r: 2.5, class: `dot ${run.side}` }));
+      }
     }
-    if (this.axis !== "users") {
+    (releases ? this.chart.changes : []).forEach(({ at, text: said }, i) => {
+      const x = across(at - 0.5);
+      curves.append(line(x, TOP, x, bottom, "change"), text(x + 4, TOP + 10 + 13 * (i % 3), said, { class: "halo" }));
+    });
+    if (this.timed) {
       for (const { side, run, at, text: said } of this.chart.events) {
         const own = this.shown.find((each) => each.key === `${side} ${run}`);
         if (!own) continue;
@@ -353,10 +386,25 @@ class BuildChart extends HTMLElement {
     return (fresh < base ? "−" : "+") + this.quantity(Math.abs(fresh - base));
   }
 
-  where(at) { return this.axis === "users" ? `${written(Math.round(at))} users` : `${at.toFixed(1).replace("-", "−")} min`; }
+  get axisWords() { return this.chart.releases ? RELEASES : AXES[this.axis]; }
+
+  /** The release that the cursor is at. */
+  release(at) { return this.chart.releases?.[Math.round(at)]; }
+
+  /** What a build is called: over releases each has another name. */
+  label(side, at = null) {
+    const label = this.chart.labels[side];
+    return at !== null && this.release(at) ? `${label} ${this.release(at)[side]}` : label;
+  }
+
+  where(at) {
+    const release = this.release(at);
+    if (release) return [release.name, release.note].filter(Boolean).join(", ");
+    return this.axis === "users" ? `${written(Math.round(at))} users` : `${at.toFixed(1).replace("-", "−")} min`;
+  }
 
   phases(at) {
-    if (this.axis === "users") return "";
+    if (!this.timed) return "";
     const names = SIDES.map((side) => {
       const run = this.shown.find((each) => each.side === side);
       const second = run && at * 60 + this.start(run);
@@ -385,9 +433,9 @@ class BuildChart extends HTMLElement {
     const values = SIDES.map((side) => (inside ? this.value(side, at) : null));
     SIDES.forEach((side, i) => {
       if (!this.shown.some((run) => run.side === side)) return;
-      const shown = html("span", { class: side === "base" ? "of-base" : "of-new" }, html("span", { class: `swatch ${side}` }), this.chart.labels[side]);
+      const shown = html("span", { class: side === "base" ? "of-base" : "of-new" }, html("span", { class: `swatch ${side}` }), this.label(side, inside ? at : null));
       if (inside) shown.append(" ", html("span", { class: "value" }, this.quantity(values[i])));
-      said.push(`${this.chart.labels[side]} ${this.quantity(values[i])}`);
+      said.push(`${this.label(side, inside ? at : null)} ${this.quantity(values[i])}`);
       this.readout.append(shown);
     });
     if (!inside) return this.plot.setAttribute("aria-valuetext", "no place chosen");
@@ -407,14 +455,16 @@ class BuildChart extends HTMLElement {
     const [unit, factor] = this.scale(Math.max(...runs.map((run) => run.most), 0));
     const several = new Set(runs.map((run) => run.side)).size < runs.length;
     const name = (run) => this.chart.labels[run.side] + (several ? `, run ${run.run}` : "");
-    const heads = [AXES[axis].unit, ...runs.map((run) => `${name(run)}, ${this.chart.short ?? unit}`), "Difference"];
+    const heads = [this.axisWords.unit, ...runs.map((run) => `${name(run)}, ${this.chart.short ?? unit}`), "Difference"];
     const places = [];
     for (const x of runs.flatMap((run) => [...pointsOf(run, axis).x]).sort((a, b) => a - b)) {
       if (x >= low && x <= high && !(x - places.at(-1) < 1e-6)) places.push(x);
     }
     const digits = axis === "users" ? 0 : 2;
     const rows = places.map((x) => {
-      const row = html("tr", {}, html("th", { scope: "row" }, x.toFixed(digits).replace("-", "−")));
+      const release = this.release(x);
+      const named = release?.href ? html("a", { href: release.href }, release.name) : release?.name;
+      const row = html("tr", {}, html("th", { scope: "row" }, named ?? x.toFixed(digits).replace("-", "−")));
       for (const run of runs) {
         const value = valueAt(pointsOf(run, axis), x);
         row.append(html("td", {}, value === null ? "–" : written(value * factor)));
@@ -447,9 +497,10 @@ class BuildChart extends HTMLElement {
       const [a, b] = [from, pixel(event)].sort((one, other) => one - other);
       from = null;
       if (b - a > 5) group.change({ range: [this.back(a), this.back(b)] });
+      else this.tap(this.sampled(this.back(b)), event.pointerType);
     });
     plot.addEventListener("pointercancel", () => { from = null; this.selection.setAttribute("width", 0); });
-    plot.addEventListener("pointerleave", () => group.point(null));
+    plot.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") group.point(null); });
     plot.addEventListener("dblclick", () => group.change({ range: null }));
     plot.addEventListener("blur", () => group.point(null));
     plot.addEventListener("keydown", (event) => {
@@ -465,6 +516,19 @@ class BuildChart extends HTMLElement {
     const points = this.shown.map((run) => pointsOf(run, this.axis)).filter(({ x }) => x.length);
     const places = points.map((each) => each.x[nearest(each, at)]).sort((a, b) => Math.abs(a - at) - Math.abs(b - at));
     return places.length ? clamp(places[0], ...this.range) : at;
+  }
+
+  /** A click opens a report. A finger shows what is there first, and opens it when it comes back. */
+  tap(at, pointer) {
+    if (pointer === "mouse" || this.tapped === at) return this.open(at);
+    this.tapped = at;
+    this.group.point(at);
+  }
+
+  /** Go to the report of the release there, if it has one. */
+  open(at) {
+    const href = this.release(at)?.href;
+    if (href) location.assign(new URL(href, document.baseURI));
   }
 
   /** Move the cursor, or zoom, by keyboard; whether it was one of these keys. */
@@ -484,6 +548,7 @@ class BuildChart extends HTMLElement {
       const start = clamp((group.at ?? (low + high) / 2) - wide / 2, least, most - wide);
       group.change({ range: wide >= most - least ? null : [start, start + wide] });
     } else if (key === "0" || key === "Escape") group.change({ range: null });
+    else if (key === "Enter" && this.chart.releases && group.at !== null) this.open(group.at);
     else return false;
     return true;
   }
@@ -544,11 +609,13 @@ class BuildTools extends HTMLElement {
     }
     choose.addEventListener("change", () => group.change({ axis: choose.value, range: null, at: null }));
     synced.push(() => (choose.value = group.axis));
-    const all = html("button", { type: "button" }, "Whole run");
+    const { releases } = group.chart;
+    const all = html("button", { type: "button" }, releases ? "All releases" : "Whole run");
     all.addEventListener("click", () => group.change({ range: null }));
     synced.push(() => (all.disabled = group.range === null));
-    box.append(html("label", {}, "Over ", choose), all);
-    if (this.hasAttribute("hint")) this.shadowRoot.append(html("p", { class: "hint" }, HINT));
+    if (!releases) box.append(html("label", {}, "Over ", choose));
+    box.append(all);
+    if (this.hasAttribute("hint")) this.shadowRoot.append(html("p", { class: "hint" }, releases ? RELEASES_HINT : HINT));
     return synced;
   }
 }

@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
+from buildcompare.history.releases import LevelSeries
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES, Side
 from buildcompare.text.numbers import SHORT_UNITS, change, scales
+from buildcompare.text.sentences import say
 
 WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
 """What the window of a test is called where it is shaded."""
@@ -94,13 +96,50 @@ def chart(
                 **grid,
             }
         )
+    first = test.result.runs.base[:1] + test.result.runs.new[:1]
+    group = "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
+    return {"group": group, "data": _packed(header, floats)}
+
+
+def over_releases(
+    series: LevelSeries, releases: Sequence[Mapping[str, Any]], group: str, changes: Mapping[int, str]
+) -> dict[str, str]:
+    """Attributes of the element of a metric over releases; `group` as of :func:`chart`.
+
+    `releases`: of each ``name``, ``href`` of its report (None: it has none), titles of ``base`` and ``new``, ``note``;
+    `changes`: what is written at which place.
+    """
+    header: dict[str, Any] = {
+        "title": say("figures", "releases_title", series),
+        "alt": say("figures", "releases_alt", series, [each["name"] for each in releases]),
+        "name": series.name,
+        "scales": scales(series.unit),
+        "short": SHORT_UNITS.get(series.unit),
+        "labels": {side: side for side in SIDES},
+        "releases": list(releases),
+        "changes": [{"at": at, "text": text} for at, text in sorted(changes.items())],
+        "events": [],
+        "marks": [],
+        "runs": [],
+    }
+    floats = []
+    for number, side in enumerate(SIDES):
+        values, counts = series.levels[:, number], series.runs[:, number]
+        if np.isfinite(values).any():
+            floats.append(_rounded(values))
+            run: dict[str, Any] = {"side": side, "run": 1, "size": values.size, "start": 0, "step": 1, "users": []}
+            run |= {"half": series.half} | ({} if (counts == 1).all() else {"counts": counts.tolist()})
+            header["runs"].append(run)
+    return {"group": group, "data": _packed(header, floats)}
+
+
+def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
+    """Base64 of a zlib stream of the header and of 32-bit floats."""
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     text += b" " * (-len(text) % 4)  # the floats begin at a multiple of their size
     values = np.concatenate(floats).astype("<f4").tobytes() if floats else b""
     packed = zlib.compress(len(text).to_bytes(4, "little") + text + values, 9)
-    first = test.result.runs.base[:1] + test.result.runs.new[:1]
-    group = "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
-    return {"group": group, "data": base64.b64encode(packed).decode("ascii")}
+    return base64.b64encode(packed).decode("ascii")
 
 
 def _sampled(curve: pd.Series) -> tuple[dict[str, Any], list[np.ndarray]]:

@@ -132,12 +132,22 @@ class ChainAnalysis:
     """Of the unbounded tests, in the order of their appearance."""
 
 
+class Order(NamedTuple):
+    """How two databases stood in the comparisons of a chain that have both."""
+
+    entries: Integers
+    logs: FloatArray  # log ratios of the levels, shape (n, 2), NaN for none
+    signs: npt.NDArray[np.int8]  # theirs, 0 for none
+    known: Integers  # where there is one of the new builds
+
+
 class Tests:
     """Every test of a ledger in columns, the chain in its order and then the studies; no object for each."""
 
     __test__ = False  # not a test class of pytest's
 
     def __init__(self, table: pa.Table) -> None:
+        self.orders: dict[tuple[int, int], Order] = {}
         names, known = dataset.codes(table["name"])
         positions = dataset.numbers(table["position"])
         rank, studies = np.zeros(len(known)), sorted({known[each] for each in names[np.isnan(positions)]})
@@ -241,19 +251,16 @@ class Tests:
         keys, starts = np.unique(self.key[rows], return_index=True)
         return dict(zip(keys.tolist(), np.split(rows, starts[1:]), strict=True))
 
-    @functools.cached_property
-    def _pairs(self) -> dict[tuple[int, int], tuple[Integers, FloatArray]]:
-        return {}
-
-    def between_databases(self, one: int, two: int) -> tuple[Integers, FloatArray]:
-        """Entries of the chain that hold both keys, and log ratios of `two` over `one`, shape (n, 2), NaN for none."""
-        if (one, two) not in self._pairs:
+    def between_databases(self, one: int, two: int) -> Order:
+        """How the key `two` stood to `one`; kept, as each comparison asks."""
+        if (one, two) not in self.orders:
             first, second = self.by_key[one], self.by_key[two]
             both, a, b = np.intersect1d(self.entry[first], self.entry[second], True, return_indices=True)
-            ratios = self.users[second[b]] / self.users[first[a]]
-            logs = [math.log(each) if each > 0 else math.nan for each in ratios.ravel().tolist()]
-            self._pairs[one, two] = both, np.array(logs).reshape(-1, 2)
-        return self._pairs[one, two]
+            ratios = (self.users[second[b]] / self.users[first[a]]).ravel().tolist()
+            logs = np.array([math.log(each) if each > 0 else math.nan for each in ratios]).reshape(-1, 2)
+            signs = np.sign(np.nan_to_num(logs)).astype(np.int8)
+            self.orders[one, two] = Order(both, logs, signs, np.flatnonzero(~np.isnan(logs[:, 1])))
+        return self.orders[one, two]
 
     @functools.cached_property
     def errors(self) -> tuple[FloatArray, FloatArray, dict[int, tuple[float, int]]]:
@@ -383,15 +390,18 @@ def _drift(
     new with the previous new).
     """
     drift = []
+    changed: dict[str, list[str]] = {}  # settings, by the comparison that they changed since
     for row in sorted(tests.rows(i), key=lambda row: int(tests.key[row])):
         if tests.then[row] < 0:
             continue
         then, now = (_measured(tests, int(each), entries) for each in (tests.then[row], row))
         sd, before = usual[int(tests.key[row])], then.new
-        changed = _changed(setup_differences(before.entry, now.base.entry))
+        since = before.entry.name
+        if since not in changed:
+            changed[since] = _changed(setup_differences(before.entry, now.base.entry))
         for kind, each in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), now, strict=True):
             same = bool(each.build.minor) and each.build.minor == before.build.minor
-            known = {"against": before.entry.name, "same_version": same, "setup_changed": changed}
+            known = {"against": since, "same_version": same, "setup_changed": changed[since]}
             for ratio, found in each.beside(before, kind, noise, **known):
                 z = {"z": ratio / sd, "jump": abs(ratio / sd) > OUTLIER} if sd and _is_same_version(found) else {}
                 drift.append(found.model_copy(update=z))
@@ -410,21 +420,21 @@ def _databases(tests: Tests, i: int, entries: Mapping[str, Entry], noise: Noise)
     for (key, one), (other_key, two) in itertools.combinations(alone, 2):
         if key[0] != other_key[0]:
             continue
-        found, logs = tests.between_databases(int(tests.key[one]), int(tests.key[two]))
-        past = logs[: np.searchsorted(found, i)]
-        news = past[~np.isnan(past[:, 1]), 1]
-        last = float(news[-1]) if news.size else 0.0
+        past = tests.between_databases(int(tests.key[one]), int(tests.key[two]))
+        count = int(np.searchsorted(past.entries, i))
+        newest = int(np.searchsorted(past.known, count)) - 1
+        last = float(past.logs[past.known[newest], 1]) if newest >= 0 else 0.0
         for before, now in zip(*(_measured(tests, row, entries) for row in (one, two)), strict=True):
             known = {"against": before.test.db_engine, "same_version": True}
             for ratio, row in now.beside(before, DriftKind.BETWEEN_DATABASES, noise, **known):
                 flipped: dict[str, Any] = {}
                 if last * ratio < 0:
-                    alike = past * ratio > 0
+                    alike = past.signs[:count] == math.copysign(1.0, ratio)
                     rows = np.flatnonzero(alike[:, 0] | alike[:, 1])
                     earlier = [
                         schema.DatabaseOrder(
-                            comparison=tests.names[found[at]],
-                            **{s: percent(past[at, n]) for n, s in enumerate(SIDES) if alike[at, n]},
+                            comparison=tests.names[past.entries[at]],
+                            **{s: percent(past.logs[at, n]) for n, s in enumerate(SIDES) if alike[at, n]},
                         )
                         for at in rows[-MOST_EARLIER:].tolist()
                     ]
@@ -639,15 +649,20 @@ def _version(version: str | None) -> list[int]:
 
 
 def _test(asked: Test, result: TestResult | None) -> LedgerTest:
-    known: dict[str, Any] = asked.model_dump(include={"name", "type", "db_engine"})
-    if result is not None:
-        users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
-        counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
-        errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
-        known["users"], known["runs"] = result.users, Pair(len(result.runs.base), len(result.runs.new))
-        known["supported_users"] = users if any(users) else None
-        known["errors"] = None if errors == Pair(None, None) else errors
-        known |= _levels(result) if result.validity.status != ValidityStatus.INVALID else {}
+    if result is None:
+        return LedgerTest.model_validate(asked.model_dump(include={"name", "type", "db_engine"}))
+    counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
+    errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
+    return ledger_test(result, errors=None if errors == Pair(None, None) else errors)
+
+
+def ledger_test(result: TestResult, **known: Any) -> LedgerTest:
+    """What a ledger keeps of the results of a test; `known` are further fields."""
+    users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
+    known |= {name: getattr(result, name) for name in ("name", "type", "db_engine", "users")}
+    known |= {"runs": Pair(len(result.runs.base), len(result.runs.new))}
+    known |= {"supported_users": users if any(users) else None}
+    known |= _levels(result) if result.validity.status != ValidityStatus.INVALID else {}
     return LedgerTest.model_validate(known)
 
 

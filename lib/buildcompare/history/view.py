@@ -48,6 +48,16 @@ class HistoryView:
         return self.chain.databases
 
     @property
+    def count(self) -> int:
+        """Of all comparisons, studies too."""
+        return self.chain.comparisons + len(self.chain.studies)
+
+    @property
+    def left_out(self) -> int:
+        """How many of them are not shown."""
+        return self.count - len(self.chain.steps)
+
+    @property
     def steps(self) -> list[Step]:
         """The comparisons of the chain that are shown, in its order."""
         return [step for step in self.chain.steps.values() if step.entry.kind == "monthly"]
@@ -124,7 +134,7 @@ def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None =
     """
     view = view_ledger(read_ledger(folder), metrics, 0 if only else last or None, [only] if only else [])
     chain, noise, steps = view.chain, view.noise, view.chain.steps.values()
-    if not chain.comparisons and not chain.studies:
+    if not view.count:
         raise InputError(file=folder, key="history", expected="a ledger with entries", found="none")
     if only and not steps:
         raise InputError(file=folder, key="--only", expected="the name of a comparison", found=repr(only))
@@ -135,8 +145,8 @@ def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None =
         f"Intervals: 95 %; one run has a standard deviation of {run_sd} ({noise.noise_source}).",
         *view.variance(),
     ]
-    if (shown := len(view.steps)) < chain.comparisons and not only:
-        lines.append(say("history", "newest_shown", shown, chain.comparisons, folder))
+    if view.left_out and not only:
+        lines.append(say("history", "newest_shown", len(steps), view.count, folder))
     for step in steps:
         lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
         lines += [f"- {sentence}" for sentence in view.sentences(step)]

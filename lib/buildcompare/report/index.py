@@ -11,17 +11,21 @@ from urllib.parse import quote
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from buildcompare.config.catalogue import read_catalogue
+from buildcompare import figures
+from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files
-from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
-from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, read_ledger
+from buildcompare.figures import chart, picture
+from buildcompare.history.chain import Step, analyse_chain, ledger_test, supported_users_noise
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger
+from buildcompare.history.releases import USERS, LevelSeries, over_releases
 from buildcompare.history.view import HistoryView
 from buildcompare.report import publication
 from buildcompare.report.sections import GRAVEST_FIRST, Fragment, page, template
 from buildcompare.results import Results, dumps
 from buildcompare.results.history import Drift
-from buildcompare.text.numbers import db_name
+from buildcompare.text.numbers import change, db_name
+from buildcompare.text.sentences import say
 
 FILES = {publication.HTML: "report", publication.README: "README", publication.RESULTS: "results"}
 INDEX = "index.html"
@@ -50,6 +54,8 @@ class IndexRow(Step):
     users: Sequence[UsersLine] = ()
     links: Sequence[tuple[str, str]] = ()
     fault: str | None = None
+    tests: Sequence[LedgerTest] = ()
+    ledger: Path | None = None  # that holds it
 
     @property
     def drift_lines(self) -> list[Drift]:
@@ -64,10 +70,13 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     `metrics` says how far runs scatter, for comparisons that only a ledger holds. A damaged ledger is an InputError; a
     report that cannot be read becomes a row that says so.
     """
-    rows, left_out = index_rows(folder, ledgers, metrics)
+    catalogue = read_catalogue(metrics)
+    rows, views = index_rows(folder, ledgers, catalogue)
     shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
-    shown["left_out"] = left_out
-    write_files({folder / INDEX: page("index/index", "buildcompare/report", "index/index", **shown)})
+    shown["charts"] = level_charts(rows, catalogue)
+    shown["left_out"] = [(at, len(view.chain.steps), view.count) for at, view in views.items() if view.left_out]
+    html = page("index/index", "buildcompare/report", "index/index", component=figures.component(), **shown)
+    write_files({folder / INDEX: html})
     return folder / INDEX, len(rows)
 
 
@@ -83,30 +92,27 @@ def releases(view: HistoryView) -> Fragment:
     return Fragment(Markup(html), f"[{len(rows)} releases]")  # noqa: S704  # escaped by the template
 
 
-LeftOut = tuple[Path, int, int]
-"""A ledger's folder, how many of its comparisons are shown, and of how many."""
-
-
-def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> tuple[list[IndexRow], list[LeftOut]]:
+def index_rows(
+    folder: Path, ledgers: Sequence[Path], catalogue: Catalogue
+) -> tuple[list[IndexRow], dict[Path, HistoryView]]:
     """The newest of the chain first; before it what no ledger holds, after it the studies, then what is broken.
 
-    Of a ledger with more than `NEWEST` comparisons, the newest and those that have a report; which ledgers these are.
+    Of a ledger the `NEWEST` comparisons and those that have a report; each ledger with what was analysed of it.
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
     named = [resolve(each.history.ledger) for each in reports.values() if isinstance(each, Results) and each.history]
     opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
-    noise, _ = supported_users_noise(read_catalogue(metrics))
+    noise, margin_percent = supported_users_noise(catalogue)
     readable = {path: results for path, results in reports.items() if isinstance(results, Results)}
     held = {path: _place(results, opened) for path, results in readable.items()}
     steps: dict[tuple[Path, str], Step] = {}
-    left_out = []
+    views = {}
     for ledger in opened:
         recorded_names = {place[1] for place in held.values() if place and place[0] == ledger.folder}
         chain = analyse_chain(ledger, noise, NEWEST, recorded_names)
         steps |= {(ledger.folder, name): step for name, step in chain.steps.items()}
-        if (count := chain.comparisons + len(chain.studies)) > len(chain.steps):
-            left_out.append((ledger.folder, len(chain.steps), count))
+        views[ledger.folder] = HistoryView(ledger, chain, margin_percent)
     unrecorded, recorded, broken, reported = [], [], [], set()
     for path, results in reports.items():
         links = [(text, f"{quote(path.name)}/{name}") for name, text in FILES.items() if (path / name).is_file()]
@@ -115,14 +121,56 @@ def index_rows(folder: Path, ledgers: Sequence[Path], metrics: str) -> tuple[lis
             continue
         entry, place = _entry_of(results), held[path]
         if place and steps[place].entry.simulated == results.simulated:
-            recorded.append(_of_report(results, entry, steps[place], links))
+            recorded.append(replace(_of_report(results, entry, steps[place], links), ledger=place[0]))
             reported.add(place)
         else:
             unrecorded.append(_of_report(results, entry, None, links))
-    recorded += [_of_step(step) for place, step in steps.items() if place not in reported]
+    recorded += [replace(_of_step(step), ledger=at[0]) for at, step in steps.items() if at not in reported]
     unrecorded.sort(key=lambda row: _newness(row.builds[1]), reverse=True)
     recorded.sort(key=lambda row: (row.entry.kind == "study", -(row.entry.position or 0)))
-    return [*unrecorded, *recorded, *broken], left_out
+    return [*unrecorded, *recorded, *broken], views
+
+
+def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[str, list[tuple[LevelSeries, Markup]]]]:
+    """The charts of each chain by its heading: every metric of every test over its releases, oldest first.
+
+    Reports that no ledger holds are chains of their own, the measured and the simulated.
+    """
+    chains: dict[tuple[Path | None, bool], list[IndexRow]] = {}
+    for row in reversed(rows):
+        if row.tests and row.entry.kind == "monthly":
+            chains.setdefault((row.ledger, row.ledger is None and row.entry.simulated), []).append(row)
+    charts = []
+    for number, ((ledger, simulated), chain) in enumerate(chains.items()):
+        drawn: list[tuple[LevelSeries, Markup]] = []
+        releases = [_release(row) for row in chain]
+        pictured: set[str] = set()  # tests: each has a picture of its first metric
+        for series in over_releases([row.tests for row in chain], catalogue):
+            own = _jumps(chain, series) if series.slug == USERS else {}
+            marked = {each.at: change(each.percent) for each in series.changes}
+            marked |= {at: say("figures", "jump", size) for at, size in own.items()}
+            attributes = chart.over_releases(series, releases, f"releases-{number}", marked)
+            names = [row.entry.name for row in chain]
+            still = "" if series.test in pictured else picture.over_releases(series, names, marked)
+            pictured.add(series.test)
+            drawn.append((series, Markup(f"{figures.element(attributes)}{still}</build-chart>")))  # noqa: S704  # ours
+        heading = say("figures", "chain_heading", ledger and ledger.name, simulated)
+        charts.append((heading, drawn))
+    return charts
+
+
+def _release(row: IndexRow) -> dict[str, Any]:
+    """What a chart says of one place of its axis."""
+    href = next((href for text, href in row.links if text == "report"), None)
+    base, new = row.builds
+    note = say("history", "changed_settings", row.setup_changed) if row.setup_changed else ""
+    return {"name": row.entry.name, "href": href, "base": base, "new": new, "note": note}
+
+
+def _jumps(chain: Sequence[IndexRow], series: LevelSeries) -> dict[int, float]:
+    """By place, the drift of the test's supported users that is a jump."""
+    found = ((at, line) for at, row in enumerate(chain) for line in row.drift_lines if line.jump)
+    return {at: line.delta_percent for at, line in found if line.delta_percent is not None and series.is_of(line)}
 
 
 def _place(results: Results, opened: Sequence[Ledger]) -> tuple[Path, str] | None:
@@ -185,16 +233,16 @@ def _of_report(results: Results, entry: Entry, held: Step | None, links: Sequenc
         entry = entry.model_copy(update={"kind": held.entry.kind, "position": held.entry.position})
     builds = (results.base.label, results.new.label)
     shown = {"entry": entry, "builds": builds, "users": sorted(users, key=_by_test), "links": links}
-    return IndexRow(**vars(past) | shown)
+    return IndexRow(**vars(past) | shown, tests=[ledger_test(test) for test in results.tests])
 
 
 def _of_step(step: Step) -> IndexRow:
     users = []
-    for test, change in step.changes:
-        size = (change.delta_percent, *change.interval()) if change else ()
+    for test, effect in step.changes:
+        size = (effect.delta_percent, *effect.interval()) if effect else ()
         users.append(UsersLine(test.name, test.db_engine, *test.levels, *size))
     builds = (step.entry.base.title, step.entry.new.title)
-    return IndexRow(**vars(step), builds=builds, users=sorted(users, key=_by_test))
+    return IndexRow(**vars(step), builds=builds, users=sorted(users, key=_by_test), tests=step.entry.tests)
 
 
 def _by_test(line: UsersLine | Drift) -> str:

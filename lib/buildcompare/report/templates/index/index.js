@@ -43,3 +43,25 @@
   document.getElementById("tools").hidden = false;
   filter();
 })();
+
+// Of all charts of a chain one is shown, that of the test and metric chosen. Without JavaScript the pictures stand.
+for (const section of document.querySelectorAll(".levels")) {
+  const figures = [...section.querySelectorAll("figure")];
+  const [test, metric] = section.querySelectorAll("select");
+  const fill = (select, names) => {
+    const before = select.value;
+    select.replaceChildren(...[...new Set(names)].map((name) => new Option(name, name)));
+    if (names.includes(before)) select.value = before;
+  };
+  const show = () => {
+    const own = figures.filter((each) => each.dataset.test === test.value);
+    fill(metric, own.map((each) => each.dataset.metric));
+    for (const each of figures) each.hidden = !own.includes(each) || each.dataset.metric !== metric.value;
+  };
+  fill(test, figures.map((each) => each.dataset.test));
+  test.addEventListener("change", show);
+  metric.addEventListener("change", show);
+  section.querySelectorAll(".choices").forEach((each) => (each.hidden = false));
+  window.addEventListener("pageshow", show); // who comes back finds what was chosen
+  show();
+}

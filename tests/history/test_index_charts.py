@@ -1,0 +1,265 @@
+"""The charts of the index in a real browser: what they say is what the ledger holds, and a click opens the report."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from buildcompare.comparison import analysis as workbench
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import check_params
+from buildcompare.history.ledger import Entry, pack, read_ledger, record
+from buildcompare.history.releases import USERS, level_changes, over_releases
+from buildcompare.report.index import write_index
+from buildcompare.results import dumps
+from buildcompare.text.numbers import test_words as words_of
+from conftest import BrowserThread
+from support import small_params
+
+COUNT, STEP = 40, 18  # comparisons; from this one on the new builds' API times are half as long again
+UNITS = {"ms": 1e-3, "s": 1.0, "users": 1.0}
+GRAVE = ("serious", "critical")
+WATCH = """window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));"""
+
+
+def entry(number: int) -> Entry:
+    rng = np.random.default_rng(number)
+    tests: list[dict[str, Any]] = []
+    for db in ("mysql", "postgresql"):
+        users = {side: float(round(9000 * math.exp(rng.normal(0, 0.02)))) for side in ("base", "new")}
+        known = {"name": f"{db}_unbounded", "type": "unbounded", "db_engine": db, "supported_users": users}
+        if number == 5:  # imported from a table: it knows nothing else
+            tests.append(known)
+            continue
+        bounded = {"name": f"{db}_bounded", "type": "bounded", "db_engine": db}
+        for test in (known, bounded):
+            level = 0.02 * (1.5 if number >= STEP else 1.0)
+            drawn = {side: [level * math.exp(rng.normal(0, 0.03))] for side in ("base", "new")}
+            tests.append({**test, "levels_of_runs": {"avg-api-times": drawn, "own": {"base": [1.0], "new": [2.0]}}})
+    data = {"name": f"v1.{number}", "position": number + 1, "tests": tests, "source": "report"}
+    data |= {"base": {"label": f"v1.{number}.0"}, "new": {"label": f"v1.{number + 1}.0-rc1"}}
+    return Entry.model_validate({**data, "setup": {"Tool": f"<b>{number // 20}</b>"}})
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index of a ledger, half of it packed, of which one comparison has a report."""
+    folder = tmp_path_factory.mktemp("charts")
+    entries = [entry(number) for number in range(COUNT)]
+    record(folder / "ledger", entries[:20])
+    pack(read_ledger(folder / "ledger"))
+    record(folder / "ledger", entries[20:])
+    file, _ = write_index(folder / "reports", [folder / "ledger"])
+    return file
+
+
+def opened(browser: BrowserThread, file: Path, task: Callable[[Any], Any], *, asked: bool = False, **look: Any) -> Any:
+    """`task` on the page, which says nothing on the console, keeps its policy and asks for nothing (unless `asked`)."""
+
+    def run(browser: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **look})
+        said: list[str] = []
+        try:
+            page = context.new_page()
+            page.add_init_script(WATCH)
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.goto(file.as_uri())
+            if not asked:
+                page.on("request", lambda request: said.append(request.url))
+            page.locator("build-chart[ready]").first.wait_for()
+            found = task(page)
+            assert (said, page.evaluate("window.violations")) == ([], [])
+            return found
+        finally:
+            context.close()
+
+    return browser.run(run)
+
+
+def shown(page: Any) -> Any:
+    """The plot of the one chart that is shown."""
+    charts = page.locator("figure:not([hidden]) build-chart[ready]")
+    charts.first.wait_for()
+    assert page.locator(".levels figure:not([hidden])").count() == 1
+    return charts.first.locator(".plot")
+
+
+def read_at(page: Any, part: float) -> tuple[str, list[str]]:
+    """Where the pointer is by the chart's words, and the readout of both builds."""
+    plot = shown(page)
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + part * box["width"], box["y"] + 90)
+    readout = plot.locator("xpath=preceding-sibling::p[1]")
+    texts = [readout.locator(part).inner_text() for part in (".of-base", ".of-new", ".difference")]
+    return plot.get_attribute("aria-valuetext"), texts
+
+
+def value(text: str) -> float:
+    match = re.search(r"([\d,.]+) (\S+)$", text)
+    assert match, text
+    return float(match[1].replace(",", "")) * UNITS[match[2]]
+
+
+def test_hover_shows_the_levels_and_the_release_and_another_metric_changes_them(
+    page_file: Path, browser: BrowserThread
+) -> None:
+    def work(page: Any) -> list[Any]:
+        seen = [read_at(page, 0.3), read_at(page, 0.8)]
+        page.get_by_label("Metric").select_option("Avg API times")
+        seen.append(read_at(page, 0.8))
+        page.get_by_label("Test").select_option("Bounded Postgres")
+        assert page.get_by_label("Metric").input_value() == "Avg API times", "the choice is kept where it can be"
+        return [*seen, read_at(page, 0.8)]
+
+    seen = opened(browser, page_file, work)
+    held = read_ledger(page_file.parents[1] / "ledger").read()
+    levels: list[tuple[float, float]] = []
+    tests = ("mysql_unbounded", "mysql_unbounded", "mysql_unbounded", "postgresql_bounded")
+    for i, ((where, texts), name) in enumerate(zip(seen, tests, strict=True)):
+        own = held[where.partition(";")[0].partition(",")[0]]
+        test = next(each for each in own.tests if each.name == name)
+        runs = test.levels_of_runs["avg-api-times"]
+        base, new = tuple(test.levels) if i < 2 else (runs.base[0], runs.new[0])
+        assert base
+        assert new
+        assert [value(text) for text in texts[:2]] == pytest.approx([base, new], rel=5e-4)
+        assert texts[0].startswith(f"base {own.base.label} ")
+        assert texts[1].startswith(f"new {own.new.label} ")
+        percent = float(texts[2].removesuffix(" %").replace("−", "-"))
+        assert percent == pytest.approx(100 * (new / base - 1), abs=0.06)
+        levels.append((base, new))
+    assert len({*levels}) == 4
+    assert seen[0][0].partition(";")[0] != seen[1][0].partition(";")[0]
+
+
+def test_a_click_the_enter_key_and_the_table_open_the_report(tmp_path: Path, browser: BrowserThread) -> None:
+    checked = check_params(small_params(tmp_path / "data"))
+    results = workbench.analyse(checked, workbench.read_recordings(checked)).results
+    report = tmp_path / "reports/a #1 report/report.html"
+    report.parent.mkdir(parents=True)
+    report.write_text("<!doctype html><title>The report</title>")
+    (report.parent / "results.json").write_text(dumps(results), "utf-8")
+    builds = {side: {"label": f"v1.{i}.0", "version": f"1.{i}.0"} for i, side in enumerate(("base", "new"))}
+    recorded = Entry.model_validate({**entry(11).model_dump(), **builds})
+    record(tmp_path / "ledger", [entry(10), recorded, entry(12)])
+    file, _ = write_index(tmp_path / "reports", [tmp_path / "ledger"])
+    test = next(test for test in results.tests if test.supported_users)
+    users, words = test.supported_users, words_of(test.type, test.db_engine)
+    assert users
+
+    def place(page: Any, part: float) -> tuple[float, float]:
+        box = shown(page).bounding_box()
+        return box["x"] + 58 + part * (box["width"] - 68), box["y"] + 90
+
+    def click(page: Any) -> Any:
+        page.get_by_label("Test").select_option(words)
+        before = page.url
+        page.mouse.click(*place(page, 0.1))
+        assert page.url == before, "the first has no report"
+        said = read_at(page, 0.5)
+        page.mouse.click(*place(page, 0.5))
+        page.wait_for_url("**/report.html")
+        urls = [page.url]
+        page.go_back()
+        page.get_by_label("Test").select_option(words)
+        shown(page).focus()
+        for key in ("End", "ArrowLeft", "Enter"):
+            page.keyboard.press(key)
+        page.wait_for_url("**/report.html")
+        page.go_back()
+        page.get_by_label("Test").select_option(words)
+        shown(page)
+        page.get_by_text("Values as a table").locator("visible=true").click()
+        links = page.locator("figure:not([hidden]) build-chart .table a")
+        urls += links.evaluate_all("links => links.map(a => a.href)")
+        return said, urls
+
+    (spoken, texts), urls = opened(browser, file, click, asked=True)
+    assert spoken.startswith("small; ")
+    assert [value(text) for text in texts[:2]] == pytest.approx([users.base, users.new], rel=5e-4)
+    assert urls == [report.as_uri()] * 2
+
+    def tap(page: Any) -> list[str]:
+        page.get_by_label("Test").select_option(words)
+        shown(page)
+        found = []
+        for _ in range(2):
+            page.touchscreen.tap(*place(page, 0.5))
+            page.wait_for_timeout(100)
+            found.append(page.url)
+        return found
+
+    first, second = opened(browser, file, tap, asked=True, has_touch=True, viewport={"width": 380, "height": 1400})
+    assert (first, second) == (file.as_uri(), report.as_uri()), "a finger reads first"
+
+
+@pytest.mark.parametrize("look", [{}, {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"}])
+def test_charts_are_read_by_everybody(
+    page_file: Path, browser: BrowserThread, requests_of: Callable[..., list[str]], look: dict[str, Any]
+) -> None:
+    def work(page: Any) -> Any:
+        plot = shown(page)
+        plot.focus()
+        spoken = []
+        for key in ("End", "ArrowLeft", "Home", "+", "0"):
+            page.keyboard.press(key)
+            spoken.append(plot.get_attribute("aria-valuetext").partition(";")[0].partition(",")[0])
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        table = plot.locator("xpath=following-sibling::details//table")
+        table.locator("tbody tr").first.wait_for()
+        rows = table.locator("tbody tr").evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+        )
+        grave = [each["id"] for each in Axe().run(page).response["violations"] if each["impact"] in GRAVE]
+        wide = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        return spoken, rows, grave, wide
+
+    spoken, rows, grave, (wide, screen) = opened(browser, page_file, work, **look)
+    assert spoken == ["v1.39", "v1.38", "v1.0", "v1.0", "v1.0"]
+    held = read_ledger(page_file.parents[1] / "ledger").chain
+    expected = [[each.name, *(f"{level:,.0f}" for level in each.tests[0].levels if level)] for each in held]
+    assert [row[:3] for row in rows] == expected
+    assert grave == []
+    assert wide <= screen
+    assert requests_of(page_file) == []
+
+
+def test_pictures_stand_without_javascript(page_file: Path, browser: BrowserThread) -> None:
+    def look(browser: Any) -> tuple[int, str, int]:
+        context = browser.new_context(java_script_enabled=False, viewport={"width": 380, "height": 800})
+        try:
+            page = context.new_page()
+            page.goto(page_file.as_uri())
+            pictures = page.locator(".levels figure svg[role=img]:visible")
+            return pictures.count(), pictures.first.get_attribute("aria-label"), page.locator("select:visible").count()
+        finally:
+            context.close()
+
+    count, words, selects = browser.run(look)
+    assert (count, selects) == (4, 0), "one for each test"
+    assert words.startswith("Supported users of both builds over 40 releases, v1.0 to v1.39, Unbounded MySQL.")
+
+
+def test_a_level_that_changed_for_good_is_found_where_it_changed() -> None:
+    releases = [entry(number).tests for number in range(COUNT)]
+    found = {(each.test, each.slug): each for each in over_releases(releases, read_catalogue("mattermost"))}
+    assert len(found) == 10
+    assert next(iter(found)) == ("Unbounded MySQL", USERS)
+    for (_, slug), series in found.items():
+        assert [change.at for change in series.changes] == ([STEP] if slug == "avg-api-times" else [])
+    series = found["Bounded MySQL", "avg-api-times"]
+    assert series.changes[0].percent == pytest.approx(50, abs=4)
+    assert np.isnan(series.levels[5]).all()
+    assert (series.unit, found["Bounded MySQL", "own"].unit) == ("seconds", "")
+    assert (found["Bounded MySQL", "own"].half, level_changes(np.full(30, np.nan))) == (None, [])
