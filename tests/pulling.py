@@ -36,7 +36,7 @@ def source(url: str, **more: Any) -> Source:
 
 def catalogue(*queries: str) -> Catalogue:
     return Catalogue.model_validate(
-        {"metrics": [{"name": q, "slug": f"m{i}", "query": q} for i, q in enumerate(queries)]}
+        {"metrics": [{"name": q[:200], "slug": f"m{i}", "query": q} for i, q in enumerate(queries)]}
     )
 
 

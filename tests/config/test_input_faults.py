@@ -101,9 +101,9 @@ params_text("an empty file", "")
 params_text("not YAML", "a: [b")
 params_text("not UTF-8", b"\xff\xfe\xfa")
 params_text("a control character", "name: a\x01")
-params_text("larger than 4 MB", "# " + "x" * 4_000_000)
+params_text("larger than 1 MB", "# " + "x" * 1_000_000)
 ALIASES = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-params_text("more than 200,000 values once aliases are followed", "\n".join(["a0: &a0 [x, x]", *ALIASES]))
+params_text("more than 20,000 values once aliases are followed", "\n".join(["a0: &a0 [x, x]", *ALIASES]))
 params_text("nested too deeply", "[" * 100_000)
 params_edit("a tag that would construct an object", "name: small", "name: !!python/object/apply:os.getcwd []")
 params_text("a value that its tag cannot hold", "a: !!int abc")
@@ -111,6 +111,11 @@ MERGES = "{x: 1}"
 for level in range(8):
     MERGES = f"{{<<: [&m{level} {MERGES}, {', '.join([f'*m{level}'] * 9)}]}}"
 params_text("merges of merges", MERGES)
+params_text("an escape sequence, spelled out", 'name: "\\e[31m"')
+params_text("letters that turn the direction of writing", 'name: "\\u202e"')
+params_text("a key of aliases of aliases", "? [&a [x, x, x], &b [*a, *a, *a], &c [*b, *b, *b]]\n: 1")
+params_edit("a number in octal or base 60", "users: 1000", "users: 0777")
+params_edit("a password in a link", "name: small", "name: small\ngrafana: {a: 'http://user:pass@host/'}")
 params_edit("a key twice", "name: small", "name: small\nname: small")
 params_edit("an unknown key", "name: small", "nmae: small")
 params_edit("a missing key", "new:\n  label: v1.1.0\n", "")
@@ -171,6 +176,16 @@ def _(given: Given) -> None:
     given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "auth": auth}
 
 
+@fault("params", "more than 100 runs of a build")
+def _(given: Given) -> None:
+    given.params["tests"][0]["base"] = [given.params["tests"][0]["base"]] * 101
+
+
+@fault("params", "a header that decides where a request goes")
+def _(given: Given) -> None:
+    given.params["source"] = {"kind": "prometheus", "url": "http://127.0.0.1:9", "headers": {"Host": "other"}}
+
+
 @fault("params", "a token's variable that is not set")
 def _(given: Given) -> None:
     auth = {"bearer_token_env": "BUILDCOMPARE_TEST_NOT_SET"}
@@ -213,7 +228,14 @@ data("recording", "a row with fewer fields", table("1,rps,1\n2,rps\n"))
 data("recording", "times in no unit since 1970", table("99999999999,rps,1\n"))
 data("recording", "more than 200 series to draw", table("".join(f"1,m{i},1\n" for i in range(201))))
 data("recording", "every value NaN", table("1,rps,NaN\n2,rps,\n"))
+data("recording", "a name longer than 1,000 characters", table(f"1,{'x' * 1_001},1\n2,rps,1\n"))
+data("recording", "a year that no test was in", table("9999-12-31T00:00:00Z,rps,1\n"))
+data("recording", "digits that other programs do not read", table("1,rps,1_000\n"))
 data("recording", "a damaged Parquet", b"PAR1 and no more")
+CORPUS = Path(__file__).parents[1] / "corpus"
+data("recording", "a Parquet that ends its reader", (CORPUS / "aborts-pyarrow.parquet").read_bytes())
+LISTS = pa.table({"timestamp": [1.0], "metric": ["rps"], "value": [[1.0]]})
+data("recording", "a Parquet with lists for values", parquet(LISTS))
 MANY = pa.table({"timestamp": pa.array(np.zeros(20_000_001))})
 data("recording", "a Parquet with more than 20 million values", parquet(MANY))
 LONG = pd.DataFrame({"timestamp": [1.0], "metric": ["x" * 10_001], "value": [1.0]})
@@ -225,6 +247,11 @@ data("labels", "a CSV without the columns", b"a,b\n1,2\n")
 data("labels", "one label twice", b"group,label,stat,value\napi,a,avg,1\napi,a,avg,2\n")
 IN_PERCENT = {"title": "Avg API times", "yaxes": [{"format": "percent"}], "snapshotData": [{"datapoints": [[1, 5]]}]}
 data("snapshot", "a panel in a unit that its metric cannot have", json.dumps({"panels": [IN_PERCENT]}).encode())
+FIELDS = [{"type": "time", "values": [1, 2]}, {"type": "number", "values": [1, 2, 3]}]
+MORE = {"title": "RPS", "snapshotData": [{"fields": FIELDS}]}
+data("snapshot", "more values than times", json.dumps({"panels": [MORE]}).encode())
+LATE = {"title": "RPS", "snapshotData": [{"datapoints": [[1, 10**400]]}]}
+data("snapshot", "a time of hundreds of digits", json.dumps({"panels": [LATE]}).encode())
 data("report", "not JSON", b"<html>")
 data("report", "other JSON", b"{}")
 data("report", "a number of thousands of digits", b'{"a": ' + b"1" * 5_000 + b"}")
@@ -265,6 +292,17 @@ def recorded(*, series: int, summaries: int) -> Callable[[Path], None]:
         write_recording(Recording((one,) * series, (0.0, 1.0), stop_known=True, label_summaries=labels), file)
 
     return write
+
+
+@fault("recording", "a recording of ours with one bit turned")
+def _(given: Given) -> None:
+    file = given.folder / "turned.parquet"
+    given.run.update(recording=str(file))
+    given.run.pop("labels")
+    recorded(series=1, summaries=0)(file)
+    contents = bytearray(file.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    file.write_bytes(contents)
 
 
 @fault("recording", "a recording of more than 100,000 series")

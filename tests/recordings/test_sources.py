@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
+from buildcompare.recordings.files import read_input
+from buildcompare.recordings.parquet import open_table
 from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
 from buildcompare.recordings.sources import record
 from buildcompare.recordings.table import read_recording, write_recording
@@ -269,7 +270,8 @@ def example() -> Recording:
 def test_a_recording_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "x.parquet"
     write_recording(example(), file)
-    back = read_recording(pq.ParquetFile(file), file)
+    written = read_input(str(file), expected="")
+    back = read_recording(open_table(written), written)
     assert back.window == (0.0, 99.5)
     assert (back.notes, back.provenance, back.stop_known, back.simulated) == (example().notes, {"seed": 7}, True, True)
     for one, other in zip(back.series, example().series, strict=True):

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+from buildcompare.config.outside import MAX_LINE, one_line, shown
+
 
 class BuildcompareError(Exception):
-    """Any error whose message is written for the person at the command line."""
+    """Any error whose message, one line, is written for the person at the command line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message, 4 * MAX_LINE))
 
 
 class _Placed(BuildcompareError):
@@ -30,9 +35,10 @@ class InputError(_Placed):
     """
 
     def __init__(self, *, file: str | Path | None, key: str | None, expected: str, found: str) -> None:
-        self.file = None if file is None else str(file)
-        self.key, self.expected, self.found = key, expected, found
-        super().__init__(f"{_joined(self.file, key) or 'input'}: expected {expected}, found {found}")
+        self.file = None if file is None else shown(str(file))[:MAX_LINE]
+        self.key = None if key is None else one_line(key)
+        self.expected, self.found = one_line(expected), one_line(found)
+        super().__init__(f"{_joined(self.file, self.key) or 'input'}: expected {self.expected}, found {self.found}")
 
 
 class SourceError(_Placed):

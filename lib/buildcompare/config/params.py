@@ -13,7 +13,8 @@ from pydantic.functional_validators import AfterValidator, BeforeValidator, fiel
 
 from buildcompare.config.catalogue import Operation
 from buildcompare.config.errors import InputError
-from buildcompare.config.yaml import Strict, Traced, checked, must, read_yaml, refuse, unlike
+from buildcompare.config.outside import CONTROLS_IN_LINES, everywhere, shown
+from buildcompare.config.yaml import Document, Strict, Traced, checked, must, read_yaml, refuse, unlike
 from buildcompare.results.codes import SIDES, Side, TestType
 
 T = TypeVar("T")
@@ -23,8 +24,8 @@ FILE_KEYS: dict[str, str] = {
 }  # fmt: skip
 """By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
-SLUG = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""Names that become file or folder names: no separators, no leading dot."""
+SLUG = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+"""Names that become file or folder names: no separators, no dot at either end."""
 
 
 def _is_http(value: str) -> bool:
@@ -48,15 +49,19 @@ def _server_url(value: str) -> str:
     return value.rstrip("/")
 
 
-_SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them"
+_SLUG = "letters, digits, '.', '_' and '-', starting with a letter or digit, ending with no '.', at most 100 of them"
 _IS_HTTP = must(_is_http, "an http or https address")
-_OWN_HEADERS = "authorization|proxy-authorization|cookie|accept-encoding|content-length|content-type"
+_NO_LOGIN = must(r"(?!\s*[^/]*//[^/?#]*@)[\s\S]*", "an address without credentials", "credentials in it")
+_OWN_HEADERS = (
+    "(?:proxy-)?authorization|proxy-.*|cookie|accept-encoding|content-(?:length|type|encoding)|host|connection|keep-alive"
+    "|transfer-encoding|te|trailer|upgrade|expect"
+)
 _NO_OWN = must(f"(?i)(?!({_OWN_HEADERS})$).*", "no header that other settings decide (see `auth` and `gzip`)")
 _WHOLE_MILLISECONDS = must(lambda seconds: abs(seconds * 1000 - round(seconds * 1000)) <= 1e-6, "whole milliseconds")
 _TEXT = must(lambda v: not isinstance(v, (int, float)), 'a time with its zone, such as "2024-12-11T10:00:00Z"')
 _VARIABLE = "the name of an environment variable (A-Z, 0-9 and _)"  # capitals only: hardly a secret looks like one
 FileName = Annotated[str, must(SLUG.pattern, _SLUG)]
-HttpUrl = Annotated[str, _IS_HTTP]
+HttpUrl = Annotated[str, _NO_LOGIN, _IS_HTTP]
 ServerUrl = Annotated[str, AfterValidator(_server_url), _IS_HTTP]
 Variable = Annotated[str, must("[A-Z_][A-Z0-9_]{0,99}", _VARIABLE, found="something else")]
 HeaderName = Annotated[str, must(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", "the name of an HTTP header"), _NO_OWN]
@@ -155,9 +160,9 @@ def _distinct(items: list[Any]) -> list[Any]:
     return items
 
 
-Named = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct)]
+Named = Annotated[list[T], Field(min_length=1, max_length=200), AfterValidator(_distinct)]
 _AS_LIST = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
-Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1)]
+Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1, max_length=100)]
 
 
 class Test(Strict):
@@ -330,4 +335,5 @@ def read_params(file: str | Path) -> Comparison:
 
 def check_params(data: Any) -> Comparison:
     """Check plain data, such as what papermill injected, against the model."""
-    return checked(Comparison, data)
+    plain = data if isinstance(data, Document) else everywhere(data, lambda text: shown(text, CONTROLS_IN_LINES))
+    return checked(Comparison, plain)

@@ -15,11 +15,12 @@ from pydantic import AfterValidator, BaseModel, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from buildcompare.config.errors import InputError
+from buildcompare.config.outside import CONTROLS_IN_LINES
 from buildcompare.config.project import read_text
 
-MAX_BYTES = 4_000_000
+MAX_BYTES = 1_000_000
 """No parameter file that a person writes comes near this size."""
-MAX_VALUES = 200_000
+MAX_VALUES = 20_000
 """Bound on the values after aliases are followed, so that nested aliases cannot explode."""
 _SECRET_KEYS = ("auth", "headers", "headers_env")
 """Keys below which an error never repeats what it found."""
@@ -63,6 +64,9 @@ class _Reader(yaml.SafeLoader):
             self.DEFAULT_SEQUENCE_TAG,
         ):
             raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} is not allowed", node.start_mark)
+        if isinstance(node, yaml.ScalarNode) and CONTROLS_IN_LINES.search(node.value):
+            line, expected = f"line {node.start_mark.line + 1}", "text without control characters"
+            raise InputError(file=self.name, key=line, expected=expected, found=repr(node.value)[:80])
         yield place, node
         if isinstance(node, yaml.SequenceNode):
             for i, child in enumerate(node.value):
@@ -73,9 +77,11 @@ class _Reader(yaml.SafeLoader):
                 for part in reversed(value_node.value) if isinstance(value_node, yaml.SequenceNode) else [value_node]:
                     yield from self.values(part, place)
                 continue
-            key, line = self.construct_object(key_node, deep=True), f"line {key_node.start_mark.line + 1}"
+            scalar, line = isinstance(key_node, yaml.ScalarNode), f"line {key_node.start_mark.line + 1}"
+            key = self.construct_object(key_node) if scalar else None  # a mapping of aliases is never written out
             if not isinstance(key, str):
-                expected, found = "a key that is text (put it in quotes)", repr(getattr(key_node, "value", key))
+                expected = "a key that is text (put it in quotes)"
+                found = repr(key_node.value) if scalar else "a list or keys with values"
                 raise InputError(file=self.name, key=line, expected=expected, found=found)
             if key in keys:
                 raise InputError(file=self.name, key=line, expected="each key once", found=f"{key!r} a second time")
@@ -83,18 +89,23 @@ class _Reader(yaml.SafeLoader):
             yield from self.values(value_node, (*place, key))
 
 
+_UNLIKE = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _Reader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, regexp) for tag, regexp in resolvers if tag not in _UNLIKE]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+# Decimal numbers only: YAML 1.1 takes 0777 for 511, 1:1:1 for 3661 and 1_0 for 10.
+_FLOAT = r"[-+]?(?:(?:0|[1-9]\d*)\.\d*(?:[eE][-+]\d+)?|\.\d+(?:[eE][-+]\d+)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
+for _tag, _form, _first in (("float", _FLOAT, "-+.0123456789"), ("int", r"[-+]?(?:0|[1-9]\d*)", "-+0123456789")):
+    _Reader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_form})$", re.ASCII), [*_first])
 
 
 def read_yaml(file: Path) -> Document:
     """Read `file`, or raise :class:`InputError` naming the file and the line."""
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     try:
-        reader = _Reader(text)
-        reader.name, nodes = str(file), {}
+        reader, nodes = _Reader(text), {}
+        reader.name = str(file)
         node = reader.get_single_node()
         if node is not None:
             for count, (place, value) in enumerate(reader.values(node)):
@@ -183,6 +194,8 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
     else:
         expected = _EXPECTED.get(kind, re.sub("^(Value error, |Input should (be|have) )", "", error["msg"]))
         expected = f"one of {expected}" if kind == "literal_error" else expected
+        if kind == "too_long" and isinstance(value, (list, dict)):
+            value, expected = f"{len(value)}", f"at most {error['ctx']['max_length']} of them"
         secret = any(part in _SECRET_KEYS for part in location)
         seen = _kind(value) if secret else _found(value, document.nodes.get(location))
         key_at_fault = place[-1:] == ("[key]",)

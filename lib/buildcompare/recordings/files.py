@@ -19,6 +19,8 @@ from buildcompare.recordings.recording import FloatArray, Recording, Series
 
 MAX_BYTES = 32_000_000
 """Bound on an unpacked file: 20 hours of 40 graphs take 26 MB as CSV or JSON; a hostile file 25 times itself."""
+MAX_GRAPHS = 200
+"""Bound on the series of one run that a report draws: each is a figure."""
 LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: larger numbers are milliseconds or finer."""
 
@@ -113,9 +115,13 @@ def series_of(
     found: list[Series] = []
     known: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:
+        if times.shape != values.shape:
+            raise file.fault(place(0), f"as many values of {name} as times ({times.size})", str(values.size))
+        if len(found) == MAX_GRAPHS:
+            raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{MAX_GRAPHS + 1} or more")
         odd = np.flatnonzero(~((times >= 0.0) & (times < LATEST)))
         if odd.size:
-            seen = f"{times[odd[0]]:.0f} of {name}" + (" (milliseconds or finer?)" if times[odd[0]] >= LATEST else "")
+            seen = f"{times[odd[0]]:.12g} of {name}" + (" (milliseconds or finer?)" if times[odd[0]] >= LATEST else "")
             raise file.fault(place(odd[0]), "times in seconds since 1970, before 2200", seen)
         order = np.argsort(times, kind="stable")
         twice = np.flatnonzero(np.diff(times[order]) == 0)

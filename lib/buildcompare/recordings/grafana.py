@@ -108,7 +108,7 @@ def _curves(file: InputFile, panels: list[Any], catalogue: Catalogue) -> Iterato
     for key, panel in _panels(panels, "panels"):
         try:
             columns = [column for frame in _frames(panel) for column in _columns(panel, *frame)]
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, re.error) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, re.error) as error:
             raise file.fault(key, "snapshot data of a known form", f"{type(error).__name__}: {error}") from None
         for name, times, values, labels, unit in columns:
             own = {} if len(columns) == 1 else (labels or {"series": name})

@@ -66,7 +66,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
             LabelSummary(q.metric, labels.get(q.label, ""), q.stat, float(values[-1]))
             for q, answer in named
             for labels, _, values in answer.series
-            if q.role == "summary"
+            if q.role == "summary" and values.size
         ),
         window=(start.timestamp(), end.timestamp()),
         stop_known=True,
@@ -78,7 +78,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
             "step_s": source.step_s,
             "label_step_s": source.label_step_s,
             "queries": [_asked(*each, len(times)) for each, times in zip(named, grids, strict=True)],
-            "counter_resets": {q.metric: int(a.series[0][2][-1]) for q, a in named if q.role == "resets" and a.series},
+            "counter_resets": {q.metric: int(a.last) for q, a in named if q.role == "resets" and np.isfinite(a.last)},
             "thresholds": {alert.slug: alert.threshold for alert in catalogue.alerts},
             "warnings": list(dict.fromkeys(warning for _, answer in named for warning in answer.warnings)),
         },
@@ -127,9 +127,22 @@ def _answer(client: Client, question: Question, piece: range) -> Answer:
     name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
     seconds = {"start": piece[0], "end": piece[-1], "step": piece.step}
     try:
-        return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
+        answer = client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
+        checked: FloatArray | None = None
+        for _, times, _ in answer.series:
+            if times is not checked and not _asked_for(times, piece):
+                raise SourceError(url=client.url, expected="values at the times that were asked for", found="others")
+            checked = times
+        return answer
     except (InputError, SourceError) as error:
         raise (error if error.key else error.within(name)) from None
+
+
+def _asked_for(times: FloatArray, piece: range) -> bool:
+    """Whether all `times` (seconds) are of `piece` (milliseconds), each at most once."""
+    steps = (times * 1000.0 - piece[0]) / piece.step
+    near = np.abs(steps - np.rint(steps)) * piece.step < 1.0
+    return bool(times.size <= len(piece) and np.all(near & (steps > -0.5) & (steps < len(piece) - 0.5)))
 
 
 def _joined(parts: Sequence[Answer], url: str) -> Answer:

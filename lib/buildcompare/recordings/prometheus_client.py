@@ -5,14 +5,17 @@ rounds as float() does and is many times faster than a JSON parser (benchmarks/p
 """
 
 import base64
+import hashlib
+import json
 import os
 import re
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +29,7 @@ from urllib3 import exceptions as faults
 from urllib3.util.retry import Retry
 
 from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.outside import hiding, one_line
 from buildcompare.config.params import Source, Tls
 from buildcompare.config.project import read_text, resolve
 from buildcompare.recordings.recording import FloatArray
@@ -37,10 +41,18 @@ MAX_WAIT_S = 60
 CONNECT_S = 10.0
 GRACE_S = 5.0
 """How much longer than the server's own time-out we wait, so that its words reach us."""
+PATIENCE = 2
+"""How many times as long as it may pause an answer may take: one that trickles in must end too."""
 MAX_SECRET_BYTES = 100_000
 """Servers refuse headers far shorter than this."""
 MAX_BYTES = 1_000_000_000
 """Bound on one answer: 5,000 series of 1,081 points take about 170 MB."""
+MAX_PART = 64_000_000
+"""Bound on what stands between two series, and on one series: 11,000 points take 500 kB."""
+MAX_PAGE = 10_000_000
+"""Bound on an answer that is no data."""
+MAX_WORDS = 300
+"""Characters of a server's words that are repeated."""
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
 _CHUNK = 1 << 22  # bytes that are parsed at a time: several of pyarrow's blocks, so that it uses every processor
@@ -70,6 +82,11 @@ class Answer:
     """Labels, times in seconds, values; the arrays may be shared and are read only."""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def last(self) -> float:
+        """The last value of the first series, such as the one value of a whole run; NaN without any."""
+        return float(self.series[0][2][-1]) if self.series and self.series[0][2].size else float("nan")
+
 
 class Client:
     """Asks one server: passing faults are repeated, lasting ones named, answers are arrays.
@@ -79,7 +96,9 @@ class Client:
 
     def __init__(self, source: Source, url: str) -> None:
         self.url = url
-        self._session, self._secrets = open_session(source)
+        self._session, secrets = open_session(source)
+        self._hide = hiding(secrets)
+        self._of_thread = threading.local()
         self._source = source
         self.close = self._session.close
         self.stopped = threading.Event()
@@ -94,9 +113,10 @@ class Client:
             build = {}
         if "victoriametrics" in ready:  # its buildinfo pretends to be Prometheus
             found = re.search(rb'vm_app_version\{[^}]*short_version="([^"]+)"', self._page("/metrics"))
-            return {"kind": "victoriametrics", "version": found[1].decode("utf-8", "replace")[:60] if found else ""}
+            version = found[1].decode("utf-8", "replace") if found else ""
+            return {"kind": "victoriametrics", "version": self._line(version, 60)}
         kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
-        return {"kind": one_line(kind, 60).casefold(), "version": one_line(str(build.get("version", "")), 60)}
+        return {"kind": self._line(kind, 60).casefold(), "version": self._line(str(build.get("version", "")), 60)}
 
     def query_range(self, query: str, times: Mapping[str, str]) -> Answer:
         """Every series of `query` at `times` (start, end and step in seconds, as text)."""
@@ -106,9 +126,9 @@ class Client:
 
         def read(response: BaseHTTPResponse) -> Answer:
             if response.status != 200 or _kind(response) != "application/json":
-                raise self._complaint(response, b"".join(self._chunks(response)))
+                raise self._complaint(response, b"".join(self._chunks(response, MAX_PAGE)))
             try:
-                return read_answer(self._chunks(response))
+                return read_answer(self._chunks(response), self._hide)
             except RefusedAnswerError as error:
                 raise self._complaint(response, *error.args) from None
 
@@ -118,7 +138,7 @@ class Client:
         """A body of any type; none from a server without the path."""
 
         def read(response: BaseHTTPResponse) -> bytes:
-            body = b"".join(self._chunks(response))
+            body = b"".join(self._chunks(response, MAX_PAGE))
             if response.status not in (200, 400, 404, 405):
                 raise self._complaint(response, body)
             return body if response.status == 200 else b""
@@ -137,6 +157,7 @@ class Client:
         raise self._failed("a whole answer", f"{last}, {REPEATS + 1} times")
 
     def _once(self, path: str, fields: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
+        watch = self._of_thread.watch = _Watch(PATIENCE * timeouts(self._source)[1])
         try:
             pool, target, options = self._way
             if len(fields.get("query", "")) < LONG_QUERY:
@@ -148,8 +169,13 @@ class Client:
             finally:  # the connection is given back, or closed where the body was not read
                 response.close()
                 response.release_conn()
-        except (faults.HTTPError, OSError, requests.RequestException) as error:
-            raise self._named(error) from None
+        except (faults.HTTPError, OSError, requests.RequestException, PassingError) as error:
+            if watch.ended:
+                expected = f"a whole answer within {watch.limit_s:g} s (see source.timeout_s)"
+                raise self._failed(expected, "one that takes longer") from None
+            raise error if isinstance(error, PassingError) else self._named(error) from None
+        finally:
+            watch.stop()
 
     @cached_property
     def _way(self) -> tuple[Any, str, dict[str, Any]]:
@@ -164,22 +190,23 @@ class Client:
         adapter: Any = session.get_adapter(self.url)
         pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
         adapter.cert_verify(pool, str(prepared.url), verify, cert)
+        pool.ConnectionCls = _watched(pool.ConnectionCls, self._of_thread)
         never = dict.fromkeys(("redirect", "preload_content", "decode_content", "assert_same_host"), False)
         repeats = {"retries": adapter.max_retries, "timeout": Timeout(None, *timeouts(self._source))}
         target = adapter.request_url(prepared, proxies).rstrip("/")
         return pool, target, {"headers": dict(prepared.headers), **repeats, **never}
 
-    def _chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
+    def _chunks(self, response: BaseHTTPResponse, most: int = MAX_BYTES) -> Iterator[bytes]:
         total = 0
         try:
             while chunk := response.read(_CHUNK, decode_content=True):
                 total += len(chunk)
-                if total > MAX_BYTES:
-                    expected = f"an answer of at most {MAX_BYTES // 1_000_000:,} MB"
+                if total > most:
+                    expected = f"an answer of at most {most // 1_000_000:,} MB"
                     raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
                 yield chunk
         except ValueError as error:  # http.client takes a negative size of a chunk for a number of bytes to read
-            raise PassingError(f"a damaged body ({one_line(str(error))})") from None
+            raise PassingError(f"a damaged body ({self._line(str(error))})") from None
 
     def _named(self, error: BaseException) -> Exception:
         """What requests and urllib3 say in ten lines, in one."""
@@ -191,7 +218,7 @@ class Client:
         # The first that has something to say, without addresses.
         said = [getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) for cause in causes]
         names = [type(cause).__name__ for cause in causes if cause is error or isinstance(cause, faults.HTTPError)]
-        words = one_line(str(next(filter(None, said), names[-1])))
+        words = self._line(str(next(filter(None, said), names[-1])))
         connect_s, read_s = timeouts(self._source)
         certificate = "a certificate that source.tls.ca, or the system, vouches for"
         pause = f"an answer that does not pause for {read_s:g} s (source.timeout_s)"
@@ -214,12 +241,12 @@ class Client:
         said: dict[str, Any] = {}
         with suppress(PassingError):
             said = _json(body if kind == "application/json" else b"")
-        failed, fault = said.get("status") == "error", one_line(str(said.get("errorType", "")), 40)
+        failed, fault = said.get("status") == "error", self._line(str(said.get("errorType", "")), 40)
         code = f"HTTP {status} ({fault})" if failed else f"HTTP {status}"
-        page = body[:2000].decode("utf-8", "replace") if kind in ("text/plain", "application/json") else ""
-        words = one_line(f"{code}: {one_line(str(said.get('error', '')) if failed else page) or response.reason}")
+        page = body.decode("utf-8", "replace") if kind in ("text/plain", "application/json") else ""
+        words = self._line(f"{code}: {self._line(str(said.get('error', '')) if failed else page) or response.reason}")
         if status == 200 and not failed:
-            words = f"an answer of the type {one_line(kind, 60) or 'none'}"
+            words = f"an answer of the type {self._line(kind, 60) or 'none'}"
             return self._refused("source.url", "the query API (JSON)", words)
         if 300 <= status < 400:
             return self._refused("source.url", "the query API itself", f"a redirect ({code})")
@@ -235,16 +262,61 @@ class Client:
 
     def _refused(self, key: str | None, expected: str, found: str) -> InputError:
         """What the user can change: at `key`, or without one in the query."""
-        return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=self._hidden(found))
+        return InputError(file=None, key=key, expected=f"{expected} at {self.url}", found=self._hide(found))
 
     def _failed(self, expected: str, found: str) -> SourceError:
-        return SourceError(url=self.url, expected=expected, found=self._hidden(found))
+        return SourceError(url=self.url, expected=expected, found=self._hide(found))
 
-    def _hidden(self, text: str) -> str:
-        """`text` without secrets, which a server may repeat in an error."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+    def _line(self, text: str, limit: int = MAX_WORDS) -> str:
+        """What a server said, in one line, without secrets, which it may repeat: they are hidden before it is cut."""
+        return one_line(self._hide(text), limit)
+
+
+class _Watch:
+    """Ends a query that trickles in: each attempt has `limit_s` seconds from its request to its last byte."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s, self.ended = limit_s, False
+        self._timer: threading.Timer | None = None
+
+    def start(self, connection: socket.socket) -> None:
+        """Watch the answer that comes over `connection`."""
+        self.stop()
+        self._timer = threading.Timer(self.limit_s, self._end, [connection])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        """The answer is there."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self, connection: socket.socket) -> None:
+        self.ended = True
+        with suppress(OSError):
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of TLS too: whoever waits for it wakes up
+
+
+def _watched(kind: Any, of_thread: Any) -> Any:
+    """Connections like `kind` whose answers the watch of their thread limits, headers too."""
+
+    class Watched(kind):  # type: ignore[misc]  # a class of urllib3's, which one the address decides
+        def getresponse(self) -> Any:
+            of_thread.watch.start(self.sock)
+            return super().getresponse()
+
+    return Watched
+
+
+class _Repeats(Retry):
+    """Repeats where Retry-After says nothing that can be read, too."""
+
+    def parse_retry_after(self, retry_after: str) -> float:
+        """Seconds to wait; none where that is unreadable."""
+        try:
+            return super().parse_retry_after(retry_after)
+        except (faults.InvalidHeader, ValueError, OverflowError):
+            return 0.0
 
 
 def _kind(response: BaseHTTPResponse) -> str:
@@ -274,20 +346,12 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
     never: dict[str, Any] = {"read": 0, "redirect": 0, "other": 0, "raise_on_status": False, "raise_on_redirect": False}
     passing: dict[str, Any] = {"allowed_methods": {"GET", "POST"}, "status_forcelist": (429, 502, 504)}
-    repeats = Retry(REPEATS, backoff_factor=BACKOFF_S, retry_after_max=MAX_WAIT_S, **passing, **never)
+    repeats = _Repeats(REPEATS, backoff_factor=BACKOFF_S, retry_after_max=MAX_WAIT_S, **passing, **never)
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
     session.headers.update({"Accept-Encoding": "gzip" if source.gzip else "identity", "User-Agent": "buildcompare"})
-    own = {name: _secret(f"headers_env.{name}", variable) for name, variable in source.headers_env.items()}
+    own, secrets = _credentials(source)
     session.headers.update({**source.headers, **own})
-    secrets = [*own.values()]
-    if source.auth is not None:
-        named = source.auth.model_dump(exclude_none=True)  # a token, or a user and a password
-        held = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
-        basic = base64.b64encode(":".join(held).encode()).decode()
-        authorization = f"Bearer {held[0]}" if len(held) == 1 else f"Basic {basic}"
-        session.headers["Authorization"] = authorization
-        secrets += [authorization, basic, held[-1]]
     session.auth = lambda request: request  # without any requests would look for a password in ~/.netrc
     if source.tls is not None:
         ca = _pem(source.tls, "ca", "a file of certificates (PEM)", ssl.SSLContext.load_verify_locations)
@@ -296,7 +360,37 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
         cert = _pem(source.tls, "cert", wanted, lambda c, file: c.load_cert_chain(file, key, password=lambda: b""))
         session.verify = ca or source.tls.verify
         session.cert = (cert, key) if cert and key else cert
-    return session, sorted(secrets, key=len, reverse=True)
+    return session, secrets
+
+
+def identity(source: Source) -> str | None:
+    """Who asks, as a slow hash that tells nobody a password; None where a secret is not at hand, empty for nobody."""
+    try:
+        told, _ = _credentials(source)
+        cert = source.tls and source.tls.cert
+        if cert:
+            told["cert"] = read_text(resolve(cert), "a certificate", max_bytes=MAX_SECRET_BYTES)
+    except InputError:
+        return None
+    return _slow_hash(json.dumps(told, sort_keys=True), source.url or "") if told else ""
+
+
+@cache
+def _slow_hash(text: str, salt: str) -> str:
+    return hashlib.scrypt(text.encode(), salt=f"buildcompare {salt}".encode(), n=2**14, r=8, p=1, dklen=16).hex()
+
+
+def _credentials(source: Source) -> tuple[dict[str, str], list[str]]:
+    """The headers with secrets of `source`, and these secrets."""
+    own = {name: _secret(f"headers_env.{name}", variable) for name, variable in source.headers_env.items()}
+    secrets = [*own.values()]
+    if source.auth is not None:
+        named = source.auth.model_dump(exclude_none=True)  # a token, or a user and a password
+        held = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
+        basic = base64.b64encode(":".join(held).encode()).decode()
+        own["Authorization"] = f"Bearer {held[0]}" if len(held) == 1 else f"Basic {basic}"
+        secrets += [basic, held[-1]]
+    return own, secrets
 
 
 def _secret(key: str, name: str, *, ascii_only: bool = True) -> str:
@@ -335,30 +429,38 @@ def _pem(tls: Tls, key: str, expected: str, load: Callable[[ssl.SSLContext, str]
 # ---- Answers ---------------------------------------------------------------------------------------------------------
 
 
-def read_answer(chunks: Iterable[bytes]) -> Answer:
-    """Read a range answer as it arrives; :class:`RefusedAnswerError` where it reports an error."""
+def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> Answer:
+    """Read a range answer as it arrives, its words as `hide` makes them; a :class:`RefusedAnswerError` of an error."""
     waiting, around = bytearray(), bytearray()
+    searched = 0  # so far nothing begins in `waiting`
     numbers: list[Pairs] = []
     for chunk in chunks:
         waiting += chunk
         done = 0
         texts: list[bytearray] = []
-        while (start := waiting.find(_VALUES, done)) >= 0:
+        while (start := waiting.find(_VALUES, max(done, searched))) >= 0:
             first = start + len(_VALUES)
             # Up to the last ]] before a brace: a character that is rare is found many times faster.
             text, end, _ = waiting[first : waiting.find(b"}", first)].partition(b"{")[0].rpartition(b"]]")
             if not end:
+                searched = start
                 break
             around += waiting[done:start] + b'"values":%d' % (len(numbers) + len(texts))
             texts.append(text)
             done = first + len(text) + len(end)
+        else:
+            searched = len(waiting) - len(_VALUES)
         del waiting[:done]
+        searched = max(searched - done, 0)
+        if len(waiting) > MAX_PART:
+            expected = f"series of at most {MAX_PART // 1_000_000} MB"
+            raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
         for times, values in _parsed(texts) or [_of_json(_json(b'{"values":[[' + text + b"]]}")) for text in texts]:
             alike = numbers and np.array_equal(times, numbers[-1][0])
             numbers.append((numbers[-1][0] if alike else times.copy(), values))  # kept once
     if _VALUES in waiting:
         raise PassingError("JSON that ends early")
-    return _answer(bytes(around + waiting), numbers)
+    return _answer(bytes(around + waiting), numbers, hide)
 
 
 def _parsed(texts: list[bytearray]) -> list[Pairs] | None:
@@ -385,36 +487,32 @@ def _json(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _answer(text: bytes, numbers: list[Pairs]) -> Answer:
+def _answer(text: bytes, numbers: list[Pairs], hide: Callable[[str], str]) -> Answer:
     data = _json(text)
     if data.get("status") == "error":
         raise RefusedAnswerError(text)
-    notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
     found = []
     try:
+        if data.get("isPartial"):
+            raise PassingError("one that the server calls partial: some of its stores did not answer")
+        notes = [*(data.get("warnings") or ()), *(data.get("infos") or ())]
         if data["data"]["resultType"] != "matrix":
-            raise PassingError(f"a result of the type {str(data['data']['resultType'])[:40]!r}")
+            raise PassingError(f"a result of the type {one_line(hide(str(data['data']['resultType'])), 40)!r}")
         for row in data["data"]["result"]:
-            labels = {str(key): str(value) for key, value in row["metric"].items()}
+            labels = {hide(str(key)): hide(str(value)) for key, value in row["metric"].items()}
             if "values" in row:
                 found.append((labels, *(_of_json(row) if isinstance(row["values"], list) else numbers[row["values"]])))
             else:
                 notes.append("native histograms were left out: ask for histogram_quantile() or an average of them")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise PassingError(f"JSON of another form ({type(error).__name__})") from None
-    return Answer(tuple(found), tuple(dict.fromkeys(one_line(str(note)) for note in notes)))
+    return Answer(tuple(found), tuple(dict.fromkeys(one_line(hide(str(note)), MAX_WORDS) for note in notes)))
 
 
 def _of_json(row: Mapping[str, Any]) -> Pairs:
     """Numbers that the JSON parser has read."""
     try:
         times, values = np.array([[float(time), float(value)] for time, value in row["values"]]).reshape(-1, 2).T.copy()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise PassingError(f"JSON that is damaged ({type(error).__name__})") from None
     return times, values
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """`text` as one printable line of at most `limit` characters."""
-    line = re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in text)).strip()
-    return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -18,6 +18,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import plural
+from buildcompare.config.outside import shown
 from buildcompare.results import SeriesCoverage
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,8 +27,17 @@ Role = Literal["graph", "label", "bucket", "alert", "error"]
 NoteKind = Literal["simulated", "digitised", "source"]
 
 
+class _Named:
+    """Something with names from outside, in which control characters are shown."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, str) and not value.isprintable():
+                object.__setattr__(self, name, shown(value))  # the one change, before anyone has seen it
+
+
 @dataclass(frozen=True)
-class Series:
+class Series(_Named):
     """One time series."""
 
     metric: str
@@ -45,6 +55,9 @@ class Series:
     """What each value is of its label, such as ``avg`` or ``p99``; empty for graphs."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.labels and not "".join([*self.labels, *self.labels.values()]).isprintable():
+            object.__setattr__(self, "labels", {shown(key): shown(value) for key, value in self.labels.items()})
         if self.times.shape != self.values.shape or self.times.ndim != 1:
             shapes = f"times {self.times.shape} and values {self.values.shape}"
             raise ValueError(f"{shapes} of {self.metric} differ in shape")
@@ -58,7 +71,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(_Named):
     """Numbers of one run without times: one that a benchmark printed, or one for each request or iteration."""
 
     metric: str
@@ -77,7 +90,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class LabelSummary:
+class LabelSummary(_Named):
     """One value per label over the whole run, as the source computed it (in seconds for times)."""
 
     group: str
@@ -87,7 +100,7 @@ class LabelSummary:
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(_Named):
     """Something about a recording that its readers must know."""
 
     kind: NoteKind

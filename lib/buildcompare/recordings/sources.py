@@ -8,8 +8,8 @@ what it was asked for: a changed window, address, step or query pulls anew.
 
 import datetime as dt
 import hashlib
-import io
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, plural
@@ -26,7 +25,8 @@ from buildcompare.config.params import Run, Source
 from buildcompare.config.project import resolve
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
-from buildcompare.recordings.files import FileSource, InputFile, read_input
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, FileSource, InputFile, read_input
+from buildcompare.recordings.parquet import is_whole, open_table
 from buildcompare.recordings.recording import Measurement, Recording, span, utc
 from buildcompare.results.codes import Side
 
@@ -38,12 +38,13 @@ SOURCES: dict[str, FileSource] = {
     "recorded": table.SOURCE,
 }
 """By kind, in the order in which they are asked whether contents look like theirs."""
-MAX_GRAPHS = 200
-"""Bound on the series of one run that a report draws: each is a figure."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|out|log)(\.gz)?$")
 _RECORDING = re.compile(rf"[^.].*{_ENDING.pattern}")
-REQUEST = "request"
-"""Key of the provenance under which a pulled recording keeps the hash of what was asked for."""
+MAX_NAME = 1_000
+"""Bound on the characters of a metric's name, a label or its value: all of them are drawn and written."""
+_PULLED = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
+REQUEST, ASKED_BY = "request", "asked_by"
+"""Keys of the provenance under which a pulled recording keeps the hashes of what was asked for, and by whom."""
 
 
 def read(
@@ -249,12 +250,28 @@ def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None)
     if found is None:
         expected = ", or ".join(each.expected for each in SOURCES.values())
         raise InputError(file=path, key=None, expected=expected, found="other JSON")
-    recording = SOURCES[found].read(file, catalogue)
-    return recording if labels is None else table.with_labels(recording, labels)
+    try:
+        recording = SOURCES[found].read(file, catalogue)
+        return recording if labels is None else table.with_labels(recording, labels)
+    except InputError:
+        raise
+    except Exception as error:  # the boundary: whatever a library makes of bytes that nobody foresaw
+        raise file.fault("contents", SOURCES[found].expected, f"{type(error).__name__}: {error}") from error
 
 
 def with_samples(recording: Recording, file: str | None) -> Recording:
-    """The recording, once there is something in its window to compare."""
+    """The recording, once its window and its names can be shown and there is something in it to compare."""
+    start, end = recording.window
+    if not (math.isfinite(start) and math.isfinite(end) and 0.0 <= start <= end < LATEST):
+        expected = "a start and a later end between 1970 and 2200"
+        raise InputError(file=file, key="window", expected=expected, found=f"{start:.12g} to {end:.12g} s")
+    texts = [
+        text for each in recording.series for text in (each.name, each.metric, *each.labels, *each.labels.values())
+    ]
+    texts += [text for each in recording.label_summaries for text in (each.group, each.label, each.stat)]
+    if (longest := max(map(len, texts), default=0)) > MAX_NAME:
+        expected = f"names of metrics and labels of at most {MAX_NAME:,} characters"
+        raise InputError(file=file, key="names", expected=expected, found=f"one of {longest:,}")
     covered = [recording.coverage(series) for series in recording.series]
     ends = span(recording.series)
     if ends and not any(each.present for each in covered):
@@ -291,51 +308,72 @@ class Slot:
 
 def read_run(run: Run, source: Source, catalogue: Catalogue, slot: Slot, *, refresh: bool = False) -> Recording:
     """Read one run; what is pulled for it is kept in `slot`, and pulled again only with `refresh`."""
-    import pyarrow.parquet as pq
-
     if not run.is_pulled:
         return record(run, source, catalogue)
-    asked, file = _request(run, source, catalogue), resolve(slot.path)
-    if _answered(slot) != asked or refresh:
+    file = _kept(slot, whole=not refresh)
+    if file is None or refresh or not _answers(file, run, source, catalogue):
+        from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
+
         pulled = record(run, source, catalogue)
-        table.write_recording(replace(pulled, provenance={**pulled.provenance, REQUEST: asked}), file)
-    contents = file.read_bytes()
-    kept = table.read_recording(pq.ParquetFile(io.BytesIO(contents)), slot.path)
-    files = [InputFile(slot.path, contents, contents).provenance]
-    return replace(kept, provenance={**kept.provenance, "files": files})
+        asked = {REQUEST: _request(run, source, catalogue), ASKED_BY: identity(source)}
+        table.write_recording(replace(pulled, provenance={**pulled.provenance, **asked}), resolve(slot.path))
+        file = read_input(slot.path, expected=_PULLED)
+    kept = table.read_recording(open_table(file), file)
+    return replace(kept, provenance={**kept.provenance, "files": [file.provenance]})
 
 
 def is_kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue) -> bool:
     """Whether `run` was pulled before, by the metadata of its file alone."""
     try:
-        return _answered(slot) == _request(run, source, catalogue)
+        file = _kept(slot)
+        return file is not None and _answers(file, run, source, catalogue)
     except InputError:  # said where the run is read
         return False
 
 
+def _kept(slot: Slot, *, whole: bool = True) -> InputFile | None:
+    """The file in `slot`, if any; one that was not pulled is not ours to replace, a damaged one unless `whole` says."""
+    if not resolve(slot.path).exists():
+        return None
+    file = read_input(slot.path, expected=_PULLED)
+    if not whole and is_whole(file.contents) is False:
+        return None
+    try:
+        if file.contents[:4] == b"PAR1" and REQUEST in _provenance(file):
+            return file
+    except InputError:
+        if is_whole(file.contents) is False:
+            raise
+    raise file.fault("pulled recording", _PULLED, "another file")
+
+
+def _provenance(file: InputFile) -> dict[str, Any]:
+    """Where a kept recording says that it comes from."""
+    return table.read_head(open_table(file, only_schema=True), file).provenance
+
+
+def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) -> bool:
+    """Whether a kept recording answers what is asked, and to whom; without secrets nobody could be asked anew."""
+    from buildcompare.recordings.prometheus_client import identity  # late: the client takes time to import
+
+    kept = _provenance(file)
+    if kept[REQUEST] != _request(run, source, catalogue):
+        return False
+    return identity(source) in (None, kept.get(ASKED_BY) or "")
+
+
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
-    """A hash of everything that decides what a server answers; how it is reached does not."""
+    """A hash of everything that decides what a server answers but secrets; how it is reached does not."""
     asked = {
-        "window": [instant.isoformat() for instant in run.window or ()],
+        "window": [instant.astimezone(dt.UTC).isoformat() for instant in run.window or ()],
         "url": run.url or source.url,
         "kind": source.kind,
         "steps": {name: value for name, value in source.model_dump(mode="json").items() if name.endswith("step_s")},
         "catalogue": catalogue.model_dump(mode="json"),
     }
+    if source.headers:  # such as the tenant's
+        asked["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _answered(slot: Slot) -> str | None:
-    """The request that the file in `slot` answers, if it exists; a file that was not pulled is not ours to replace."""
-    import pyarrow.parquet as pq
-
-    try:
-        return str(table.read_head(pq.read_schema(resolve(slot.path)))["provenance"][REQUEST])
-    except FileNotFoundError:
-        return None
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-        expected = "a recording that was pulled before, or no file (name the comparison otherwise, or move it away)"
-        raise InputError(file=slot.path, key="pulled recording", expected=expected, found="another file") from None
 
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:

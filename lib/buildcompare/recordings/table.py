@@ -7,21 +7,21 @@ start and a step, irregular ones are written out: what is read equals what was w
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
+from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
+from buildcompare.config.outside import everywhere, shown
 from buildcompare.config.project import write_files
 from buildcompare.recordings.delimited import (
     NUMBER,
@@ -37,10 +37,17 @@ from buildcompare.recordings.delimited import (
 )
 from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
 from buildcompare.recordings.grafana import suffix_factor
-from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series, span
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+from buildcompare.recordings.parquet import damaged, is_whole, open_table, sealed
+from buildcompare.recordings.recording import (
+    FloatArray,
+    LabelSummary,
+    Note,
+    NoteKind,
+    Recording,
+    Role,
+    Series,
+    span,
+)
 
 LABEL_COLUMNS = ("group", "label", "stat", "value")
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
@@ -48,10 +55,7 @@ EXPECTED = f"a recording: Parquet, or a CSV with the columns {EXPECTED_COLUMNS} 
 MAX_LABELS = 47
 _NOTHING = ("", "null", "undefined")
 """What stands for no value."""
-MAX_VALUES = 20_000_000
-"""Bound on a Parquet file's values, which its own size does not bound: 20 hours of 1,000 series take 14 million."""
-MAX_TEXT, MAX_TEXT_IN_ALL = 10_000, 100_000_000
-"""Bounds on the characters of names in a Parquet file, where a few bytes may stand for many copies."""
+EXPECTED_OURS = "a recording that this project wrote"
 FEW_DIGITS = 7
 """Whoever reads a plot writes down a few digits; an average or a rate that was computed has sixteen."""
 DIGITISED = Note(
@@ -59,10 +63,15 @@ DIGITISED = Note(
     "read off a plot, as its counts are no whole numbers: fast movements are smoothed, and where two lines cross one "
     "hides the other",
 )
-FORMAT = "buildcompare-recording-1"
+FORMAT = "buildcompare-recording-2"
+"""What is written, always with a seal; the format before it had none."""
+NO_CHECKSUM = Note(
+    "source", "Its file was written by an earlier version, without a checksum: damage to it would not be noticed."
+)
 MAX_SERIES = 100_000
 """Bound on the rows of a recording, each of which becomes objects."""
 _KEY = b"buildcompare"
+_LABELS = TypeAdapter(dict[str, str])
 _TEXTS = ("metric", "name", "unit", "role", "stat", "labels")
 _SCHEMA = pa.schema(
     [(name, pa.string()) for name in _TEXTS]
@@ -76,14 +85,11 @@ def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
     origin: dict[str, object] = {"kind": "recorded", "files": [file.provenance]}
     if not file.contents.startswith(b"PAR1"):
         return _recording(read_delimited(file, EXPECTED_COLUMNS, _fits), catalogue, file, origin)
-    try:
-        table = _open_parquet(file)
-        if _KEY in (table.schema_arrow.metadata or {}):
-            recording = read_recording(table, file.path)
-            return replace(recording, provenance={**recording.provenance, **origin})
-        frame: pd.DataFrame = table.read().to_pandas()
-    except (pa.ArrowException, OSError) as error:
-        raise file.fault(None, "a whole Parquet file", str(error).splitlines()[0][:120]) from None
+    table = open_table(file)
+    if _KEY in (table.schema.metadata or {}):
+        recording = read_recording(table, file)
+        return replace(recording, provenance={**recording.provenance, **origin})
+    frame: pd.DataFrame = table.to_pandas()
     return _recording(frame, catalogue, file, origin)
 
 
@@ -186,34 +192,6 @@ def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
     return (DIGITISED,) if np.mean(np.abs(scaled - np.rint(scaled)) < 1e-3) > 0.99 else ()
 
 
-def _open_parquet(file: InputFile) -> pq.ParquetFile:
-    """Open a Parquet file whose values fit, with texts left as the dictionary that they are stored as."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(io.BytesIO(file.contents))
-    groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
-    cells = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
-    values = max(cells, table.metadata.num_rows)
-    if values > MAX_VALUES:
-        raise file.fault("values", f"at most {MAX_VALUES:,}", f"{values:,}")
-    texts = [column.name for column in table.schema_arrow if _is_text(column.type)]
-    table = pq.ParquetFile(io.BytesIO(file.contents), read_dictionary=texts)
-    for name in texts:
-        for chunk in table.read(columns=[name]).column(name).chunks:
-            words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-            longest = pc.max(pc.utf8_length(words)).as_py() or 0
-            if longest > MAX_TEXT:
-                raise file.fault(name, f"texts of at most {MAX_TEXT:,} characters", f"one of {longest:,}")
-            if longest * len(chunk) > MAX_TEXT_IN_ALL:
-                raise file.fault(name, f"texts of at most {MAX_TEXT_IN_ALL:,} characters in all", "more")
-    return table
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
 def _times(column: pd.Series, file: InputFile) -> FloatArray:
     """Seconds since 1970; text without a zone is UTC."""
     name, place = str(column.name), partial(_row, file, column.index)
@@ -239,7 +217,7 @@ def _numbers(column: pd.Series, file: InputFile, unit: str = "", *, stated: str 
     for i, text in enumerate(column):
         key, number = f"{column.name}, {place(i)}", NUMBER.fullmatch(str(text).strip())
         try:
-            values[i] = float("nan" if text in _NOTHING else text) * factor
+            values[i] = float("nan" if text in _NOTHING else _plain(text)) * factor
             bare += [i] if np.isfinite(values[i]) and values[i] else []
         except (TypeError, ValueError):
             if number is None or not number[2]:
@@ -255,7 +233,14 @@ def _floats(column: pd.Series) -> FloatArray:
     """Numbers as they are; texts by Python's own parser: exact to the last bit, unlike the CSV reader's fast one."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return column.replace(dict.fromkeys(_NOTHING, "nan")).to_numpy(dtype=object).astype(np.float64)
+    return column.replace(dict.fromkeys(_NOTHING, "nan")).map(_plain).to_numpy(dtype=object).astype(np.float64)
+
+
+def _plain(text: Any) -> Any:
+    """A value that is no text, or a number as other programs write it too: Python reads `1_000` and other digits."""
+    if isinstance(text, str) and ("_" in text or not text.isascii()):
+        raise ValueError(text)
+    return text
 
 
 def _row(file: InputFile, rows: pd.Index, index: int) -> str:
@@ -268,8 +253,6 @@ def _row(file: InputFile, rows: pd.Index, index: int) -> str:
 
 def write_recording(recording: Recording, file: Path) -> None:
     """Write `recording` to `file`, whole or not at all."""
-    import pyarrow.parquet as pq
-
     rows: list[dict[str, Any]] = []
     for series in recording.series:
         row = {name: getattr(series, name) for name in _TEXTS} | _clock(series.times)
@@ -287,45 +270,63 @@ def write_recording(recording: Recording, file: Path) -> None:
     schema = _SCHEMA.with_metadata({_KEY: json.dumps(head, sort_keys=True).encode()})
     encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
     kept = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
-    whole = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), whole, compression="zstd", compression_level=9, **kept)
-    write_files({file: whole.getvalue()})
+    table = pa.Table.from_pylist(rows, schema=schema)
+    write_files({file: sealed(table, compression="zstd", compression_level=9, **kept)})
 
 
-def read_head(schema: pa.Schema) -> dict[str, Any]:
-    """What a file that :func:`write_recording` wrote says of its recording beside the series; else a KeyError."""
-    return dict(json.loads((schema.metadata or {})[_KEY]))
+class Head(BaseModel, strict=True):
+    """What our Parquet says of its recording beside the series."""
+
+    format: Literal["buildcompare-recording-2", "buildcompare-recording-1"]
+    window: Annotated[tuple[FiniteFloat, FiniteFloat], Field(strict=False)]
+    stop_known: bool
+    notes: list[Annotated[tuple[NoteKind, str], Field(strict=False)]]
+    provenance: dict[str, Any]
 
 
-def read_recording(source: pq.ParquetFile, file: str | Path | None) -> Recording:
-    """Read what :func:`write_recording` wrote (`file` is named in errors)."""
+def read_head(table: pa.Table, file: InputFile) -> Head:
+    """What the table of `file` says of its recording beside the series."""
     try:
-        head = read_head(source.schema_arrow)
-        if head["format"] != FORMAT:
-            raise InputError(file=file, key="format", expected=FORMAT, found=repr(head["format"]))
-        if source.metadata.num_rows > MAX_SERIES:
-            found = f"{source.metadata.num_rows:,}"
-            raise InputError(file=file, key="series", expected=f"at most {MAX_SERIES:,}", found=found)
+        head = Head.model_validate_json((table.schema.metadata or {})[_KEY])
+    except (KeyError, ValueError) as error:
+        raise file.fault("contents", EXPECTED_OURS, str(error)) from None
+    if head.format == FORMAT and not is_whole(file.contents):
+        raise damaged(file)
+    return head
+
+
+def read_recording(table: pa.Table, file: InputFile) -> Recording:
+    """The recording in a table that :func:`write_recording` wrote to `file`."""
+    head = read_head(table, file)
+    if table.num_rows > MAX_SERIES:
+        raise file.fault("series", f"at most {MAX_SERIES:,}", f"{table.num_rows:,}")
+    try:
+        rows = table.cast(_SCHEMA.with_metadata(table.schema.metadata))
+        nulls = [name for name in (*_TEXTS, "values") if rows[name].null_count]
+        if nulls:
+            raise file.fault(nulls[0], "a value in each row", "none")
         series, summaries = [], []
-        for row in source.read().to_pandas().to_dict("records"):
+        for row in rows.to_pandas().to_dict("records"):
             values = np.asarray(row["values"], dtype=np.float64)
             if row["role"] == "summary":
                 summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(values[0])))
+            elif row["role"] not in get_args(Role):
+                raise file.fault("role", f"one of {', '.join(get_args(Role))}, summary", repr(row["role"]))
             else:
                 times = _grid(row["start"], row["step"], values.size) if row["times"] is None else row["times"]
-                own = {**{name: row[name] for name in _TEXTS}, "labels": json.loads(row["labels"])}
+                own = {**{name: row[name] for name in _TEXTS}, "labels": _LABELS.validate_json(row["labels"])}
                 series.append(Series(times=np.asarray(times, dtype=np.float64), values=values, **own))
-        return Recording(
-            series=tuple(series),
-            window=(float(head["window"][0]), float(head["window"][1])),
-            stop_known=bool(head["stop_known"]),
-            label_summaries=tuple(summaries),
-            notes=tuple(Note(kind, text) for kind, text in head["notes"]),
-            provenance=head["provenance"],
-        )
-    except (KeyError, TypeError, ValueError, IndexError, OSError, pa.ArrowException) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise InputError(file=file, key="contents", expected="a whole recording", found=found) from None
+    except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's are ValueErrors
+        raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None
+    notes = [Note(kind, text) for kind, text in head.notes]
+    return Recording(
+        series=tuple(series),
+        window=head.window,
+        stop_known=head.stop_known,
+        label_summaries=tuple(summaries),
+        notes=tuple(notes if head.format == FORMAT else [*notes, NO_CHECKSUM]),
+        provenance=everywhere(head.provenance, shown),
+    )
 
 
 def _clock(times: FloatArray) -> dict[str, Any]:
@@ -338,4 +339,6 @@ def _clock(times: FloatArray) -> dict[str, Any]:
 
 
 def _grid(start: float, step: float, size: int) -> FloatArray:
+    if size and not np.isfinite([start, step]).all():
+        raise ValueError(f"a grid from {start} by {step}")
     return start + np.arange(size, dtype=np.float64) * step

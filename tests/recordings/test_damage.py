@@ -1,0 +1,163 @@
+"""Damage and foreign files never become other values: they are refused, or read to the last bit as they were written."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import InputError
+from buildcompare.recordings import parquet, table
+from buildcompare.recordings.files import InputFile
+from buildcompare.recordings.recording import LabelSummary, Note, Recording, Series
+from buildcompare.recordings.sources import read
+
+CATALOGUE = read_catalogue("mattermost")
+FLIPS = 2_000
+
+
+def example() -> Recording:
+    times = 1.7e9 + 5.0 * np.arange(1_000)
+    series = (
+        Series("rps", "RPS", "requests/s", times, np.sqrt(times), labels={"instance": "a"}),
+        Series("heap", "Heap", "bytes", times + times % 7, np.where(times % 3, times, np.nan)),
+    )
+    summaries = (LabelSummary("api", "getPost", "avg", 0.1), LabelSummary("api", "getPost", "p99", 0.9))
+    return Recording(series, (times[0], times[-1]), True, summaries, (Note("simulated", "made up"),), {"seed": 7})
+
+
+def content(recording: Recording) -> list[Any]:
+    """All that a recording says, arrays by their bytes."""
+    series = [{**vars(s), "times": s.times.tobytes(), "values": s.values.tobytes()} for s in recording.series]
+    told = [recording.window, recording.stop_known, recording.notes, dict(recording.provenance)]
+    return [[{k: v for k, v in each.items() if k != "step_s"} for each in series], recording.label_summaries, told]
+
+
+def written(tmp_path: Path) -> bytes:
+    table.write_recording(example(), tmp_path / "x.parquet")
+    return (tmp_path / "x.parquet").read_bytes()
+
+
+def of(contents: bytes) -> Recording:
+    file = InputFile("x", contents, contents)
+    return table.read_recording(parquet.open_table(file), file)
+
+
+def test_no_flipped_bit_of_a_recording_changes_a_value_silently(tmp_path: Path) -> None:
+    """Every byte is under the seal; the few flips that hide the seal itself leave a file that must have one."""
+    whole = written(tmp_path)
+    truth, rng, unsealed = content(of(whole)), random.Random(1), 0
+    for bit in rng.sample(range(8 * len(whole)), FLIPS):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        if parquet.is_whole(bytes(damaged)) is None:
+            unsealed += 1
+            with pytest.raises(InputError):
+                read_bytes(tmp_path, bytes(damaged))
+        else:
+            with pytest.raises(InputError, match="checksum: expected the bytes that were written"):
+                of(bytes(damaged))
+    assert unsealed < FLIPS / 20
+    assert content(of(whole)) == truth
+
+
+def read_bytes(tmp_path: Path, contents: bytes) -> Recording:
+    (tmp_path / "given").write_bytes(contents)
+    return read(tmp_path / "given")
+
+
+def test_a_recording_of_an_earlier_version_is_read_with_a_note(tmp_path: Path) -> None:
+    whole = pq.read_table(io.BytesIO(written(tmp_path)))
+    head = json.loads(whole.schema.metadata[b"buildcompare"])
+    old = {b"buildcompare": json.dumps(head | {"format": "buildcompare-recording-1"}).encode()}
+    pq.write_table(whole.replace_schema_metadata(old), tmp_path / "old.parquet")
+    found = read(tmp_path / "old.parquet")
+    assert [note.text for note in found.notes] == ["made up", table.NO_CHECKSUM.text]
+    assert content(found)[:2] == content(example())[:2]
+    without = {b"buildcompare": json.dumps(head).encode()}
+    pq.write_table(whole.replace_schema_metadata(without), tmp_path / "stripped.parquet")
+    with pytest.raises(InputError, match="it is damaged"):
+        read(tmp_path / "stripped.parquet")
+
+
+HEADS = {
+    "nested 100,000 deep": lambda head: b'{"a":' * 100_000,
+    "a window of 1e400": lambda head: json.dumps(head | {"window": [0, 77]}).replace("77", "1e400").encode(),
+    "a window of NaN": lambda head: json.dumps(head | {"window": [float("nan"), 1]}).encode(),
+    "a window that ends first": lambda head: json.dumps(head | {"window": [9, 1]}).encode(),
+    "provenance that is a list": lambda head: json.dumps(head | {"provenance": [1]}).encode(),
+    "a note of no kind": lambda head: json.dumps(head | {"notes": [["bogus", "x"]]}).encode(),
+    "a note that is a number": lambda head: json.dumps(head | {"notes": [["source", 5]]}).encode(),
+    "a list": lambda head: b"[1]",
+}
+COLUMNS = {
+    "labels that are a number": ("labels", "5"),
+    "labels that are a list": ("labels", "[1]"),
+    "labels of numbers": ("labels", '{"a": 5}'),
+    "no metric": ("metric", None),
+    "no name": ("name", None),
+    "no unit": ("unit", None),
+    "a role that is none": ("role", "bogus"),
+    "values that are a text": ("values", "x"),
+    "a step that is infinite": ("step", float("inf")),
+}
+
+
+@pytest.mark.parametrize("name", [*HEADS, *COLUMNS])
+def test_a_recording_of_another_shape_is_refused(tmp_path: Path, name: str) -> None:
+    """Sealed again, so that it is the shape which is refused."""
+    made = pq.read_table(io.BytesIO(written(tmp_path)))
+    if name in COLUMNS:
+        column, value = COLUMNS[name]
+        changed = pa.array([value] * made.num_rows, pa.string() if value is None else None)
+        made = made.set_column(made.schema.get_field_index(column), column, changed)
+    else:
+        head = HEADS[name](json.loads(made.schema.metadata[b"buildcompare"]))
+        made = made.replace_schema_metadata({b"buildcompare": head})
+    with pytest.raises(InputError):
+        read_bytes(tmp_path, parquet.sealed(made))
+
+
+FOREIGN = {
+    "a list for a value": pa.table({"timestamp": [1.0], "metric": ["a"], "value": [[1.0]]}),
+    "a label that is a list": pa.table({"timestamp": [1.0], "metric": ["a"], "value": [1.0], "l": [[1]]}),
+    "a column twice": pa.Table.from_arrays([pa.array([1.0])] * 4, ["timestamp", "metric", "value", "value"]),
+    "a metric without a name": pa.table({"timestamp": [1.0], "metric": pa.array([None], pa.string()), "value": [1.0]}),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_parquet_of_others_that_is_no_table_of_samples_is_refused(tmp_path: Path, name: str) -> None:
+    pq.write_table(FOREIGN[name], tmp_path / "x.parquet")
+    with pytest.raises(InputError):
+        read(tmp_path / "x.parquet")
+
+
+def test_what_others_say_of_zones_and_pandas_is_not_believed(tmp_path: Path) -> None:
+    """An unknown zone and broken metadata change no instant and no value."""
+    times = pa.array([1, 2], pa.timestamp("s", "Mars/Phobos"))
+    odd = pa.table({"timestamp": times, "metric": ["rps"] * 2, "value": [1.0, 2.0]})
+    pq.write_table(odd.replace_schema_metadata({b"pandas": b"{broken"}), tmp_path / "x.parquet")
+    found = read(tmp_path / "x.parquet").series[0]
+    assert (found.times.tolist(), found.values.tolist()) == ([1.0, 2.0], [1.0, 2.0])
+
+
+def test_control_characters_in_names_are_shown(tmp_path: Path) -> None:
+    text = 'timestamp,metric,value,host\n1,"red\x1b[31m",1,"a\u202eb"\n2,"red\x1b[31m",2,"a\u202eb"\n'
+    (tmp_path / "x.csv").write_text(text, "utf-8")
+    found = read(tmp_path / "x.csv")
+    assert found.series[0].name == r"red\x1b[31m"
+    assert dict(found.series[0].labels) == {"host": r"a\u202eb"}
+    assert "\x1b" not in repr(found)
+    with pytest.raises(InputError) as caught:
+        read_bytes(tmp_path, b"timestamp,metric,value\n1,rps,\x1b]0;owned\x07\n")
+    assert "\x1b" not in str(caught.value)
+    assert r"\x1b]0;owned\x07" in str(caught.value)

@@ -1,0 +1,277 @@
+"""A server repeats a token in every field, in every form, and in every way of failing: nobody else ever reads it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import random
+import string
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, quote_plus, urlsplit
+
+import pytest
+
+from buildcompare.config.errors import BuildcompareError, InputError, SourceError
+from buildcompare.recordings import prometheus_client
+from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
+from pulling import catalogue, run, source
+
+LETTERS = string.ascii_letters + string.digits + "+/=~._-"
+TOKEN = "".join(random.Random(7).choice(LETTERS) for _ in range(2_000))
+FORMS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "percent-encoded": lambda text: quote(text, safe=""),
+    "percent-encoded in small letters": lambda text: quote_plus(text).replace("%2F", "%2f").replace("%2B", "%2b"),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 behind other words": lambda text: base64.urlsafe_b64encode(f"Bearer {text}".encode()).decode(),
+    "its first half": lambda text: text[: len(text) // 2],
+}
+Answer = tuple[int, dict[str, str], bytes]
+Answering = Callable[[str, dict[str, list[str]]], Answer]
+
+
+@contextlib.contextmanager
+def serving(answer: Answering, *, status_line: str = "") -> Iterator[str]:
+    """A server that answers each request as `answer` says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            status, headers, body = answer(asked.path, parse_qs(asked.query))
+            self.send_response(status, status_line or None)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def matrix(asked: dict[str, list[str]], labels: dict[str, str], **more: Any) -> Answer:
+    first, step = float(asked["start"][0]), float(asked["step"][0])
+    values = [[first + i * step, str(i)] for i in range(1 if asked["start"] == asked["end"] else 5)]
+    data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
+    body = json.dumps({"status": "success", "data": data, **more}).encode()
+    return 200, {"Content-Type": "application/json"}, body
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(prometheus_client, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(prometheus_client, "GRACE_S", 0.1)
+    monkeypatch.setenv("PROM_TOKEN", TOKEN)
+    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+
+
+def asking(url: str, **more: Any) -> Any:
+    return source(url, auth={"bearer_token_env": "PROM_TOKEN"}, threads=1, **more)
+
+
+def hidden(text: str) -> bool:
+    """Whether no 16 characters in a row of the token, or of a form of it, are in `text`."""
+    forms = [form(TOKEN) for form in FORMS.values()]
+    return not any(form[i : i + 16] in text for form in forms for i in range(0, len(form) - 15, 3))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_token_in_every_field_of_an_answer(form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Labels, warnings and versions are kept, in a file too: without the token."""
+    said = FORMS[form](TOKEN)[:990]
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        headers = {"Content-Type": "application/json", "X-Echo": said}
+        if path.endswith("query_range"):
+            return matrix(asked, {"instance": said, "job": "a"}, warnings=[f"no store {said}"], infos=[said])
+        if path.endswith("buildinfo"):
+            return 200, headers, json.dumps({"data": {"application": said, "version": said}}).encode()
+        return 200, {"Content-Type": "text/plain"}, said.encode()
+
+    caplog.set_level(logging.DEBUG)
+    slot = Slot("pulled", "t", "base", 1)
+    with serving(answer) as url:
+        kept = read_run(run(), asking(url), catalogue("up"), slot)
+        assert is_kept(slot, run(), asking(url), catalogue("up"))
+    assert "***" in kept.provenance["warnings"][0]
+    whole = repr([[vars(s) for s in kept.series], kept.provenance, kept.notes])
+    assert hidden(whole + caplog.text)
+    assert hidden((tmp_path / slot.path).read_bytes().decode("latin-1"))
+
+
+@pytest.mark.parametrize("form", ["plain", "base64 behind other words", "its first half"])
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 418, 500, 503])
+def test_a_token_in_every_field_of_an_error(
+    form: str, status: int, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = FORMS[form](TOKEN)
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        error = {"status": "error", "errorType": said, "error": f"{'x' * 250} {said}", "warnings": [said]}
+        headers = {"Content-Type": "application/json", "Location": f"http://{said[:100]}/", "Retry-After": said[:50]}
+        if "query_range" not in path:
+            return 404, {}, b""
+        return status, headers, json.dumps(error).encode()
+
+    caplog.set_level(logging.DEBUG)
+    with serving(answer, status_line=said[:500]) as url, pytest.raises(BuildcompareError) as caught:
+        record(run(), asking(url), catalogue("up"))
+    assert "***" in str(caught.value) or status in (302, 404)
+    output = capfd.readouterr()
+    assert hidden(str(caught.value) + caplog.text + output.out + output.err)
+
+
+@pytest.mark.parametrize("kind", ["text/html", f"text/{TOKEN[:200]}"])
+def test_a_token_in_the_type_of_an_answer(kind: str) -> None:
+    with (
+        serving(lambda path, asked: (200, {"Content-Type": kind}, TOKEN.encode())) as url,
+        pytest.raises(InputError) as caught,
+    ):
+        record(run(), asking(url), catalogue("up"))
+    assert hidden(str(caught.value))
+
+
+# ---- Whose data it is ------------------------------------------------------------------------------------------------
+
+
+def tenants(path: str, asked: dict[str, list[str]]) -> Answer:
+    return matrix(asked, {"instance": "a"}) if path.endswith("query_range") else (404, {}, b"")
+
+
+def test_what_was_pulled_for_one_tenant_is_never_another_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by a header nor by a token; the same instants in another zone are the same question."""
+    slot, asked = Slot("pulled", "t", "base", 1), catalogue("up")
+    with serving(tenants) as url:
+        own = asking(url, headers={"X-Scope-OrgID": "a"})
+        first = read_run(run(), own, asked, slot)
+    elsewhere = run().model_copy(update={"start": run().start.astimezone(), "end": run().end.astimezone()})  # type: ignore[union-attr]
+    assert is_kept(slot, elsewhere, own, asked)
+    assert is_kept(slot, run(), asking(url, headers={"x-scope-orgid": "a"}), asked)
+    other = asking(url, headers={"X-Scope-OrgID": "b"})
+    assert not is_kept(slot, run(), other, asked)
+    with pytest.raises(SourceError):  # its server is gone, and tenant a's data is no answer for b
+        read_run(run(), other, asked, slot)
+    monkeypatch.setenv("PROM_TOKEN", "another-token-altogether")
+    assert not is_kept(slot, run(), own, asked)
+    monkeypatch.delenv("PROM_TOKEN")
+    assert is_kept(slot, run(), own, asked)  # who cannot ask may read what was pulled
+    assert TOKEN not in json.dumps(dict(first.provenance))
+    assert len(first.provenance[REQUEST]) == 64
+
+
+def test_a_damaged_file_of_what_was_pulled_is_said_and_pulled_again_on_demand(tmp_path: Path) -> None:
+    slot, asked = Slot("pulled", "t", "base", 1), catalogue("up")
+    with serving(tenants) as url:
+        read_run(run(), asking(url), asked, slot)
+        file = tmp_path / slot.path
+        contents = bytearray(file.read_bytes())
+        contents[len(contents) // 2] ^= 4
+        file.write_bytes(contents)
+        with pytest.raises(InputError, match=r"base\.parquet: checksum: .*pull with --refresh"):
+            read_run(run(), asking(url), asked, slot)
+        assert read_run(run(), asking(url), asked, slot, refresh=True).series
+
+
+# ---- Answers that are not the whole truth ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"isPartial": True}, "calls partial"), ({"warnings": 5}, "another form"), ({"data": 5}, "another form")],
+)
+def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words: str) -> None:
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        return matrix(asked, {}, **more) if path.endswith("query_range") else (404, {}, b"")
+
+    with serving(answer) as url, pytest.raises(SourceError, match=words):
+        record(run(), asking(url), catalogue("up"))
+
+
+@pytest.mark.parametrize("times", ["between", "before", "too many", "400 digits"])
+def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        if not path.endswith("query_range"):
+            return 404, {}, b""
+        first, step = float(asked["start"][0]), float(asked["step"][0])
+        made = {
+            "between": [first, first + step / 2],
+            "before": [first - step, first],
+            "too many": [first + i * step for i in range(5_000)],
+            "400 digits": [first, int("9" * 400)],
+        }[times]
+        data = {"resultType": "matrix", "result": [{"metric": {}, "values": [[t, "1"] for t in made]}]}
+        return 200, {"Content-Type": "application/json"}, json.dumps({"status": "success", "data": data}).encode()
+
+    with serving(answer) as url, pytest.raises(SourceError, match="whole answer|times that were asked for"):
+        record(run(), asking(url), catalogue("up"))
+
+
+def trickling(part: str) -> Answering:
+    """An answer of which a byte comes every 0.1 s, in its body or already in its headers."""
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        if not path.endswith("query_range"):
+            return 404, {}, b""
+        return 200, {"Content-Type": "application/json", "X-Part": part}, b" " * 10_000
+
+    return answer
+
+
+@pytest.mark.parametrize("part", ["body", "headers"])
+def test_a_server_that_trickles_is_given_up(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(self: Any, data: bytes, write: Any) -> None:
+        head, _, body = data.partition(b"\r\n\r\n") if part == "headers" else (b"", b"", data)
+        for byte in head or body:
+            with contextlib.suppress(OSError):
+                write(bytes([byte]))
+                time.sleep(0.1)
+
+    class Slow:
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def write(self, data: bytes) -> None:
+            is_head, is_range = data.startswith(b"HTTP/1.1"), b"X-Part" in data or data == b" " * 10_000
+            if is_range and is_head == (part == "headers"):
+                slowly(self, data, self.stream.write)
+            else:
+                self.stream.write(data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.stream, name)
+
+    setup = BaseHTTPRequestHandler.setup
+
+    def wrapped(self: Any) -> None:
+        setup(self)
+        self.wfile = Slow(self.wfile)
+
+    monkeypatch.setattr(BaseHTTPRequestHandler, "setup", wrapped)
+    started = time.monotonic()
+    with serving(trickling(part)) as url, pytest.raises(SourceError, match="a whole answer within 1.2 s"):
+        record(run(), asking(url, timeout_s=0.5), catalogue("up"))
+    assert time.monotonic() - started < 5
+
+
+def test_blanks_without_end_are_given_up_soon() -> None:
+    """100 MB in pieces took 46 s while all that had come was searched again for each piece."""
+    started = time.monotonic()
+    with pytest.raises(InputError, match="series of at most 64 MB"):
+        prometheus_client.read_answer(b" " * (1 << 16) for _ in range(2_000))
+    assert time.monotonic() - started < 5
