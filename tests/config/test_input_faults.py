@@ -230,7 +230,7 @@ data("recording", "more than 200 series to draw", table("".join(f"1,m{i},1\n" fo
 data("recording", "every value NaN", table("1,rps,NaN\n2,rps,\n"))
 data("recording", "a name longer than 1,000 characters", table(f"1,{'x' * 1_001},1\n2,rps,1\n"))
 data("recording", "a year that no test was in", table("9999-12-31T00:00:00Z,rps,1\n"))
-data("recording", "digits that other programs do not read", table("1,rps,1_000\n"))
+data("recording", "digits that other programs do not read", table("1,rps,１２\n"))
 data("recording", "a damaged Parquet", b"PAR1 and no more")
 CORPUS = Path(__file__).parents[1] / "corpus"
 data("recording", "a Parquet that ends its reader", (CORPUS / "aborts-pyarrow.parquet").read_bytes())

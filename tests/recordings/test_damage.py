@@ -1,4 +1,4 @@
-"""Damage and foreign files never become other values: they are refused, or read to the last bit as they were written."""
+"""Damage and foreign files never become other values: refused, or read to the last bit as they were written."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
         data = {"resultType": "matrix", "result": [{"metric": {}, "values": [[t, "1"] for t in made]}]}
         return 200, {"Content-Type": "application/json"}, json.dumps({"status": "success", "data": data}).encode()
 
-    with serving(answer) as url, pytest.raises(SourceError, match="whole answer|times that were asked for"):
+    with serving(answer) as url, pytest.raises(SourceError, match=r"whole answer|times that were asked for"):
         record(run(), asking(url), catalogue("up"))
 
 
@@ -264,7 +264,7 @@ def test_a_server_that_trickles_is_given_up(part: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(BaseHTTPRequestHandler, "setup", wrapped)
     started = time.monotonic()
-    with serving(trickling(part)) as url, pytest.raises(SourceError, match="a whole answer within 1.2 s"):
+    with serving(trickling(part)) as url, pytest.raises(SourceError, match=r"a whole answer within 1\.2 s"):
         record(run(), asking(url, timeout_s=0.5), catalogue("up"))
     assert time.monotonic() - started < 5
 

@@ -115,8 +115,6 @@ def series_of(
     found: list[Series] = []
     known: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for name, times, values, labels, place in curves:
-        if times.shape != values.shape:
-            raise file.fault(place(0), f"as many values of {name} as times ({times.size})", str(values.size))
         if len(found) == MAX_GRAPHS:
             raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{MAX_GRAPHS + 1} or more")
         odd = np.flatnonzero(~((times >= 0.0) & (times < LATEST)))

@@ -169,11 +169,13 @@ class Client:
             finally:  # the connection is given back, or closed where the body was not read
                 response.close()
                 response.release_conn()
-        except (faults.HTTPError, OSError, requests.RequestException, PassingError) as error:
-            if watch.ended:
+        except Exception as error:
+            if watch.ended:  # whatever the end of its connection looked like
                 expected = f"a whole answer within {watch.limit_s:g} s (see source.timeout_s)"
                 raise self._failed(expected, "one that takes longer") from None
-            raise error if isinstance(error, PassingError) else self._named(error) from None
+            if isinstance(error, (faults.HTTPError, OSError, requests.RequestException)):
+                raise self._named(error) from None
+            raise
         finally:
             watch.stop()
 

@@ -246,17 +246,17 @@ def _here(path: str | Path) -> str:
 def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
     expected = SOURCES[kind].expected if kind else table.EXPECTED
     file = read_input(path, expected=expected)
-    found = kind or next((name for name, each in SOURCES.items() if each.recognise(file.contents)), None)
-    if found is None:
-        expected = ", or ".join(each.expected for each in SOURCES.values())
-        raise InputError(file=path, key=None, expected=expected, found="other JSON")
     try:
+        found = kind or next((name for name, each in SOURCES.items() if each.recognise(file.contents)), None)
+        if found is None:
+            expected = ", or ".join(each.expected for each in SOURCES.values())
+            raise file.fault(None, expected, "other JSON")
         recording = SOURCES[found].read(file, catalogue)
         return recording if labels is None else table.with_labels(recording, labels)
     except InputError:
         raise
     except Exception as error:  # the boundary: whatever a library makes of bytes that nobody foresaw
-        raise file.fault("contents", SOURCES[found].expected, f"{type(error).__name__}: {error}") from error
+        raise file.fault("contents", expected, f"{type(error).__name__}: {error}") from error
 
 
 def with_samples(recording: Recording, file: str | None) -> Recording:
@@ -268,6 +268,7 @@ def with_samples(recording: Recording, file: str | None) -> Recording:
     texts = [
         text for each in recording.series for text in (each.name, each.metric, *each.labels, *each.labels.values())
     ]
+    texts += [each.name for each in recording.measurements]
     texts += [text for each in recording.label_summaries for text in (each.group, each.label, each.stat)]
     if (longest := max(map(len, texts), default=0)) > MAX_NAME:
         expected = f"names of metrics and labels of at most {MAX_NAME:,} characters"
