@@ -58,6 +58,7 @@ Ledgers = Annotated[list[Path] | None, _option("--history", _LEDGERS)]
 LedgerFolder = Annotated[Path, _file("FOLDER", "A ledger, such as data/history/NAME.")]
 LedgerAs = Literal["monthly", "study"] | None
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
+Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs (PNG) for README.md.")]
 Engine = Annotated[Literal["warm", "kernel"] | None, _option("--engine", _ENGINE)]
 
 
@@ -72,12 +73,14 @@ def report(
     engine: Engine = None,
     every: Every = False,
     quiet: Quiet = False,
+    graphs: Graphs = True,
 ) -> None:
     """Compare two builds, publish the report, and print what is decided and what changed."""
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    asked = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "engine": engine, "progress": not quiet}
+    asked = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
+    asked |= {"engine": engine, "graphs": graphs}
     with _progress(not quiet) as hear:
         outcome = publish_one(Order(params, asked, None if quiet else _table(every=every)), hear)
     raise typer.Exit(_said(outcome, fail_on, quiet=quiet))
@@ -165,6 +168,7 @@ def batch(
     output: Reports = None,
     fail_on: FailedBy = None,
     engine: Engine = None,
+    graphs: Graphs = True,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
     quiet: Quiet = False,
 ) -> None:
@@ -172,8 +176,8 @@ def batch(
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
-    asked = {file: {"output": output / file.stem if output else None, "engine": engine} for file in params}
-    orders = [Order(file, settings) for file, settings in asked.items()]
+    settings = {"engine": engine, "graphs": graphs}
+    orders = [Order(file, {**settings, "output": output / file.stem if output else None}) for file in params]
     codes = {_said(outcome, fail_on, quiet=quiet) for _, outcome in publish_many(orders, jobs=jobs)}
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 

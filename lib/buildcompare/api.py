@@ -219,7 +219,7 @@ class Result(Analysis):
         KeyError
             Where no test has the metric; the message lists those that there are.
         """
-        from buildcompare.figures.base import graph
+        from buildcompare.figures.curves import graph
 
         for view in self.tests():
             for row in view.result.metrics:

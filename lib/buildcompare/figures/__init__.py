@@ -12,9 +12,12 @@ from typing import Any
 
 import lazy_loader
 
-_DRAWN = ["at_equal_load", "graph", "graphs", "levels", "users"]
-_BENCHMARKS = ["ecdfs"]
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"base": _DRAWN, "benchmarks": _BENCHMARKS})
+_DRAWN = {
+    "curves": ["at_equal_load", "graph", "graphs", "users"],
+    "base": ["levels"],
+    "benchmarks": ["ecdfs"],
+}
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_DRAWN)
 
 FIGURE_MIME = "buildcompare"
 """Key of the display metadata that tells the exporters a figure's file name and alternative text."""
@@ -22,14 +25,21 @@ FIGURE_MIME = "buildcompare"
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure as pictures and, where it is of samples over time, as a chart, with what it says in words."""
+    """A drawn figure as a picture and, where it is of samples over time, as a chart, with what it says in words."""
 
     name: str
     alt: str
     svg: str
-    png: bytes
-    graph_of: str | None  # The test whose graph it is in the Markdown report; None for the other figures
+    graph_of: str | None = None  # The test whose graph it is in the Markdown report; None for the other figures
     chart: dict[str, str] | None = None  # Attributes of the chart's element, by `figures.chart`
+    pixels: bytes | None = None  # The picture as PNG where matplotlib drew it
+
+    @functools.cached_property
+    def png(self) -> bytes:
+        """The picture as PNG, drawn when somebody asks for it."""
+        from buildcompare.figures.raster import png
+
+        return self.pixels or png(self.svg)
 
     @property
     def html(self) -> str:
@@ -37,8 +47,9 @@ class Figure:
         return self.svg if self.chart is None else f"{element(self.chart)}{self.svg}</build-chart>"
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
-        png = base64.b64encode(self.png).decode("ascii")
-        data = {"image/svg+xml": self.svg, "image/png": png, "text/plain": self.alt}
+        data = {"image/svg+xml": self.svg, "text/plain": self.alt}
+        if self.pixels is not None:
+            data["image/png"] = base64.b64encode(self.pixels).decode("ascii")
         about = {"name": self.name, "alt": self.alt, "graph_of": self.graph_of, "chart": self.chart}
         if self.chart is not None:  # a notebook that is not trusted runs no script and shows a picture
             alone = element({"tools": "", **self.chart})

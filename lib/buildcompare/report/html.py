@@ -42,8 +42,13 @@ class HtmlReportExporter(Exporter):
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`, which must have been run to its end."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        cells = (cell for cell in nb.cells if "workbench" not in cell.metadata.get("tags", []))  # for the notebook only
-        return render(results_of(nb), (part for cell in cells for part in _of_cell(cell))), resources
+        return page_of_notebook(nb, results_of(nb)), resources
+
+
+def page_of_notebook(notebook: NotebookNode, results: Results) -> str:
+    """The report of an executed notebook, which holds `results`, as one page."""
+    cells = (cell for cell in notebook.cells if "workbench" not in cell.metadata.get("tags", []))  # for notebooks only
+    return render(results, (part for cell in cells for part in _of_cell(cell)))
 
 
 def page_of(analysis: Analysis) -> str:

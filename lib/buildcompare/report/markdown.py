@@ -37,9 +37,19 @@ class MarkdownReportExporter(Exporter):
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        graphs = [figure for figure in figures_of(nb) if figure.graph_of is not None]
-        resources["outputs"] = {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
+        graphs = graphs_of(nb)
+        resources["outputs"] = files_of(graphs)
         return render(results_of(nb), graphs), resources
+
+
+def graphs_of(notebook: NotebookNode) -> list[Figure]:
+    """The figures of an executed notebook that stand in README.md."""
+    return [figure for figure in figures_of(notebook) if figure.graph_of is not None]
+
+
+def files_of(graphs: Sequence[Figure]) -> dict[str, bytes]:
+    """The pictures of `graphs`, by their paths beside README.md."""
+    return {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
 
 
 def render(results: Results, graphs: Sequence[Figure]) -> str:

@@ -18,10 +18,8 @@ from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
-from buildcompare.report import publication, warm
-from buildcompare.report.html import HtmlReportExporter
-from buildcompare.report.junit import JUnitExporter
-from buildcompare.report.markdown import MarkdownReportExporter, put_written, read_written
+from buildcompare.report import junit, markdown, publication, warm
+from buildcompare.report.html import page_of_notebook
 from buildcompare.report.sections import results_of
 from buildcompare.results import Results, dumps
 from buildcompare.text.sentences import say
@@ -127,12 +125,14 @@ def publish(
     progress: bool = False,
     ledger_as: Literal["monthly", "study"] | None = None,
     engine: Engine | None = None,
+    graphs: bool = True,
 ) -> Published:
     """Check the params, run the notebook, and publish everything made from it (into `output`), or nothing.
 
     With `refresh`, what was pulled from a server before is pulled again. With `ledger_as`, the results are recorded in
     the ledger that the params name (``history``), as what it says. The `engine` runs the notebook's cells.
     With `progress`, pulls show how far they are.
+    Without `graphs`, README.md has none: they are what takes longest.
     """
     params = read_params(params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
@@ -145,7 +145,7 @@ def publish(
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
     folder = (output or publication.reports() / params_file.stem).absolute()
-    read_written(folder / publication.README)  # a broken marker is said before anything is written
+    markdown.read_written(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
     path, recorded = params_file.resolve(), None
     shown = path.relative_to(root()) if path.is_relative_to(root()) else params_file.name  # no folder of this machine
@@ -157,13 +157,15 @@ def publish(
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
         results = results_of(notebook)
-        exporters: tuple[Any, ...] = (HtmlReportExporter, MarkdownReportExporter, JUnitExporter)
-        (html, _), (readme, more), (junit, _) = (kind().from_notebook_node(notebook) for kind in exporters)
-        texts = {publication.RESULTS: dumps(results), publication.HTML: html, publication.JUNIT: junit}
+        drawn = markdown.graphs_of(notebook) if graphs else []
+        texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}
+        texts[publication.HTML] = page_of_notebook(notebook, results)
         texts[publication.NOTEBOOK] = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]  # it has no types
-        texts[publication.README] = put_written(readme, read_written(folder / publication.README))
+        texts[publication.README] = markdown.put_written(
+            markdown.render(results, drawn), markdown.read_written(folder / publication.README)
+        )
         write_files({staging / name: text for name, text in texts.items()})
-        for name, contents in more["outputs"].items():
+        for name, contents in markdown.files_of(drawn).items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)
         if ledger_as is not None and ledger is not None:  # a refusal leaves the published report as it was

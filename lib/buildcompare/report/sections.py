@@ -231,7 +231,8 @@ def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
 def figure_of(output: Any) -> Figure:
     """The figure that an output of a notebook shows."""
     data = output["data"]
-    return Figure(**output["metadata"][FIGURE_MIME], svg=data["image/svg+xml"], png=base64.b64decode(data["image/png"]))
+    pixels = base64.b64decode(data["image/png"]) if "image/png" in data else None
+    return Figure(**output["metadata"][FIGURE_MIME], svg=data["image/svg+xml"], pixels=pixels)
 
 
 SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | Figure]]], ...] = (

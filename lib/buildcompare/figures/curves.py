@@ -1,0 +1,227 @@
+"""Draw both builds on the same axes, over elapsed time and over connected users; no statistics here."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.comparison.analysis import TestView
+from buildcompare.figures import Figure, unused
+from buildcompare.figures.chart import PHASES, WINDOWS, chart
+from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
+from buildcompare.metrics.equal_load import MetricAtLoad
+from buildcompare.results import MetricResult
+from buildcompare.results.codes import SIDES, Pair, Side, Status
+from buildcompare.results.users import PhaseName, RampUp
+from buildcompare.text.numbers import change, shift_words, unit_scale
+from buildcompare.text.sentences import say
+
+POINTS_PER_CURVE = 280  # More cannot be told apart at the width of a report's figure
+WIDE, BARS = (9.0, 4.4), 0.6
+"""Inches: the figure, and what the bars of its phases take."""
+SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
+"""Colours by their names in the page's theme. Names stand on them in ink, on the dark ones in paper."""
+DARK = ("early_bumps", "shutdown")
+NARROW = 0.045  # A phase that takes less of the axis than this has no room for its name
+ROOM = 1.05
+"""How far the axes go beyond the highest value and the last sample."""
+
+
+def graphs(test: TestView) -> Iterator[Figure]:
+    """One figure per metric, named as performance reports name them: ``mysql_bounded_0_rps``."""
+    taken: set[str] = set()
+    for metric in test.result.metrics:
+        labels = "".join(f"-{value}" for value in metric.labels.values())
+        stem = metric.slug + "".join(c if c.isalnum() or c in "._-" else "-" for c in labels)[:80]
+        yield graph(test, metric, f"{test.result.name}_0_{unused(stem, taken)}")
+
+
+def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
+    """Both builds' curves of one metric, in a file of this name."""
+    title = say("figures", "metric_title", metric)
+    plot = _with_curves(test, metric, metric.labels, title, SMALL)
+    for event in test.result.events_of(metric):
+        at, side = event.at_s / 60, event.build
+        plot.rule(at, side, 0.9, (3.7, 1.6))
+        mark = f"{event.kind} {change(event.size_percent)}"
+        plot.text(plot.across(at) + 2, plot.bottom - 4, mark, points=NOTE, colour=side)
+    alt = say("figures", "metric_alt", metric, test.result, test.labels)
+    shown = chart(test, metric, metric.labels, title=title, alt=alt)
+    return Figure(name, alt, plot.svg(alt), graph_of=test.result.name, chart=shown)
+
+
+def users(test: TestView) -> Figure | None:
+    """The curves of connected users with their phases and the shift; None where nobody recorded them."""
+    load, labels = test.catalogue.load, test.labels
+    metric = next((m for m in test.result.metrics if load and m.slug == load.slug), None)
+    if metric is None:
+        return None
+    title, marks = say("figures", "users_title", test.result, metric, labels), []
+    plot = _with_curves(test, metric, None, title, WIDE, below=BARS)
+    for side in SIDES:
+        for run in test.result.runs[side]:
+            if test.result.type == "unbounded" and run.window and run.ramp_up.plateau_users is not None:
+                level = [(second, run.ramp_up.plateau_users) for second in run.window]
+                plot.curve([_in_minutes(level)], side, width=4, dashes=(), opacity=0.35)
+                marks.append(_mark(level, side))
+        ramp: RampUp = getattr(test.result.ramp_up, side)
+        if ramp.wave_onset_s is not None and ramp.wave_onset_users is not None:
+            onset = [(ramp.wave_onset_s, ramp.wave_onset_users)]
+            plot.dots(*_in_minutes(onset), 2.5, dot_style(side, rim=True))
+            marks.append(_mark(onset, side, "waves begin"))
+    marks += _shift(plot, test, metric.slug)
+    _phase_bars(plot, test)
+    alt = say("figures", "users_alt", test.result, metric, labels)
+    shown = chart(test, metric, None, title=title, alt=alt, marks=marks, wide=True)
+    return Figure(f"{test.result.name}_users", alt, plot.svg(alt), chart=shown)
+
+
+def _in_minutes(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [second / 60 for second, _ in points], [value for _, value in points]
+
+
+def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") -> dict[str, Any]:
+    return {"side": side, "from": points[0], "to": points[-1], "text": text}
+
+
+def _shift(plot: Plot, test: TestView, slug: str) -> list[dict[str, Any]]:
+    """Draw the gap between the builds where their ramps ran side by side."""
+    ramp = test.result.ramp_up
+    if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
+        return []
+    at, ends = sum(ramp.shift_window) / 2, []
+    for recording in (test.recordings[side][0] for side in SIDES):
+        if (series := recording.total(slug)) is None:
+            return []
+        curve = recording.curve(series).astype(np.float64)
+        ends.append(float(np.interp(at, curve.index.to_numpy(dtype=np.float64), curve)))
+    x, (base, new) = float(plot.across(at / 60)), plot.down(ends)
+    words, middle = shift_words(ramp.shift_users), float(base + new) / 2
+    plot.segment((x, base), (x, new), "ink", 1.0)
+    for end in (base, new):
+        plot.segment((x - 3, end), (x + 3, end), "ink", 1.0)
+    plot.rectangle(x + 3, middle - 6, width_of(words, 7.5) + 2, 11, "paper")
+    plot.text(x + 4, middle + 2.7, words, points=7.5)
+    return [_mark([(at, ends[0]), (at, ends[1])], None, words)]
+
+
+def _phase_bars(plot: Plot, test: TestView) -> None:
+    """Draw a bar for each build under the curves: which phase it was in."""
+    height = 0.07 * (plot.bottom - plot.top)
+    for row, side in enumerate(SIDES):
+        top = plot.bottom + 0.2 * (plot.bottom - plot.top) + row * height
+        plot.text(plot.left - 4, top + 0.7 * height, side, points=NOTE, anchor="end")
+        for phase in test.result.runs[side][0].phases:
+            start, end = plot.across((phase.start_s / 60, phase.end_s / 60)).clip(plot.left, plot.right)
+            plot.rectangle(start + 0.3, top + 0.6, end - start - 0.6, height - 1.2, SHADES[phase.name])
+            if end - start >= NARROW * (plot.right - plot.left) and phase.name != "shutdown":  # dark and narrow
+                colour = "paper" if phase.name in DARK else "ink"
+                name = PHASES.get(phase.name, phase.name)
+                plot.text((start + end) / 2, top + 0.7 * height, name, points=6.5, anchor="middle", colour=colour)
+
+
+def at_equal_load(test: TestView) -> Iterator[Figure]:
+    """A figure for each metric of `test` that users feel, or that changed at equal load or at the builds' own."""
+    for row in test.result.metrics:
+        statuses = (row.status, row.load_adjusted.status if row.load_adjusted else None)
+        changed = any(status and status.changed for status in statuses)
+        if row.slug in test.at_load and not row.labels and (row.gate or changed):
+            name = f"{test.result.name}_at_load_{row.slug}"
+            yield metric_at_load(name, test.labels, row, test.at_load[row.slug])
+
+
+def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad) -> Figure:
+    """The metric over the users: a dot per minute, each build's curve with its 95 % interval, and where they meet."""
+    top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in SIDES)
+    factor, unit = unit_scale(top, metric.unit)
+    most = max(float(users.max()) for users in (seen.users, *(seen.points[side][:, 0] for side in SIDES)))
+    plot = Plot(
+        SMALL,
+        say("figures", "at_load_title", metric),
+        x=(0.0, ROOM * most),
+        y=(0.0, 1.1 * factor * max(top, seen.base, seen.new)),
+        xlabel="connected users",
+        ylabel=unit,
+        above=0.14,
+    )
+    plot.rule(seen.at_users, "ink", 0.8, (1.0, 1.65))
+    for side in SIDES:
+        users, values = seen.points[side].T
+        curve, half = seen.curves[side] * factor, 1.96 * seen.se_curves[side]
+        plot.dots(users, values * factor, 1.1, dot_style(side, 0.35))
+        plot.area(seen.users, curve * np.exp(-half), curve * np.exp(half), side, 0.18)
+        plot.curve([(seen.users, curve)], side, width=1.6)
+    at = f"both sustained {seen.at_users:,.0f}"
+    plot.text(plot.across(seen.at_users) - 3, plot.bottom - 3, at, points=NOTE, anchor="end")
+    plot.legend(dict(labels.items()))
+    counts = Pair.of(lambda side: len(seen.points[side]))
+    alt = say("figures", "at_load_alt", metric, labels, counts)
+    return Figure(name, alt, plot.svg(alt))
+
+
+def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The drawn samples of each run, without `labels` of the sum of the series; lines end where a ``stretch`` ends."""
+    parts = []
+    for side in SIDES:
+        for run, recording in enumerate(test.recordings[side], start=1):
+            series = recording.total(slug) if labels is None else recording.find(slug, labels)
+            if series is not None:
+                parts.append(_thinned(recording.curve(series)).assign(build=side, run=run))
+    if not parts:
+        return pd.DataFrame(columns=["elapsed_min", "value", "stretch", "build", "run"])
+    long = pd.concat(parts, ignore_index=True)
+    return long.assign(stretch=long.groupby(["build", "run", "stretch"]).ngroup())
+
+
+def _thinned(curve: pd.Series) -> pd.DataFrame:
+    """The smallest and the largest value of each of many stretches of equal length, so that no spike is lost."""
+    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+    steps, finite = np.diff(elapsed), np.isfinite(values)
+    missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
+    frame = pd.DataFrame({"elapsed_min": elapsed / 60, "value": values, "stretch": np.cumsum(missing | ~finite)})
+    shown: pd.DataFrame = frame[finite]
+    if len(shown) > POINTS_PER_CURVE:
+        chunks = shown["value"].groupby(np.arange(len(shown)) * (POINTS_PER_CURVE // 2) // len(shown))
+        shown = shown.loc[np.union1d(chunks.idxmin(), chunks.idxmax())]
+    return shown
+
+
+def _with_curves(
+    test: TestView,
+    metric: MetricResult,
+    labels: Mapping[str, str] | None,
+    title: str,
+    size: tuple[float, float],
+    *,
+    below: float = 0.0,
+) -> Plot:
+    """Every run of both builds, without `labels` the sum of their series, over shaded steady windows and shutdowns."""
+    long = long_frame(test, metric.slug, labels)
+    top = float(long["value"].abs().max()) if len(long) else 0.0
+    factor, unit = unit_scale(top, metric.unit)
+    low, high = (min(0.0, factor * float(long["value"].min())), factor * top) if top else (0.0, 1.0)
+    last = float(long["elapsed_min"].max()) if len(long) else 1.0
+    axes: dict[str, Any] = {"x": (0.0, ROOM * (last or 1.0)), "y": (ROOM * low, ROOM * high)}
+    plot = Plot(size, title, ylabel=unit, below=below, **axes)
+    middle = None
+    for side, run in ((build, run) for build in SIDES for run in test.result.runs[build][:1]):
+        if run.window:
+            middle = sum(run.window) / 120
+            plot.band(run.window[0] / 60, run.window[1] / 60, "shade", 0.55)
+            plot.rule(run.window[0] / 60, side, 0.7, (1.0, 1.65))
+        for phase in run.phases:
+            if phase.name == "shutdown":
+                plot.band(phase.start_s / 60, phase.end_s / 60, "grid")
+    if middle is not None:
+        words = WINDOWS[test.result.type]
+        plot.text(float(plot.across(middle)), plot.top + 8, words, points=NOTE, anchor="middle", opacity=0.7)
+    drawn = []
+    for side in SIDES:
+        own = long[long["build"] == side]
+        if len(own):
+            drawn.append(side)
+            parts = (part for _, part in own.groupby("stretch", sort=False))
+            plot.curve([(part["elapsed_min"], part["value"] * factor) for part in parts], side)
+    plot.legend({side: test.labels[side] for side in drawn})
+    return plot
