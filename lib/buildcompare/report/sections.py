@@ -167,7 +167,8 @@ def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
 
 
 @functools.cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Where the templates are, with what they may call."""
     look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections"])
     made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
@@ -179,7 +180,7 @@ def _templates() -> Environment:
 
 def template(name: str) -> Template:
     """One of the templates by its name without ``.j2``; those of HTML and XML escape what they are given."""
-    return _templates().get_template(f"{name}.j2")
+    return templates().get_template(f"{name}.j2")
 
 
 def without_style(shown: str) -> str:

@@ -44,11 +44,12 @@ def say(file: str, macro: str, *values: object, **named: object) -> str:
 @cache
 def macros(file: str) -> Any:
     """The macros and tables of a template by their names."""
-    return _environment().get_template(f"{file}.j2").module
+    return environment().get_template(f"{file}.j2").module
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where the sentences' templates are."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # late: not every command says something
     from jinja2.ext import Extension
     from jinja2.lexer import Token, TokenStream
