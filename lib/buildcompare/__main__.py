@@ -79,7 +79,7 @@ def report(
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    asked = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
+    asked: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
     asked |= {"engine": engine, "graphs": graphs}
     with _progress(not quiet) as hear:
         outcome = publish_one(Order(params, asked, None if quiet else _table(every=every)), hear)
