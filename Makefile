@@ -5,6 +5,10 @@
 # only when these change, when the checkout is moved, when its Python is gone, or when making it was interrupted.
 
 PARAMS ?= params/v10.4.0-rc1.yaml#  what `report` and `lab` compare
+NOTEBOOK ?= start#                  the notebook that `lab` opens: investigate, ramp_up, significance, ...
+TEST ?=#                            the test that it opens,
+METRIC ?=#                          and the metric, such as p99-api-times,
+LABEL ?=#                           or the label, such as "api getPost p99"
 ARGS ?=#                            further options of the command that a target runs
 TESTS ?=#                           the tests to run, such as tests/load; all of them when empty
 WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
@@ -49,8 +53,11 @@ batch: $(READY) ## every comparison in params/
 index: $(READY) ## put every published report on one page again: reports/index.html
 	@$(RUN) -m buildcompare index $(ARGS)
 
-lab: $(READY) ## open the notebooks in JupyterLab, with PARAMS loaded
-	@PARAMS="$(PARAMS)" $(RUN) -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/comparison.ipynb $(ARGS)
+lab: $(READY) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PARAMS=params/X.yaml TEST=name METRIC=slug
+	@[ -f "notebooks/$(NOTEBOOK).ipynb" ] || { cd notebooks && set -- *.ipynb; \
+	  echo "make lab: expected NOTEBOOK=one of $$*, found '$(NOTEBOOK)'" >&2; exit 3; }
+	@PARAMS="$(PARAMS)" BUILDCOMPARE_TEST="$(TEST)" BUILDCOMPARE_METRIC="$(METRIC)" BUILDCOMPARE_LABEL="$(LABEL)" \
+	  $(RUN) -m jupyterlab --LabApp.default_url="/lab/tree/notebooks/$(NOTEBOOK).ipynb" $(ARGS)
 
 prometheus: ## serve a copy of an archived Prometheus data folder: DATA=folder, PORT=9090
 	@[ -d "$(DATA)" ] || { echo "make prometheus: expected DATA=a Prometheus data folder, found '$(DATA)'" >&2; exit 3; }

@@ -2,6 +2,7 @@
 
 from .api import Result as Result
 from .api import compare as compare
+from .api import investigate as investigate
 from .config.errors import BuildcompareError as BuildcompareError
 from .config.errors import InputError as InputError
 from .config.errors import SourceError as SourceError
@@ -29,6 +30,8 @@ from .stats.levels import measure_level as measure_level
 from .stats.noise import run_noise as run_noise
 from .stats.planning import look_level as look_level
 from .stats.planning import plan_runs as plan_runs
+from .workbench.investigation import Investigation as Investigation
+from .workbench.widgets import Workbench as Workbench
 
 __all__: list[str]
 __version__: str

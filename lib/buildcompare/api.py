@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 import pandas as pd
 from pydantic import BaseModel
 
-from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
+from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
@@ -24,6 +24,7 @@ from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, Test
 
 if TYPE_CHECKING:
     from buildcompare.figures import Figure
+    from buildcompare.workbench.investigation import Investigation
 
 Values: TypeAlias = Mapping[str, float | Sequence[float]]
 Input: TypeAlias = Union[pd.DataFrame, str, "os.PathLike[str]", Recording, Values]
@@ -139,6 +140,66 @@ def compare(
     }
     comparison = Comparison.model_construct(source=Source(kind="recorded"), tests=[test], **builds, **settings)
     return Result(**vars(analyse(comparison, {test.name: runs}, command=command)))
+
+
+def investigate(
+    comparison: Result | Comparison | str | os.PathLike[str] | None = None,
+    test: str | None = None,
+    metric: str | None = None,
+    label: str | None = None,
+    windows: Sequence[float] | Mapping[Side, Sequence[float]] | None = None,
+) -> Investigation:
+    """Look into one metric or label of one test: over any window, with all that its status rests on.
+
+    Parameters
+    ----------
+    comparison
+        What :func:`compare` returned, the parameters of a comparison, or the path of a params file; by default the
+        file that ``make lab PARAMS=...`` named, or else the bundled one.
+    test
+        The test's name; by default that of ``make lab TEST=...`` with its METRIC or LABEL, or else the first.
+    metric
+        The metric by slug or name, such as ``"p99-api-times"``; by default the first.
+    label
+        Instead of a metric, a label, such as ``"api getPost p99"``.
+    windows
+        Start and end in elapsed seconds, of both builds or by build; by default each run's steady window.
+
+    Returns
+    -------
+    Investigation
+        Numbers and frames of this metric or label; ``Workbench(it)`` shows them in JupyterLab.
+
+    Raises
+    ------
+    InputError
+        Where there is no such test, metric or label, or a window lies outside of its runs; it names those that there
+        are.
+
+    Examples
+    --------
+    >>> seen = investigate("params/v10.4.0-rc1.yaml", "postgresql_bounded", "cpu-utilization")
+    >>> row = seen.answer.loc["windows"]
+    >>> print(f"{row.change_percent:+.1f} % ({row.ci_low:+.1f} to {row.ci_high:+.1f}): {row.status}")
+    >>> later = seen.over([3600, 5400])
+    >>> print(f"{later.row.delta_percent:+.1f} %")
+    """
+    from buildcompare.workbench.investigation import look_into
+
+    result = comparison if isinstance(comparison, Result) else _opened(comparison)
+    if comparison is None and test is None:  # JupyterLab tells its kernels nothing in another way
+        test = os.environ.get("BUILDCOMPARE_TEST") or None
+        if metric is None and label is None:
+            metric = os.environ.get("BUILDCOMPARE_METRIC") or None
+            label = os.environ.get("BUILDCOMPARE_LABEL") or None
+    return look_into(result, test, metric, label, windows)
+
+
+def _opened(comparison: Comparison | str | os.PathLike[str] | None) -> Result:
+    """The result of a whole comparison."""
+    if not isinstance(comparison, Comparison):
+        comparison = parameters(None if comparison is None else os.fspath(comparison))
+    return compare(comparison)
 
 
 def _recordings(given: Input, catalogue: Catalogue) -> list[Recording]:

@@ -26,10 +26,10 @@ from buildcompare.history.chain import Past, compare_to_ledger, entry_of, suppor
 from buildcompare.history.ledger import Entry, locked, read_ledger, record
 from buildcompare.history.past import past_changes
 from buildcompare.labels.noise import LabelNoise
-from buildcompare.labels.tables import compare_label_tables, label_tables
+from buildcompare.labels.tables import LabelTables, compare_label_tables, label_tables
 from buildcompare.labels.traffic_mix import split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
-from buildcompare.load.view import RunView, compare_ramps, view_run, with_ramp_ups
+from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
 from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
 from buildcompare.metrics.equal_load import MetricAtLoad, at_equal_load
 from buildcompare.metrics.events import compare_events
@@ -50,6 +50,18 @@ TestRecordings = Mapping[Side, Sequence[Recording]]
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What the runs of a test were judged by: what to judge other windows of them by, too."""
+
+    test: Test
+    views: Views
+    groups: Sequence[RepeatedRuns]
+    past: PastChanges | None
+    looks: Looks
+    label_noise: LabelNoise
+
+
+@dataclass(frozen=True)
 class TestView:
     """One test with what it was measured on and what came out: what a figure needs."""
 
@@ -61,6 +73,7 @@ class TestView:
     labels: Pair[str]
     at_load: Mapping[str, MetricAtLoad]
     """By slug, each metric over the connected users; empty in a bounded test."""
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)
@@ -181,13 +194,13 @@ def compare_test(
     known: dict[str, Any] = {"past": past, "looks": seen}
     supported = compare_supported_users(test, views, catalogue, groups, **known) if test.type == "unbounded" else None
     curves, at_load = at_equal_load(test, views, catalogue, groups, **known)
-    tables = label_tables(views, label_noise or LabelNoise(groups, catalogue.label_tables))
-    splits = split_averages(tables, catalogue)
+    evidence = Evidence(test, views, groups, past, seen, label_noise or LabelNoise(groups, catalogue.label_tables))
+    tables = label_tables(views, evidence.label_noise)
     benchmark = test.type == "benchmark"
     metrics = (
         compare_measurements(recordings, catalogue, groups, **known)
         if benchmark
-        else compare_metrics(test, views, catalogue, groups, at_load=at_load, splits=splits, **known)
+        else compare_levels(evidence, tables, catalogue, at_load=at_load)
     )
     result = schema.TestResult(
         name=test.name,
@@ -209,7 +222,21 @@ def compare_test(
         level=seen.level,
         planned_runs=planned_runs,
     )
-    return TestView(result, recordings, catalogue, Pair(*labels), curves)
+    return TestView(result, recordings, catalogue, Pair(*labels), curves, evidence)
+
+
+def compare_levels(
+    evidence: Evidence,
+    tables: LabelTables,
+    catalogue: Catalogue,
+    *,
+    at_load: Mapping[str, schema.LoadAdjustedResult] | None = None,
+) -> list[schema.MetricResult]:
+    """Every metric of a test over the windows of `evidence.views`, judged in its family."""
+    known: dict[str, Any] = {"past": evidence.past, "looks": evidence.looks}
+    splits = split_averages(tables, catalogue)
+    runs = (evidence.test, evidence.views, catalogue, evidence.groups)
+    return compare_metrics(*runs, at_load=at_load, splits=splits, **known)
 
 
 def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:

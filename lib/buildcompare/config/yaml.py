@@ -134,6 +134,11 @@ class Traced(Strict):
 
     _document: Document = PrivateAttr(default_factory=Document)
 
+    @property
+    def file(self) -> Path | None:
+        """The file that it was read from, if any."""
+        return None if self._document.file is None else Path(self._document.file)
+
     def fault_at(self, location: tuple[str | int, ...], error: InputError) -> InputError:
         """A fault of what the value at `location` names, such as a file that is not there: it stands in both places."""
         document = self._document

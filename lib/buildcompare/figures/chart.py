@@ -3,7 +3,7 @@
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.history.releases import LevelSeries
-from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES, Side
 from buildcompare.text.numbers import SHORT_UNITS, change, scales
@@ -34,6 +34,7 @@ def chart(
     alt: str,
     marks: Sequence[dict[str, Any]] = (),
     wide: bool = False,
+    find: Callable[[Recording], Series | None] | None = None,
 ) -> dict[str, str]:
     """Attributes of the element that ``chart.js`` makes a chart of.
 
@@ -49,6 +50,8 @@ def chart(
         Lines from ``from`` to ``to`` (elapsed seconds and value) with a ``text``, in the colour of a ``side``.
     wide
         Whether phases are named beside their colours.
+    find
+        What finds the series of a run that is drawn, instead of `labels`.
 
     Returns
     -------
@@ -59,7 +62,10 @@ def chart(
     curves: list[tuple[Side, int, RunResult, Recording, pd.Series]] = []
     for side in SIDES:
         for number, recording in enumerate(test.recordings[side], start=1):
-            series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
+            if find is not None:
+                series = find(recording)
+            else:
+                series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
             if series is not None and series.times.size:
                 result = test.result.runs[side][number - 1]
                 curves.append((side, number, result, recording, recording.curve(series).astype(np.float64)))

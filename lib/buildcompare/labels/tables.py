@@ -185,6 +185,11 @@ def label_table(
 
 def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
     """Every label of a test, paired by name and judged."""
+    return [row for row, _ in judge_label_tables(tables, catalogue)]
+
+
+def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[LabelResult, TestedEffect | None]]:
+    """The same rows, each with its judgement."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
     rows = label_table(*(pd.concat(runs) for runs in tables.runs), top_buckets=tops)
     comparable = rows.assign(base=rows["base"].where(rows["delta_percent"].notna()))
@@ -199,7 +204,8 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
         rows[f"{side}_share"] = spent / total.where(total > 0)
     records = rows.astype(object).where(rows.notna(), None).to_dict("records")
     moved = 100.0 * np.expm1(effects["shared"])
-    return [_result(*each, tables) for each in zip(records, judged, moved, strict=True)]
+    results = [_result(*each, tables) for each in zip(records, judged, moved, strict=True)]
+    return [*zip(results, judged, strict=True)]
 
 
 def _result(

@@ -1,0 +1,57 @@
+"""Write an analyst's comment into a params file, and leave everything else in it as it was written."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import read_params
+from buildcompare.config.project import read_text, write_files
+from buildcompare.config.yaml import MAX_BYTES
+
+LONGEST = 1_000_000  # characters of a line: nothing that was written is folded anew
+
+
+def keep_comment(file: Path | None, comment: str) -> int:
+    """Append a comment to a params file; which one it is, counted from 1.
+
+    The file is read again, so that what was written into it meanwhile stays.
+    """
+    text = " ".join(comment.split())
+    if not text:
+        raise InputError(file=file, key="comments", expected="a comment", found="none")
+    if file is None:
+        expected = "a comparison that was read from a params file"
+        raise InputError(file=None, key="comments", expected=expected, found="one without a file")
+    before = read_params(file)
+    written = _with_comment(read_text(file, "a YAML file", max_bytes=MAX_BYTES), text)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder) / file.name
+        trial.write_text(written, "utf-8")
+        after = read_params(trial)
+    if after.model_dump() != before.model_copy(update={"comments": [*before.comments, text]}).model_dump():
+        expected = "comments that can be added to without changing anything else"
+        raise InputError(file=file, key="comments", expected=expected, found="others; please write it by hand")
+    write_files({file: written})
+    return len(after.comments)
+
+
+def _with_comment(text: str, comment: str) -> str:
+    """The text of a params file with one comment more."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+    from ruamel.yaml.util import load_yaml_guess_indent
+
+    _, indent, offset = load_yaml_guess_indent(text)
+    yaml = YAML()
+    yaml.preserve_quotes, yaml.width = True, LONGEST
+    yaml.indent(mapping=2, sequence=indent or 2, offset=offset or 0)
+    data = yaml.load(text)
+    if data.get("comments") is None:
+        data["comments"] = []
+    data["comments"].append(DoubleQuotedScalarString(comment))
+    sink = io.StringIO()
+    yaml.dump(data, sink)
+    return sink.getvalue()

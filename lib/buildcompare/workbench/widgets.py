@@ -1,0 +1,361 @@
+"""The widgets of `investigate.ipynb`: what is chosen, the chart, and the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import ipywidgets
+import numpy as np
+import pandas as pd
+import traitlets
+
+from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
+from buildcompare.config.errors import BuildcompareError
+from buildcompare.config.params import read_params
+from buildcompare.config.project import root
+from buildcompare.figures import component, themes
+from buildcompare.figures.chart import chart
+from buildcompare.figures.samples import lines, spread
+from buildcompare.results import MetricResult, RunResult
+from buildcompare.results.codes import SIDES
+from buildcompare.text.numbers import (
+    DECIDED_WORDS,
+    MISSING,
+    change,
+    interval,
+    minutes,
+    percent,
+    quantity,
+    significant,
+    status_words,
+    whole,
+)
+from buildcompare.text.sentences import say
+from buildcompare.workbench.investigation import Investigation, look_into
+
+HERE = Path(__file__).parent
+MOST_ROWS = 12
+"""Of the table of what moves with it: those that move most alike."""
+LOOK = """.buildcompare table { border-collapse: collapse; } .buildcompare svg { width: 100%; }
+.buildcompare td, .buildcompare th { text-align: left; padding: 0.1em 1em 0.1em 0; }
+.buildcompare caption { text-align: left; font-weight: 600; }"""
+YES, NO = "✓", "✗"
+WHOLE = ipywidgets.Layout(width="100%")
+
+
+class Chart(anywidget.AnyWidget):
+    """The chart of one metric; what a reader zooms to reaches the kernel.
+
+    Attributes
+    ----------
+    chart
+        What :func:`buildcompare.figures.chart.chart` packed; empty: nothing is shown.
+    chosen
+        ``axis`` (elapsed, ramp or users) and ``range`` on it (minutes or users; None: everything).
+    """
+
+    _esm = f"{component()}\n{(HERE / 'host.js').read_text('utf-8')}"
+    style = traitlets.Unicode(f"{themes()}\n{LOOK}").tag(sync=True)
+    chart = traitlets.Dict().tag(sync=True)
+    chosen = traitlets.Dict({"axis": "elapsed", "range": None}).tag(sync=True)
+
+
+class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
+    """Widgets that look into one metric or label after the other.
+
+    The last line of a cell shows them: choose a comparison, a test, a metric or label; drag a window in the chart; and
+    read the numbers over it at once. The query below runs against the server of the params file, and a note is kept in
+    the params file as a comment.
+
+    Parameters
+    ----------
+    seen
+        Where to begin (:func:`buildcompare.investigate`).
+
+    Attributes
+    ----------
+    seen
+        What is shown now.
+    """
+
+    def __init__(self, seen: Investigation) -> None:
+        self.seen = seen
+        self._compared: dict[str, Analysis] = {}
+        self._told, self._setting = "", False
+        files = sorted(file.relative_to(root()).as_posix() for file in (root() / "params").glob("*.yaml"))
+        own = _shown_path(seen.file)
+        self._compared[own] = seen.analysis
+        self.comparison = _dropdown("Comparison", [own, *(file for file in files if file != own)])
+        self.test, self.metric, self.label = (_dropdown(name) for name in ("Test", "Metric", "Label"))
+        self.window = ipywidgets.FloatRangeSlider(
+            description="Minutes", continuous_update=False, readout_format=".1f", step=0.1, layout=WHOLE
+        )
+        self.steady = ipywidgets.Button(description="Steady windows", tooltip="Measure over each run's steady window")
+        self.chart = Chart()
+        self.answer, self.measured, self.message = (ipywidgets.HTML() for _ in range(3))
+        self.spread, self.why, self.events, self.moves, self.answered = (ipywidgets.HTML() for _ in range(5))
+        self.query, self.comment = (ipywidgets.Textarea(layout=WHOLE, rows=3) for _ in range(2))
+        self.ask = ipywidgets.Button(description="Ask the server")
+        self.keep = ipywidgets.Button(description="Keep as comment")
+        self._listen()
+        row = ipywidgets.Layout(flex_flow="row wrap")
+        super().__init__(
+            [
+                ipywidgets.HBox([self.comparison, self.test, self.metric, self.label], layout=row),
+                self.message,
+                self.chart,
+                ipywidgets.HBox([self.window, self.steady]),
+                self.answer,
+                self.measured,
+                self.spread,
+                self.why,
+                ipywidgets.HBox([self.events, self.moves], layout=row),
+                ipywidgets.HTML("<b>PromQL</b>"),
+                self.query,
+                self.ask,
+                self.answered,
+                ipywidgets.HTML("<b>Comment</b>"),
+                self.comment,
+                self.keep,
+            ]
+        )
+        self.add_class("buildcompare")
+        self._show(seen)
+        if seen.moved:
+            self._zoom(self.window.value)
+
+    # ---- What a reader does -----------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        def on(widget: Any, trait: str, change_to: Callable[[Any], Investigation]) -> None:
+            def changed(event: Any) -> None:
+                if not self._setting:
+                    with self._faults():
+                        self._show(change_to(event["new"]))
+
+            widget.observe(changed, trait)
+
+        on(self.comparison, "value", self._opened)
+        on(self.test, "value", lambda name: self.seen.choose(test=name))
+        on(self.metric, "value", lambda slug: self.seen.choose(metric=slug) if slug else self.seen)
+        on(self.label, "value", lambda name: self.seen.choose(label=name) if name else self.seen.choose())
+        on(self.window, "value", self._slid)
+        on(self.chart, "chosen", self._zoomed)
+        self.steady.on_click(lambda _: self._show(self.seen.over()))
+        self.ask.on_click(self._ask)
+        self.keep.on_click(self._keep)
+
+    def _opened(self, file: str) -> Investigation:
+        """The same test and metric of another comparison, where it has them; each is read and compared once."""
+        if file not in self._compared:
+            params = read_params(root() / file)
+            self._compared[file] = analyse(params, read_recordings(params))
+        analysis = self._compared[file]
+        tests = {each.name: each for each in analysis.results.tests}
+        test = self.seen.test if self.seen.test in tests else next(iter(tests))
+        slugs = [row.slug for row in tests[test].metrics]
+        return look_into(analysis, test, self.seen.metric if self.seen.metric in slugs else None)
+
+    def _slid(self, ends: Sequence[float]) -> Investigation:
+        moved = self.seen.over([60.0 * each for each in ends])
+        self._zoom(ends)
+        return moved
+
+    def _zoomed(self, chosen: dict[str, Any]) -> Investigation:
+        """The windows that a chart was zoomed to; over connected users there are none."""
+        if chosen.get("range") is None:
+            return self.seen.over()
+        if chosen["axis"] == "users":
+            return self.seen
+        from_ramp = chosen["axis"] == "ramp"
+
+        def window(run: RunResult) -> list[float]:
+            start = (run.ramp_up.onset_s or 0.0) if from_ramp else 0.0
+            return [min(max(60.0 * each + start, 0.0), run.duration_s) for each in chosen["range"]]
+
+        base, new = (window(runs[0]) for runs in self.seen.view.result.runs)
+        return self.seen.over(base=base, new=new)
+
+    def _ask(self, _: object) -> None:
+        with self._faults():
+            answer = self.seen.ask(self.query.value)
+            told = say("workbench", "answered", answer["series"].nunique(), len(answer))
+            self.answered.value = f"<p>{told}</p>{'' if answer.empty else lines(answer, told)}"
+
+    def _keep(self, _: object) -> None:
+        with self._faults():
+            number = self.seen.keep(self.comment.value)
+            self._say(say("workbench", "kept", number, _shown_path(self.seen.file)))
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Show a fault where the reader is, and leave the rest as it was."""
+        self._say("")
+        try:
+            yield
+        except BuildcompareError as error:
+            self._say(str(error), role="alert")
+
+    def _say(self, text: str, role: str = "status") -> None:
+        self.message.value = f'<p role="{role}">{html.escape(text)}</p>'
+
+    # ---- What is shown ----------------------------------------------------------------------------------------------
+
+    def _show(self, seen: Investigation) -> None:
+        before, self.seen = self.seen, seen
+        self._setting = True
+        try:
+            # What a window does not touch is drawn once.
+            if (before.analysis, before.test, before.metric, before.label) != (
+                seen.analysis, seen.test, seen.metric, seen.label
+            ) or not self.chart.chart:  # fmt: skip
+                self._show_choice(seen)
+            self._show_windows(seen)
+            caveat = f" {say('workbench', 'searched')}" if seen.moved else ""
+            self.answer.value, self.measured.value = _answer(seen), f"<p>{html.escape(seen.measured + caveat)}</p>"
+            self.spread.value = _spread(seen)
+            self.why.value = _why(seen)
+            self.events.value = _events(seen)
+            self.moves.value = _moves(seen)
+            if self.comment.value == self._told:  # else it is being written
+                self.comment.value = self._told = seen.comment
+        finally:
+            self._setting = False
+
+    def _show_choice(self, seen: Investigation) -> None:
+        tests = [each.name for each in seen.analysis.results.tests]
+        metrics = [(name, slug) for slug, name in seen.metrics.items()]
+        labels = [("–", ""), *((name, name) for name in seen.label_names)]
+        own = " ".join(seen.label) if seen.label else ""
+        chosen = ((self.test, tests, seen.test), (self.metric, [("–", ""), *metrics], seen.metric or ""))
+        for widget, options, value in (*chosen, (self.label, labels, own)):
+            widget.options, widget.value = options, value
+        self.chart.chart = _chart(seen)
+        self.query.value = seen.query or ""
+        served = seen.analysis.params.source.kind == "prometheus"
+        self.ask.disabled = not served
+        self.answered.value = "" if served else say("workbench", "no_server")
+
+    def _show_windows(self, seen: Investigation) -> None:
+        """Put the slider where the windows are, and show everything where they are the runs' own."""
+        longest = max(run.duration_s for runs in seen.view.result.runs for run in runs) / 60.0
+        spans = [run.steady.window for runs in seen.views for run in runs if run.steady.window]
+        ends = [each / 60.0 for each in spans[-1]] if spans else [0.0, longest]
+        self.window.max = longest
+        self.window.value = ends
+        self.window.disabled = not seen.follows
+        if not seen.moved:
+            self._zoom(None)
+
+    def _zoom(self, ends: Sequence[float] | None) -> None:
+        """Show what lies between two times in minutes, or everything, without measuring anew."""
+        axis = self.chart.chosen["axis"] if ends is None else "elapsed"
+        chosen: dict[str, Any] = {"axis": axis, "range": None if ends is None else [*ends]}
+        setting, self._setting = self._setting, True
+        self.chart.chosen = chosen
+        self._setting = setting
+
+
+def _dropdown(name: str, options: Sequence[str] = ()) -> ipywidgets.Dropdown:
+    return ipywidgets.Dropdown(description=name, options=options, layout=ipywidgets.Layout(width="22em"))
+
+
+def _shown_path(file: Path | None) -> str:
+    if file is None:
+        return "–"
+    return file.resolve().relative_to(root()).as_posix() if file.resolve().is_relative_to(root()) else str(file)
+
+
+def _chart(seen: Investigation) -> dict[str, str]:
+    """The chart of the metric, or of the label where its source has samples over time."""
+    if seen.samples.empty:
+        return {}
+    drawn = seen.row if isinstance(seen.row, MetricResult) else seen.as_metric
+    return chart(seen.view, drawn, drawn.labels, title=seen.name, alt=seen.measured, find=seen.series)
+
+
+def _spread(seen: Investigation) -> str:
+    known = seen.samples[seen.samples["inside"] & np.isfinite(seen.samples["value"].astype(float))]
+    if known.empty:
+        return f"<p>{say('workbench', 'no_samples')}</p>"
+    alt = say("workbench", "spread_alt", seen.name, seen.labels)
+    return spread(known, seen.autocorrelation, seen.labels, seen.unit, alt)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "", names: Sequence[str] = ()) -> str:
+    """A table in HTML; `names` are the classes of its columns."""
+    classes = [f' class="{name}"' for name in names] or [""] * len(head)
+    heads = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in head)
+    body = "".join(
+        f"<tr>{''.join(f'<td{of}>{html.escape(each)}</td>' for of, each in zip(classes, row, strict=True))}</tr>"
+        for row in rows
+    )
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _answer(seen: Investigation) -> str:
+    rows = []
+    for over, row in zip(seen.answer.index, _records(seen.answer), strict=True):
+        status = status_words(row["status"], seen.better, row["margin_percent"], row["ci_low"], row["ci_high"])
+        rows.append(
+            [
+                DECIDED_WORDS.get(str(over), seen.name),
+                *(quantity(row[side], seen.unit) for side in SIDES),
+                change(row["change_percent"]),
+                interval(row["ci_low"], row["ci_high"]),
+                status,
+                _effective(row["n_effective"]),
+                percent(row["detectable_percent"]),
+            ]
+        )
+    heads = ["", *seen.labels, "Change", "95 % interval", "Status", "Effective samples", "Detectable"]
+    return _table(heads, rows, names=["over", "base", "new", "change", "interval", "status", "effective", "detectable"])
+
+
+def _why(seen: Investigation) -> str:
+    rows = [
+        [row["claim"], _number(row["number"]), _number(row["limit"]), YES if row["holds"] else NO]
+        for row in _records(seen.why)
+    ]
+    return _table(["Why this status", "is", "limit", ""], rows) if rows else ""
+
+
+def _events(seen: Investigation) -> str:
+    rows = [
+        [
+            seen.labels[row["build"]],
+            row["kind"],
+            minutes(row["at_s"]),
+            change(row["size_percent"]),
+            YES if row["matched"] else NO,
+        ]
+        for row in _records(seen.events)
+    ]
+    return _table(["Build", "Event", "At", "Size", "In both"], rows or [[MISSING] * 5], caption="Events")
+
+
+def _moves(seen: Investigation) -> str:
+    rows = [
+        [row["name"], change(row["change_percent"]), status_words(row["status"]), *(_number(row[s], 2) for s in SIDES)]
+        for row in _records(seen.moves_with.head(MOST_ROWS))
+    ]
+    return _table(["", "Change", "Status", *seen.labels], rows, caption="What moves with it (correlation by minute)")
+
+
+def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+    """The rows of a frame; None where there is no number."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def _effective(samples: float | None) -> str:
+    return MISSING if samples is None else "below 1" if samples < 1.0 else whole(samples)
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return MISSING if value is None else significant(value, digits).replace("-", "−")
