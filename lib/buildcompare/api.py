@@ -181,8 +181,10 @@ def investigate(
     >>> seen = investigate("params/v10.4.0-rc1.yaml", "postgresql_bounded", "cpu-utilization")
     >>> row = seen.answer.loc["windows"]
     >>> print(f"{row.change_percent:+.1f} % ({row.ci_low:+.1f} to {row.ci_high:+.1f}): {row.status}")
+    +0.0 % (-7.1 to +7.7): not_worse
     >>> later = seen.over([3600, 5400])
     >>> print(f"{later.row.delta_percent:+.1f} %")
+    +0.2 %
     """
     from buildcompare.workbench.investigation import look_into
 

@@ -1,0 +1,243 @@
+"""One metric or label over any window: the report's numbers, and the same functions over other windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import buildcompare as bc
+from buildcompare.recordings.recording import Recording, Series
+from support import small_params, write_params
+
+PARAMS = Path(__file__).parents[2] / "params/v11.1.0-rc2.yaml"
+
+
+@pytest.fixture(scope="module")
+def seen() -> bc.Investigation:
+    return bc.investigate(PARAMS)
+
+
+def wide(seed: int = 1, *, calls_ms: float = 10.0) -> pd.DataFrame:
+    """A bounded run of an hour: metric `a` is autocorrelated noise, `b` follows it, `c` does not."""
+    rng = np.random.default_rng(seed)
+    elapsed = np.arange(0.0, 3600.0, 5.0)
+    shocks, noise = rng.normal(size=elapsed.size), np.zeros(elapsed.size)
+    for i in range(1, elapsed.size):
+        noise[i] = 0.8 * noise[i - 1] + shocks[i]
+    columns = {
+        "Number of Connected Devices": np.minimum(elapsed * 4, 1000),
+        "Avg API times": calls_ms / 1e3 * np.exp(0.02 * noise),
+        "b": 5.0 + noise + 0.1 * rng.normal(size=elapsed.size),
+        "c": 50.0 + rng.normal(size=elapsed.size),
+    }
+    return pd.DataFrame(columns, index=elapsed)
+
+
+def with_label(run: pd.DataFrame, slope: float) -> Recording:
+    """A run with one label over time, whose average rises by `slope` seconds an hour, and its calls."""
+    plain = Recording.from_frame(run)
+    times = plain.window[0] + np.arange(60.0, 3600.0, 60.0)
+    elapsed = times - plain.window[0]
+    known: dict[str, Any] = {"role": "label", "labels": {}}
+    series = (
+        Series("api", "getPost", "seconds", times, 0.01 + slope * elapsed / 3600.0, stat="avg", **known),
+        Series("api", "getPost", "calls/s", times, 1.0 + elapsed / 3600.0, stat="calls", **known),
+    )
+    return dataclasses.replace(plain, series=(*plain.series, *series))
+
+
+def test_over_the_runs_own_windows_it_gives_the_numbers_of_the_report(seen: bc.Investigation) -> None:
+    """Nothing is recomputed for them, and what recomputes gives the same."""
+    for test in seen.analysis.results.tests:
+        own = seen.choose(test=test.name)
+        assert own.rows is own.view.result.metrics
+        steady = [runs[0].window for runs in test.runs]
+        assert steady[0] and steady[1]
+        again = own.over(base=steady[0], new=steady[1])
+        assert again.rows is not own.rows
+        assert again.rows == test.metrics
+
+
+def test_over_another_window_levels_are_those_of_its_samples(seen: bc.Investigation) -> None:
+    cpu = seen.choose("postgresql_bounded", "cpu-utilization").over([3000, 4000])
+    means = {}
+    for side, recordings in cpu.view.recordings.items():
+        curve = recordings[0].curve(recordings[0].find("cpu-utilization"))
+        means[side] = curve[(curve.index > 3000) & (curve.index <= 4000)].mean()
+    assert cpu.row.base == pytest.approx(means["base"])
+    assert cpu.row.new == pytest.approx(means["new"])
+    assert cpu.row.delta_percent == pytest.approx(100 * (means["new"] / means["base"] - 1))
+    assert cpu.row != seen.choose("postgresql_bounded", "cpu-utilization").row
+    assert cpu.levels["level"].tolist() == pytest.approx([means["base"], means["new"]])
+    assert cpu.samples.groupby("build")["inside"].sum().tolist() == [200, 200]
+    shown = cpu.answer.loc["windows"]
+    assert (shown["base"], shown["ci_low"], shown["status"]) == (cpu.row.base, cpu.row.ci_low, cpu.row.status)
+    assert shown["n_effective"] == cpu.row.n_effective
+
+
+def test_a_window_of_one_build_leaves_the_other_alone(seen: bc.Investigation) -> None:
+    one = seen.choose("postgresql_bounded", "cpu-utilization").over(new=[3000, 4000])
+    assert one.row.base == pytest.approx(seen.choose("postgresql_bounded", "cpu-utilization").row.base)
+    assert one.levels["from_s"].tolist()[1] == 3000
+    assert one.over().row == seen.choose("postgresql_bounded", "cpu-utilization").row
+
+
+def test_the_claims_lead_to_the_status_of_every_metric(seen: bc.Investigation) -> None:
+    found = set()
+    for test in seen.analysis.results.tests:
+        for metric in seen.choose(test=test.name).metrics:
+            own = seen.choose(test.name, metric)
+            for each in (own, own.over([2000, 3500])):
+                if len(each.why):
+                    assert each.why["status"].iloc[-1] == each.row.status
+                    assert each.why["holds"].tolist() == [False] * (len(each.why) - 1) + [True]
+                    found.add(each.row.status)
+    assert len(found) >= 3
+
+
+def test_further_runs_are_those_of_the_plan(seen: bc.Investigation) -> None:
+    plan = next(plan for plan in seen.analysis.results.plan if plan.test == "postgresql_bounded")
+    rows = [row for row in plan.rows if row.decided_by == "level" and row.slug]
+    assert rows
+    for row in rows:
+        steps = seen.choose("postgresql_bounded", row.slug).further_runs()
+        assert steps.loc[0, "found_percent"] == pytest.approx(row.steps[0].found_percent)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"test": "nothing"}, r"^test: expected one of postgresql_bounded, postgresql_unbounded, found 'nothing'$"),
+        ({"metric": "nothing"}, r"^metric: expected one of avg-api-times, .*, found 'nothing'$"),
+        ({"label": "nothing"}, r"^label: expected one of api .*, found 'nothing'$"),
+        ({"metric": "rps", "label": "getPost"}, r"^label: expected a metric or a label, found both$"),
+        ({"windows": [100, 1e6]}, r"^windows: expected start and end in elapsed seconds, between 0 and \d+ \(base\)"),
+        ({"windows": [100]}, r"^windows: expected start and end.*found \[100\]$"),
+        ({"windows": {"newer": [0, 100]}}, r"^windows: expected base and new, found 'newer'$"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_there_is(
+    seen: bc.Investigation, asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(bc.InputError, match=said):
+        bc.investigate(seen.analysis, **asked)
+
+
+def test_metrics_and_labels_are_found_by_their_names(seen: bc.Investigation) -> None:
+    assert seen.choose(metric="P99 API times").metric == "p99-api-times"
+    name = seen.label_names[0]
+    assert seen.choose(label=name).label == seen.choose(label=name.split()[1]).label
+    assert seen.choose(label=name).choose(metric="rps").label is None
+    assert seen.choose("postgresql_bounded", "rps").choose("postgresql_unbounded").metric == "rps"
+
+
+def test_what_follows_a_metric_is_found_first() -> None:
+    own = bc.investigate(bc.compare(wide(1), wide(2), users=1000), metric="avg-api-times")
+    moves = own.moves_with.set_index("name")
+    assert moves.index[0] == "b"
+    assert moves.loc["b", ["base", "new"]].astype(float).min() > 0.9
+    assert moves.loc["c", ["base", "new"]].astype(float).abs().max() < 0.5
+    near = own.autocorrelation[own.autocorrelation["lag_s"] == 5.0]
+    assert near["correlation"].astype(float).tolist() == pytest.approx([0.8, 0.8], abs=0.1)
+
+
+def test_a_label_with_samples_over_time_follows_the_window() -> None:
+    result = bc.compare(with_label(wide(1), 0.0), with_label(wide(2), 0.01), users=1000)
+    label = bc.investigate(result, label="getPost").over([1200, 2400])
+    assert label.follows
+    times = np.arange(1260.0, 2401.0, 60.0)
+    expected = np.average(0.01 + 0.01 * times / 3600, weights=1 + times / 3600)
+    assert label.row.base == pytest.approx(0.01)
+    assert label.row.new == pytest.approx(expected)
+    assert label.answer.loc["windows", "detectable_percent"] > 0
+    assert label.samples["inside"].sum() == 2 * times.size
+    assert label.query is not None
+    assert "handler" in label.query
+
+
+def test_a_label_of_whole_runs_says_that_no_window_changes_it(seen: bc.Investigation) -> None:
+    label = seen.choose("postgresql_bounded", label=seen.label_names[0])
+    assert not label.follows
+    assert label.over([2000, 3000]).row == label.row
+    assert label.measured.startswith("The source sums labels up over whole runs")
+
+
+def test_a_note_says_what_an_analyst_would(seen: bc.Investigation) -> None:
+    rps = seen.choose("postgresql_bounded", "rps")
+    assert rps.comment.startswith("Bounded Postgres: RPS ")
+    assert " (95 % interval " in rps.comment
+    assert "min of" not in rps.over([1800, 3600]).comment
+    assert "v11.0.4 from 30.0 to 60.0 min" in rps.over([1800, 3600]).comment
+
+
+def test_events_of_a_chosen_window_are_searched_in_it() -> None:
+    run = wide(2)
+    run.loc[2000.0:, "c"] += 10.0
+    own = bc.investigate(bc.compare(wide(1), run, users=1000), metric="c")
+    found = own.over([1000, 3000]).events
+    assert [(row.build, row.kind, row.matched) for row in found.itertuples()] == [("new", "level", False)]
+    assert found["at_s"].iloc[0] == pytest.approx(2000, abs=60)
+    assert own.over([2200, 3500]).events.empty
+
+
+# ---- Comments in the params file ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["v10.4.0-rc1", "v11.1.0-rc2", "v9.6.0-rc1"])
+def test_a_comment_adds_one_line_to_a_params_file(name: str, tmp_path: Path, project: Path) -> None:
+    from buildcompare.workbench.comments import keep_comment
+
+    before = (project / f"params/{name}.yaml").read_text("utf-8")
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(before, "utf-8")
+    count = keep_comment(file, 'P99 is *slower*:\n  yes, by "10 %" # not a comment')
+    after = file.read_text("utf-8")
+    added = [line for line in after.splitlines() if line not in before.splitlines()]
+    assert len(added) == 1
+    assert [line for line in after.splitlines() if line not in added] == before.splitlines()
+    comments = bc.read_params(file).comments
+    assert comments[-1] == 'P99 is *slower*: yes, by "10 %" # not a comment'
+    assert len(comments) == count
+
+
+@pytest.mark.parametrize(
+    ("written", "then"),
+    [
+        ("", ["b"]),
+        ("comments:\n", ["b"]),
+        ("comments: []\n", ["b"]),
+        ("comments: ['a # x', 'no']  # kept\n", ["a # x", "no", "b"]),
+        ("comments:\n    - a: 'quoted'\n", None),
+        ("comments:\n    # first\n    - 'a'   # why\n", ["a", "b"]),
+    ],
+    ids=["none", "empty", "an empty list", "on one line", "no text", "indented"],
+)
+def test_a_comment_is_kept_however_the_file_is_written(tmp_path: Path, written: str, then: list[str] | None) -> None:
+    from buildcompare.workbench.comments import keep_comment
+
+    head = write_params(tmp_path / "x.yaml", small_params(tmp_path)).read_text("utf-8")
+    before = f"# mine\n{head}\n{written}\n# the end\n"
+    (tmp_path / "x.yaml").write_text(before, "utf-8")
+    if then is None:
+        with pytest.raises(bc.InputError, match="expected text"):
+            keep_comment(tmp_path / "x.yaml", "b")
+        assert (tmp_path / "x.yaml").read_text("utf-8") == before
+        return
+    keep_comment(tmp_path / "x.yaml", "b")
+    after = (tmp_path / "x.yaml").read_text("utf-8")
+    assert bc.read_params(tmp_path / "x.yaml").comments == then
+    for note in ("# mine", "# the end", *(["# first", "# why"] if "# first" in written else [])):
+        assert note in after
+
+
+def test_a_comment_needs_a_file_and_words(tmp_path: Path) -> None:
+    plain = bc.investigate(bc.compare(wide(1), wide(2), users=1000))
+    with pytest.raises(bc.InputError, match="expected a comparison that was read from a params file"):
+        plain.keep("words")
+    with pytest.raises(bc.InputError, match="comments: expected a comment, found none"):
+        plain.keep("  \n")
