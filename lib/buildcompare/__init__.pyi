@@ -9,6 +9,7 @@ from .config.errors import SourceError as SourceError
 from .config.params import read_params as read_params
 from .labels.tables import label_table as label_table
 from .labels.traffic_mix import traffic_mix as traffic_mix
+from .load.curve import load_curve as load_curve
 from .load.curve import steady_window as steady_window
 from .load.phases import bumps as bumps
 from .load.phases import ramp as ramp
@@ -24,6 +25,7 @@ from .recordings.sources import pull as pull
 from .recordings.sources import read as read
 from .results.codes import Status as Status
 from .results.codes import Verdict as Verdict
+from .stats.changepoints import best_segmentation as best_segmentation
 from .stats.changepoints import changepoints as changepoints
 from .stats.effects import judge_levels as judge_levels
 from .stats.levels import measure_level as measure_level

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,13 @@ from typing import Any
 import nbformat
 import papermill
 import pytest
+from papermill.engines import papermill_engines
 
+import buildcompare as bc
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison, read_params
+from buildcompare.report.engine import NAME, WarmEngine
 from buildcompare.report.publish import Published, publish
 from buildcompare.report.sections import RESULTS_MIME, outputs_of, results_of
 from buildcompare.results import Results
@@ -172,6 +177,64 @@ def test_the_bundled_comparison_is_what_a_notebook_opens(elsewhere: Path, tmp_pa
     for name, (base, new) in published.items():
         assert users[name].estimated.base == pytest.approx(base, rel=0.01)
         assert users[name].estimated.new == pytest.approx(new, rel=0.01)
+
+
+ANALYSES = {
+    "investigate": {"test": "postgresql_bounded", "metric": "rps", "windows": [1000, 2000]},
+    "ramp_up": {"test": "postgresql_unbounded"},
+    "significance": {"test": "postgresql_bounded", "metric": "avg-api-times"},
+    "changepoints": {"test": "postgresql_bounded", "metric": "avg-api-times"},
+}
+"""The notebooks of one metric, each with parameters."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ANALYSES)
+def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params_file: Path, tmp_path: Path) -> None:
+    papermill_engines.register(NAME, WarmEngine)
+    output = tmp_path / f"{name}.ipynb"
+    papermill.execute_notebook(
+        str(project / f"notebooks/{name}.ipynb"), str(output), engine_name=NAME, progress_bar=False,
+        parameters={"params_file": str(params_file), **ANALYSES[name]},
+    )  # fmt: skip
+    notebook = nbformat.read(output, as_version=4)
+    assert 10 <= len(notebook.cells) <= 15
+    tables = [o["data"]["text/html"] for o in outputs_of(notebook) if "text/html" in o.get("data", {})]
+    assert tables
+    if name == "investigate":
+        seen = bc.investigate(params_file, **ANALYSES[name])  # type: ignore[arg-type]
+        assert seen.answer.T.to_html().count("<td>") == tables[0].count("<td>")
+        assert f"{seen.row.delta_percent:.4f}" in tables[0]
+
+
+@pytest.mark.slow
+def test_papermill_with_an_unknown_metric_names_those_that_there_are(
+    project: Path, params_file: Path, tmp_path: Path
+) -> None:
+    papermill_engines.register(NAME, WarmEngine)
+    with pytest.raises(papermill.PapermillExecutionError, match=r"metric: expected one of avg-api-times, .*'nothing'"):
+        papermill.execute_notebook(
+            str(project / "notebooks/significance.ipynb"), str(tmp_path / "x.ipynb"), engine_name=NAME,
+            progress_bar=False, parameters={"params_file": str(params_file), "metric": "nothing"},
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ANALYSES, "start"])
+def test_analyses_import_the_public_interface_only_and_explain_each_cell(project: Path, name: str) -> None:
+    cells = nbformat.read(project / f"notebooks/{name}.ipynb", as_version=4).cells
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    imported = re.findall(r"^(?:import|from) (\S+)", code, flags=re.MULTILINE)
+    assert {*imported} <= {"buildcompare", "ipywidgets", "matplotlib.pyplot", "pandas", "seaborn"}
+    for before, cell in itertools.pairwise(cells):
+        if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", []):
+            assert before.cell_type == "markdown"
+            assert 2 <= len(re.findall(r"[.?:;](?: |$)", before.source)) <= 4
+
+
+def test_the_start_page_links_every_notebook(project: Path) -> None:
+    page = nbformat.read(project / "notebooks/start.ipynb", as_version=4).cells[0].source
+    names = {file.name for file in (project / "notebooks").glob("*.ipynb")} - {"start.ipynb"}
+    assert set(re.findall(r"\]\((\w+\.ipynb)\)", page)) == names
 
 
 @pytest.mark.parametrize(

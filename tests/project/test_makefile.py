@@ -12,7 +12,9 @@ import pytest
 
 
 def make(project: Path, *arguments: str, **environment: str) -> str:
-    mixed_in = re.compile(r"MAKE|MFLAGS|CONDA_|PARAMS$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$")
+    mixed_in = re.compile(
+        r"MAKE|MFLAGS|CONDA_|PARAMS$|NOTEBOOK$|TEST$|METRIC$|LABEL$|ARGS$|TESTS$|WORKERS$|PYTHON$|UPGRADE$"
+    )
     clean = {name: value for name, value in os.environ.items() if not mixed_in.match(name)}
     done = subprocess.run(
         ["make", *arguments],
@@ -46,6 +48,15 @@ def test_make_uses_an_active_conda_environment(project: Path, tmp_path: Path) ->
     assert f'"{conda}/bin/python" -m buildcompare index' in make(
         project, "-n", "index", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare"
     )
+
+
+def test_make_lab_opens_a_notebook_on_a_finding(project: Path) -> None:
+    assert '--LabApp.default_url="/lab/tree/notebooks/start.ipynb"' in make(project, "-n", "lab")
+    chosen = ("NOTEBOOK=investigate", "PARAMS=params/x.yaml", "TEST=my test", "METRIC=rps", "LABEL=api getPost p99")
+    plan = make(project, "-n", "lab", *chosen)
+    assert '--LabApp.default_url="/lab/tree/notebooks/investigate.ipynb"' in plan
+    for told in ('PARAMS="params/x.yaml"', '_TEST="my test"', '_METRIC="rps"', '_LABEL="api getPost p99"'):
+        assert told in plan
 
 
 @pytest.mark.parametrize("conda", [{}, {"CONDA_DEFAULT_ENV": "base"}, {"CONDA_PREFIX": "/nowhere/at/all"}])

@@ -57,7 +57,7 @@ def test_over_the_runs_own_windows_it_gives_the_numbers_of_the_report(seen: bc.I
         own = seen.choose(test=test.name)
         assert own.rows is own.view.result.metrics
         steady = [runs[0].window for runs in test.runs]
-        assert steady[0] and steady[1]
+        assert all(steady)
         again = own.over(base=steady[0], new=steady[1])
         assert again.rows is not own.rows
         assert again.rows == test.metrics
@@ -164,7 +164,7 @@ def test_a_label_of_whole_runs_says_that_no_window_changes_it(seen: bc.Investiga
     label = seen.choose("postgresql_bounded", label=seen.label_names[0])
     assert not label.follows
     assert label.over([2000, 3000]).row == label.row
-    assert label.measured.startswith("The source sums labels up over whole runs")
+    assert label.measured.startswith("The source has one value for a whole run")
 
 
 def test_a_note_says_what_an_analyst_would(seen: bc.Investigation) -> None:

@@ -104,7 +104,30 @@ def prepare_load(
 
 
 def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
-    """`users` up to their stop, prepared to be measured; ValueError where the curve shows no load."""
+    """Prepare a curve of users up to its stop: the curve's own numbers, which say what counts as a fall or a bump.
+
+    Parameters
+    ----------
+    users
+        Connected users over elapsed seconds.
+
+    Returns
+    -------
+    LoadCurve
+        Its samples under load; `sample_s`, `step` (of the coordinator), `noise` (of a sample), `level` and `resets`.
+
+    Raises
+    ------
+    ValueError
+        Where the curve shows no load.
+
+    Examples
+    --------
+    >>> elapsed = np.arange(0.0, 3600.0, 5.0)
+    >>> own = load_curve(pd.Series(np.minimum(4.0 * elapsed, 6000.0), index=elapsed))
+    >>> own.sample_s, own.step, own.level
+    (5.0, 8.0, 6000.0)
+    """
     if isinstance(users, LoadCurve):
         return users
     stop = find_stop(users)

@@ -184,10 +184,31 @@ def changepoints(
 
 
 def best_segmentation(values: npt.ArrayLike, penalty: float) -> tuple[int, ...]:
-    """Changes of the mean with the smallest sum of squares plus `penalty` (> 0, in the unit squared) per change.
+    """Changes of the mean with the smallest sum of squares plus a penalty for each change.
 
-    Optimal partitioning (Jackson et al. 2005): with S the cumulated sums, the best cost of the first t samples (less
-    their sum of squares) is ``G(t) = min over r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
+    Optimal partitioning: with S the cumulated sums, the best cost of the first t samples (less their sum of squares) is
+    ``G(t) = min over r < t of G(r) + penalty - (S_t - S_r)**2 / (t - r)``.
+
+    Parameters
+    ----------
+    values
+        Shape (n,), equidistant, all finite.
+    penalty
+        Above 0, in the unit of `values` squared; :func:`changepoints` finds the one that noise does not reach.
+
+    Returns
+    -------
+    tuple of int
+        The first sample of every segment but the first.
+
+    References
+    ----------
+    Jackson et al. (2005), IEEE Signal Processing Letters 12.
+
+    Examples
+    --------
+    >>> best_segmentation([1.0, 1.1, 0.9, 3.0, 3.1, 2.9], 0.5)
+    (3,)
     """
     series = _checked(values)
     if not penalty > 0:

@@ -185,8 +185,10 @@ class Investigation:
 
     @property
     def follows(self) -> bool:
-        """Whether numbers follow the windows: a label that its source sums up over the whole run does not."""
-        return self.label is None or self._reported.window == "steady"
+        """Whether numbers follow the windows: those of whole runs, and of benchmarks without times, do not."""
+        if self.label is not None:
+            return bool(self._reported.window == "steady")
+        return self.view.result.type != "benchmark"
 
     @property
     def views(self) -> Views:
@@ -196,7 +198,7 @@ class Investigation:
     @cached_property
     def rows(self) -> list[MetricResult]:
         """Every metric of the test over these windows, as in results.json."""
-        if not self.moved:
+        if not self.moved or self.view.result.type == "benchmark":
             return self.view.result.metrics
         at_load = {row.slug: row.load_adjusted for row in self.view.result.metrics if row.load_adjusted}
         tables = label_tables(self.views, self._evidence.label_noise)
@@ -359,6 +361,13 @@ class Investigation:
         lines.append((Status.INCONCLUSIVE.value, say("workbench", "claim", "none"), math.nan, math.nan, True))
         first = next(i for i, line in enumerate(lines) if line[-1])
         return pd.DataFrame(lines[: first + 1], columns=["status", "claim", "number", "limit", "holds"])
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval of the change in percent that holds with a probability of `level`; NaN where none is known."""
+        row = self.row
+        if not isinstance(row, MetricResult) or row.se_log is None:
+            return math.nan, math.nan
+        return self._effect(row).interval(level)
 
     def further_runs(self, most: int = 6) -> pd.DataFrame:
         """What further runs of each build would show, each in four of five cases.

@@ -1,0 +1,182 @@
+"""Each notebook of analysis in real JupyterLab: it runs to its end, and what its widgets show is the library's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import buildcompare as bc
+from buildcompare.text.numbers import change, interval, quantity
+from conftest import BrowserThread
+from jupyterlab_server import jupyterlab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+LIMIT_MS = 90_000
+PARAMS, TEST, METRIC = "params/v11.1.0-rc2.yaml", "postgresql_bounded", "cpu-utilization"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view are kept
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
+    """A project folder of its own: comments are written into its params."""
+    made = tmp_path_factory.mktemp("laboratory") / "project"
+    made.mkdir()
+    for name in ("notebooks", "params"):
+        shutil.copytree(project / name, made / name)
+    (made / "data").symlink_to(project / "data")
+    return made
+
+
+@pytest.fixture(scope="module")
+def laboratory(folder: Path) -> Iterator[str]:
+    """The address of one JupyterLab for all tests here, started as `make lab PARAMS=... TEST=... METRIC=...` does."""
+    chosen = {"PARAMS": PARAMS, "BUILDCOMPARE_TEST": TEST, "BUILDCOMPARE_METRIC": METRIC}
+    with jupyterlab(folder, folder.parent / "home", SETTINGS, **chosen) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def result() -> bc.Result:
+    return bc.compare(bc.read_params(Path(__file__).parents[2] / PARAMS))
+
+
+def told(seen: bc.Investigation) -> list[str]:
+    """What the answer shows of an investigation."""
+    row = seen.row
+    levels = [quantity(level, seen.unit) for level in (row.base, row.new)]
+    return [*levels, change(row.delta_percent), interval(row.ci_low, row.ci_high)]
+
+
+def opened(laboratory: str, browser: BrowserThread, notebook: str, by_hand: Callable[[Page], None]) -> None:
+    """Open a notebook, run all its cells, and look at it."""
+
+    def task(browser: Browser) -> None:
+        context = browser.new_context(viewport={"width": 1280, "height": 1000})
+        try:
+            page = context.new_page()
+            page.set_default_timeout(LIMIT_MS)
+            page.goto(f"{laboratory}/lab/tree/notebooks/{notebook}.ipynb?reset")
+            page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # before, a run would be lost
+            page.get_by_role("menuitem", name="Run", exact=True).click()
+            page.get_by_text("Run All Cells", exact=True).click()
+            numbers = page.locator(".jp-CodeCell .jp-InputPrompt")
+            last = numbers.count() - 1
+            page.wait_for_function(
+                "n => /\\d/.test(document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')[n].textContent)", arg=last
+            )
+            assert page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+            by_hand(page)
+        finally:
+            context.close()
+
+    browser.run(task)
+
+
+def answer(page: Page) -> list[str]:
+    return [page.locator(f"td.{name}").first.inner_text() for name in ("base", "new", "change", "interval")]
+
+
+def settled(page: Page, expected: list[str]) -> list[str]:
+    """The answer, once it is what is expected, or after a while."""
+    from playwright.sync_api import TimeoutError as NotInTimeError
+
+    with contextlib.suppress(NotInTimeError):
+        page.locator("td.interval", has_text=expected[3]).first.wait_for(timeout=15_000)
+    return answer(page)
+
+
+def test_a_window_that_is_dragged_is_measured(
+    laboratory: str, browser: BrowserThread, result: bc.Result, folder: Path, tmp_path: Path
+) -> None:
+    found: dict[str, Any] = {}
+    seen = bc.investigate(result, TEST, METRIC)
+    rps = seen.choose(metric="rps")
+    shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
+
+    def by_hand(page: Page) -> None:
+        found["first"] = settled(page, told(seen))
+        chart = page.locator(".jp-OutputArea build-chart")
+        chart.scroll_into_view_if_needed()
+        plot = chart.locator(".plot")
+        plot.wait_for()
+        page.screenshot(path=shots / "investigate.png")
+        box = plot.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 80)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 80, steps=3)
+        page.mouse.up()
+        page.get_by_text("The window that was chosen").first.wait_for()
+        found["range"] = chart.evaluate("element => element.group.range")
+        found["dragged"] = settled(page, told(seen.over([60 * each for each in found["range"]])))
+        page.screenshot(path=shots / "investigate-dragged.png")
+        page.get_by_label("Metric", exact=True).select_option(label="RPS")
+        moved = rps.over([60 * each for each in found["range"]])
+        found["other"] = settled(page, told(moved))
+        page.get_by_role("button", name="Steady windows").click()
+        found["steady"] = settled(page, told(rps))
+        chart.evaluate("element => new Promise(done => requestAnimationFrame(() => done()))")
+        found["whole"] = chart.evaluate("element => element.group.range")
+        page.get_by_role("button", name="Keep as comment").click()
+        page.get_by_text("Written into").wait_for()
+
+    opened(laboratory, browser, "investigate", by_hand)
+    assert found["first"] == told(seen)
+    assert found["range"][0] < found["range"][1]
+    over = [60 * each for each in found["range"]]
+    assert found["dragged"] == told(seen.over(over)) != told(seen)
+    assert found["other"] == told(rps.over(over))
+    assert found["steady"] == told(rps)
+    assert found["whole"] is None
+    assert bc.read_params(folder / PARAMS).comments[-1].startswith("Bounded Postgres: RPS ")
+
+
+def test_a_moved_penalty_finds_what_the_library_finds(
+    laboratory: str, browser: BrowserThread, result: bc.Result
+) -> None:
+    found: dict[str, Any] = {}
+
+    def by_hand(page: Page) -> None:
+        slider = page.get_by_role("slider").first
+        slider.scroll_into_view_if_needed()
+        slider.focus()
+        page.locator(".widget-interact img, .jupyter-widgets img").first.wait_for()
+        found["before"] = page.locator(".jupyter-widgets .widget-readout").first.inner_text()
+        for _ in range(20):
+            page.keyboard.press("ArrowLeft")
+        page.wait_for_function(
+            "before => document.querySelector('.widget-readout').textContent !== before", arg=found["before"]
+        )
+        found["after"] = page.locator(".jupyter-widgets .widget-readout").first.inner_text()
+        found["pictures"] = page.locator(".jp-OutputArea img").count()
+
+    opened(laboratory, browser, "changepoints", by_hand)
+    assert float(found["before"]) == pytest.approx(1.0)
+    assert float(found["after"]) == pytest.approx(0.01, rel=0.1)
+    assert found["pictures"] >= 4
+
+
+@pytest.mark.parametrize(("notebook", "pictures"), [("ramp_up", 2), ("significance", 4)])
+def test_a_notebook_runs_to_its_end(laboratory: str, browser: BrowserThread, notebook: str, pictures: int) -> None:
+    found: dict[str, int] = {}
+    opened(
+        laboratory,
+        browser,
+        notebook,
+        lambda page: found.update(
+            pictures=page.locator(".jp-OutputArea img").count(), tables=page.locator(".jp-OutputArea table").count()
+        ),
+    )
+    assert found["pictures"] == pictures
+    assert found["tables"] >= 3
