@@ -183,6 +183,7 @@ def test_events_of_a_chosen_window_are_searched_in_it() -> None:
     assert [(row.build, row.kind, row.matched) for row in found.itertuples()] == [("new", "level", False)]
     assert found["at_s"].iloc[0] == pytest.approx(2000, abs=60)
     assert own.over([2200, 3500]).events.empty
+    assert own.over([1000, 3000]).searched == {"base": (1120, 3000), "new": (1120, 3000)}
 
 
 # ---- Comments in the params file ------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.load.curve import SteadyState
 from buildcompare.load.view import RunView, Views
-from buildcompare.metrics.events import compare_events
+from buildcompare.metrics.events import compare_events, search_window
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult, MetricResult
 from buildcompare.results.codes import SIDES, Better, Pair, Side, Status, Window
@@ -310,6 +310,13 @@ class Investigation:
             found = compare_events(self._evidence.test, self.views, own, self._evidence.groups)
         columns = ["build", "run", "kind", "at_s", "size_percent", "phase", "matched"]
         return pd.DataFrame([event.model_dump(include={*columns}) for event in found], columns=columns)
+
+    @property
+    def searched(self) -> dict[Side, Window | None]:
+        """By build, the part of the first run's window in which events are searched; None without a window."""
+        kind = self.view.result.type
+        windows = {side: runs[0].steady.window if runs else None for side, runs in self.views.items()}
+        return {side: search_window(window, kind) if window else None for side, window in windows.items()}
 
     @cached_property
     def moves_with(self) -> pd.DataFrame:
