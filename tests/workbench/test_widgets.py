@@ -113,6 +113,8 @@ def test_labels_and_metrics_are_chosen_one_or_the_other(bench: bc.Workbench) -> 
     assert numbers(bench) == told(bench.seen)
     assert bench.chart.chart == {}, "this label has no samples over time"
     assert bench.window.disabled
+    bench.metric.value = "number-of-connected-devices"
+    assert "Not judged: fixed by the test" in bench.why.value
     bench.metric.value = "rps"
     assert (bench.label.value, bench.seen.metric) == ("", "rps")
     assert charted(bench)["name"] == "RPS"

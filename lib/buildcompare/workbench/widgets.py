@@ -323,6 +323,8 @@ def _why(seen: Investigation) -> str:
         [row["claim"], _number(row["number"]), _number(row["limit"]), YES if row["holds"] else NO]
         for row in _records(seen.why)
     ]
+    if not rows and seen.row.reason is not None:
+        return f"<p>{html.escape(say('workbench', 'not_judged', seen.row.reason))}</p>"
     return _table(["Why this status", "is", "limit", ""], rows) if rows else ""
 
 
