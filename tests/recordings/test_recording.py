@@ -174,7 +174,9 @@ def test_files_are_found_in_the_working_folder(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(InputError, match=r"ltctl report generate.*Grafana.*found other JSON"):
         read("x.json")
-    with pytest.raises(InputError, match="kind: expected one of ltctl, grafana, pgbench, sysstat, recorded, found 'csv'"):
+    with pytest.raises(
+        InputError, match="kind: expected one of ltctl, grafana, pgbench, sysstat, recorded, found 'csv'"
+    ):
         read("x.csv", kind="csv")
 
 

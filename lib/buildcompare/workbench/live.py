@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.outside import one_line
 from buildcompare.config.params import Comparison
 from buildcompare.load.view import Views
 from buildcompare.recordings.prometheus import MAX_POINTS, prometheus_client
-from buildcompare.recordings.prometheus_client import one_line
 from buildcompare.results.codes import SIDES
 
 COLUMNS = ["build", "run", "series", "elapsed_s", "value"]
