@@ -170,16 +170,83 @@ def batch(
     engine: Engine = None,
     graphs: Graphs = True,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = os.cpu_count() or 1,
+    dask: Annotated[str | None, _option("--dask", "Make them on the cluster of the Dask scheduler here.")] = None,
+    again: Annotated[bool, _option("--again", "Make reports again that stand there unchanged.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Publish many reports; one that fails does not stop the others."""
+    """Publish many reports; one that fails does not stop the others, and one that stands there unchanged is kept."""
     stems = [file.stem for file in params]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
-    settings = {"engine": engine, "graphs": graphs}
+    settings = {"engine": engine, "graphs": graphs, "resume": not again}
     orders = [Order(file, {**settings, "output": output / file.stem if output else None}) for file in params]
-    codes = {_said(outcome, fail_on, quiet=quiet) for _, outcome in publish_many(orders, jobs=jobs)}
+    codes: dict[int, list[Path]] = {}
+    kept = 0
+    with _said_faults(), _cluster(dask) as (elsewhere, cores), _batch_progress(len(orders), quiet) as advance:
+        for order, outcome in publish_many(orders, jobs=max(jobs, 2 * cores), elsewhere=elsewhere):
+            codes.setdefault(_said(outcome, fail_on, quiet=quiet), []).append(order.params)
+            kept += outcome.kept
+            advance()
+    if not quiet and len(orders) > 1:
+        print(_summary(codes, kept))
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
+
+
+def _summary(codes: dict[int, list[Path]], kept: int) -> str:
+    """How many reports ended with which exit code, the worst first, and which did not end well."""
+    rows = []
+    for code in (code for code in _WORST_FIRST if code in codes):
+        which = ", ".join(file.stem for file in sorted(codes[code])) if code else f"{kept} of them unchanged"
+        rows.append(f"{len(codes[code]):6d}  {_ENDS[code]:<24}  {which}")
+    return "\n".join(rows)
+
+
+_ENDS = {
+    FAILED: "failed (4)", BAD_INPUT: "bad input or data (3)", REGRESSION: "regression (1)",
+    UNDECIDED: "cannot be decided (2)", 0: "published",
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
+    """The executor of a Dask cluster and its number of cores; none where no address is given."""
+    if address is None:
+        yield None, 0
+        return
+    try:
+        import distributed
+    except ImportError:
+        expected = "the package distributed (pip install buildcompare[dask])"
+        raise InputError(file=None, key="--dask", expected=expected, found="none") from None
+    connect: Any = distributed.Client  # it has no types
+    try:
+        client = connect(address, timeout=10)
+    except (OSError, ValueError) as error:
+        expected = "the address of a Dask scheduler, such as tcp://host:8786"
+        found = f"{address!r} ({str(error)[:100] or type(error).__name__})"
+        raise InputError(file=None, key="--dask", expected=expected, found=found) from None
+    with client:
+        yield client.get_executor(pure=False), sum(client.ncores().values())
+
+
+@contextlib.contextmanager
+def _batch_progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
+    """What shows on a terminal how many reports are done, and how much time is left."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    look = TextColumn("reports"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*look, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=count)
+        yield lambda: progress.advance(task)
 
 
 @app.command()

@@ -122,7 +122,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = 
     catalogue = catalogue_of(params)
     missing = [
         (slot, run)
-        for slot, run in _runs(params)
+        for slot, run in runs_of(params)
         if run.is_pulled and (refresh or not is_kept(slot, run, params.source, catalogue))
     ]
     for slot, run in shown(missing, quiet=quiet):
@@ -134,12 +134,13 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
     pull_recordings(params, refresh=refresh)
     catalogue = catalogue_of(params)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
-    for slot, run in _runs(params):
+    for slot, run in runs_of(params):
         recordings[slot.test][slot.build].append(_read(params, catalogue, slot, run))
     return recordings
 
 
-def _runs(params: Comparison) -> Iterator[tuple[Slot, Run]]:
+def runs_of(params: Comparison) -> Iterator[tuple[Slot, Run]]:
+    """Every run of the comparison, and its place in it."""
     for test in params.tests:
         for side in SIDES:
             for number, run in enumerate(test.runs(side), start=1):

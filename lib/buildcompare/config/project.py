@@ -16,7 +16,13 @@ def root() -> Path:
 
 
 def resolve(path: str | Path) -> Path:
-    """Make `path` absolute: relative paths count from the project's root."""
+    """Make `path` absolute: relative paths count from the project's root.
+
+    On a worker elsewhere (``batch --dask``) absolute paths count from the folder that ``BUILDCOMPARE_COPIES`` names.
+    """
+    copies = os.environ.get("BUILDCOMPARE_COPIES")
+    if copies and Path(path).is_absolute():
+        return Path(copies, *Path(path).parts[1:])
     return root() / Path(path)
 
 

@@ -1,17 +1,21 @@
-"""Publish reports, each in a process of its own; one that fails does not stop the others."""
+"""Publish reports, each in a process of its own, here or on a Dask cluster; one that fails does not stop the others."""
 
+import os
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError
 from buildcompare.report import warm
 from buildcompare.results.codes import Verdict
 from buildcompare.text.numbers import printable
 
+T = TypeVar("T")
 BAD_INPUT, FAILED = 3, 4
 """Exit codes of what went wrong: through the user's input or data, and in the execution."""
 
@@ -53,10 +57,13 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Ou
         return Outcome(FAILED, f"buildcompare: {order.params}: {f'cell {now}: ' if now else ''}{error}")
 
 
-def publish_many(orders: Iterable[Order], *, jobs: int = 1) -> Iterator[tuple[Order, Outcome]]:
-    """Publish reports, `jobs` at a time; they come as they are done."""
+def publish_many(
+    orders: Iterable[Order], *, jobs: int = 1, elsewhere: Executor | None = None
+) -> Iterator[tuple[Order, Outcome]]:
+    """Publish reports, `jobs` at a time; they come as they are done. They are made `elsewhere`, or else here."""
+    make = publish_one if elsewhere is None else partial(publish_elsewhere, elsewhere)
     with ThreadPoolExecutor(jobs) as threads:
-        asked = {threads.submit(publish_one, order): order for order in orders}
+        asked = {threads.submit(make, order): order for order in orders}
         try:
             for done in as_completed(asked):
                 yield asked[done], done.result()
@@ -64,20 +71,141 @@ def publish_many(orders: Iterable[Order], *, jobs: int = 1) -> Iterator[tuple[Or
             threads.shutdown(cancel_futures=True)
 
 
+# ---- On the workers of a cluster -------------------------------------------------------------------------------------
+
+PARAMS, OUTPUT = "params", "output"
+"""Where in its folder a worker keeps what is not a file of the comparison."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """All that a worker needs to make a report, by paths as they stand in the params."""
+
+    order: Order
+    folder: str
+    """Where the report will stand."""
+    shown: str
+    """The params file by its path in the project."""
+    code: str
+    files: dict[str, bytes]
+    standing: dict[str, bytes]
+    """Of the report that stands there: README.md, for what people wrote into it."""
+
+
+def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
+    """Publish a report that a worker of `executor` makes of the bytes that it is sent, in a folder of its own."""
+    try:
+        packed = warm.in_child(_pack, order)
+        if isinstance(packed, Outcome):
+            return packed
+        outcome, files = executor.submit(_work, packed).result()
+        return warm.in_child(_put, order, files, outcome) if outcome.code == 0 else outcome
+    except ExecutionError as error:
+        return Outcome(FAILED, f"buildcompare: {order.params}: {error}")
+    except Exception as error:  # a cluster that ends raises what its library raises
+        return Outcome(FAILED, f"buildcompare: {order.params}: {type(error).__name__}: {error}")
+
+
+def _pack(order: Order) -> Bundle | Outcome:
+    """What a worker needs, once it was pulled and checked; the outcome where there is nothing to make."""
+    from buildcompare.comparison import analysis
+    from buildcompare.comparison.inputs import code_sha256, files_of
+    from buildcompare.config.params import read_params
+    from buildcompare.config.project import resolve
+    from buildcompare.report import publication, publish
+
+    def pack() -> Bundle | Outcome:
+        params, settings = read_params(order.params), order.settings
+        analysis.pull_recordings(params, quiet=True)
+        folder = publish.folder_of(order.params, settings.get("output"))
+        if settings.get("resume"):
+            made_from = publish.made_from(params, order.params, graphs=settings.get("graphs", True))
+            if made_from and (kept := publication.whole(folder, made_from)):
+                return _published(order, publish.Published(folder, kept, kept=True))
+        files = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}
+        files[PARAMS] = order.params.read_bytes()
+        readme = folder / publication.README
+        standing = {readme.name: readme.read_bytes()} if readme.is_file() else {}
+        return Bundle(order, str(folder), publish.shown_as(order.params), code_sha256(), files, standing)
+
+    return _guarded(pack)
+
+
+def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
+    """On a worker: make a report; its files by their names."""
+    if not warm.is_safe():
+        return Outcome(FAILED, f"buildcompare: {bundle.order.params}: the worker cannot fork processes"), {}
+    with tempfile.TemporaryDirectory(prefix="buildcompare-") as place:
+        here = Path(place)
+        environment = {"BUILDCOMPARE_ROOT": str(here / "root"), "BUILDCOMPARE_COPIES": str(here / "copies")}
+        for path, contents in bundle.files.items():
+            name = bundle.shown if path == PARAMS else path
+            own = here / "copies" / name.lstrip("/") if Path(name).is_absolute() else here / "root" / name
+            own.parent.mkdir(parents=True, exist_ok=True)
+            own.write_bytes(contents)
+        params, output = here / "root" / bundle.shown, here / OUTPUT / bundle.order.params.stem
+        for name, contents in bundle.standing.items():
+            output.mkdir(parents=True)
+            (output / name).write_bytes(contents)
+        settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
+        order = replace(bundle.order, params=params, settings=settings)
+        try:
+            outcome = warm.in_child(_made_there, order, environment, bundle.code)
+        except ExecutionError as error:
+            outcome = Outcome(FAILED, f"buildcompare: {params}: {error}")
+        said = outcome.said.replace(str(params), str(bundle.order.params)).replace(str(output), bundle.folder)
+        outcome = replace(outcome, said=said)
+        made = {str(file.relative_to(output)): file.read_bytes() for file in output.rglob("*") if file.is_file()}
+        return outcome, made if outcome.code == 0 else {}
+
+
+def _made_there(order: Order, environment: dict[str, str], code: str) -> Outcome:
+    from buildcompare.comparison.inputs import code_sha256
+
+    if code_sha256() != code:
+        return Outcome(FAILED, f"buildcompare: {order.params}: the worker has other code or other versions of packages")
+    os.environ.update(environment)
+    return publish_here(order)
+
+
+def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
+    """Put the files that a worker made in place, whole or not at all."""
+    from buildcompare.report import publication, publish
+
+    def put() -> Outcome:
+        folder = publish.folder_of(order.params, order.settings.get("output"))
+        with publication.staged(folder) as staging:
+            for name, contents in files.items():
+                (staging / name).parent.mkdir(exist_ok=True)
+                (staging / name).write_bytes(contents)
+        return outcome
+
+    return _guarded(put)
+
+
 def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
-    from buildcompare.findings.verdict import opening  # late: these take seconds to import
-    from buildcompare.report.publish import publish
+    from buildcompare.report.publish import publish  # late: it takes seconds to import
+
+    return _guarded(lambda: _published(order, publish(order.params, **order.settings)))
+
+
+def _published(order: Order, made: Any) -> Outcome:
+    from buildcompare.findings.verdict import opening
     from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
+    table = "" if order.table is None else lines(made.results, **order.table) + "\n"
+    said = [f"{order.params}: {opening(made.results).title}. {say('terminal', 'where', made.folder / 'report.html')}"]
+    said += [made.recorded] if made.recorded else []
+    return Outcome(0, table + "\n".join(map(printable, said)), made.results.verdict, made.kept)
+
+
+def _guarded(task: Callable[[], T]) -> T | Outcome:
+    """What `task` returns, or what went wrong in it."""
     try:
-        made = publish(order.params, **order.settings)
-        table = "" if order.table is None else lines(made.results, **order.table) + "\n"
+        return task()
     except BuildcompareError as error:
         return Outcome(BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}"))
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
         return Outcome(FAILED, traceback.format_exc().rstrip())
-    said = [f"{order.params}: {opening(made.results).title}. {say('terminal', 'where', made.folder / 'report.html')}"]
-    said += [made.recorded] if made.recorded else []
-    return Outcome(0, table + "\n".join(map(printable, said)), made.results.verdict)

@@ -34,6 +34,16 @@ def save_results(results: Results) -> str:
     return f"saved {folder / RESULTS}"
 
 
+def whole(folder: Path, made_from: str) -> Results | None:
+    """The results of the report in `folder`, where all of it is there and was made from these inputs."""
+    try:
+        results = Results.model_validate_json((folder / RESULTS).read_bytes())
+    except (OSError, ValueError):
+        return None
+    there = all((folder / name).is_file() for name in MADE - {"graphs"})
+    return results if there and results.provenance.run.get("inputs_sha256") == made_from else None
+
+
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` that takes its place when the block ends without an error.

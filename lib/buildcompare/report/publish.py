@@ -13,6 +13,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from buildcompare.comparison import analysis
+from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
+from buildcompare.comparison.inputs import files_of, inputs_sha256
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, write_files
@@ -20,12 +22,11 @@ from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.report import junit, markdown, publication, warm
 from buildcompare.report.html import page_of_notebook
-from buildcompare.report.sections import results_of
+from buildcompare.report.sections import keep_beside_results, results_of
 from buildcompare.results import Results, dumps
 from buildcompare.text.sentences import say
 
 Engine = Literal["warm", "kernel"]
-NOTEBOOK = Path("notebooks/comparison.ipynb")
 
 
 class KernelInputError(InputError):
@@ -115,6 +116,25 @@ class Published:
     folder: Path
     results: Results
     recorded: str | None = None  # where in the ledger it was recorded, in words
+    kept: bool = False  # it stood there already
+
+
+def folder_of(params_file: Path, output: Path | None) -> Path:
+    """The folder that a report of this file is published in."""
+    return (output or publication.reports() / params_file.stem).absolute()
+
+
+def shown_as(params_file: Path) -> str:
+    """The path of a params file in the project, without folders of this machine."""
+    path = params_file.resolve()
+    return str(path.relative_to(root()) if path.is_relative_to(root()) else params_file.name)
+
+
+def made_from(params: Comparison, params_file: Path, *, graphs: bool) -> str | None:
+    """The hash of all that the report is made from; None where a file is missing, which the notebook will say."""
+    if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
+        return None
+    return inputs_sha256(params, graphs=graphs, shown_as=shown_as(params_file))
 
 
 def publish(
@@ -126,13 +146,15 @@ def publish(
     ledger_as: Literal["monthly", "study"] | None = None,
     engine: Engine | None = None,
     graphs: bool = True,
+    resume: bool = False,
 ) -> Published:
     """Check the params, run the notebook, and publish everything made from it (into `output`), or nothing.
 
     With `refresh`, what was pulled from a server before is pulled again. With `ledger_as`, the results are recorded in
     the ledger that the params name (``history``), as what it says. The `engine` runs the notebook's cells.
     With `progress`, pulls show how far they are.
-    Without `graphs`, README.md has none: they are what takes longest.
+    Without `graphs`, README.md has none: they are what takes longest. With `resume`, a whole report that stands there
+    is kept where it was made from the same inputs by the same code (``provenance.run.inputs_sha256``).
     """
     params = read_params(params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
@@ -144,18 +166,20 @@ def publish(
     analysis.catalogue_of(params)
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
-    folder = (output or publication.reports() / params_file.stem).absolute()
+    folder = folder_of(params_file, output)
     markdown.read_written(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
-    path, recorded = params_file.resolve(), None
-    shown = path.relative_to(root()) if path.is_relative_to(root()) else params_file.name  # no folder of this machine
-    command = f"python -m buildcompare report {shlex.quote(str(shown))}"
+    command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
+    inputs = made_from(params, params_file, graphs=graphs)
+    if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
+        return Published(folder, kept, kept=True)
     with publication.staged(folder) as staging:
         try:
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
+        keep_beside_results(notebook, {"inputs_sha256": inputs})
         results = results_of(notebook)
         drawn = markdown.graphs_of(notebook) if graphs else []
         texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}

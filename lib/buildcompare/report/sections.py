@@ -224,6 +224,13 @@ def results_of(notebook: NotebookNode) -> Results:
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 
+def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> None:
+    """Keep `more` under `provenance.run` of the results that the notebook embeds."""
+    for output in outputs_of(notebook):
+        if RESULTS_MIME in output.get("data", {}):
+            output["data"][RESULTS_MIME]["provenance"]["run"] |= more
+
+
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
     """The figures that the notebook shows."""
     return (figure_of(output) for output in outputs_of(notebook) if output.get("metadata", {}).get(FIGURE_MIME))

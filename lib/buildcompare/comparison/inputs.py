@@ -1,0 +1,50 @@
+"""What a report is made from: the files that its params name, and a hash of everything that can change it."""
+
+import hashlib
+import json
+import re
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from buildcompare.comparison.analysis import runs_of
+from buildcompare.config.params import Comparison
+from buildcompare.config.project import resolve
+
+NOTEBOOK = Path("notebooks/comparison.ipynb")
+
+
+def files_of(params: Comparison) -> list[str]:
+    """The paths of all files that the comparison's report rests on, as they stand in the params; pulled ones too."""
+    named: list[str | None] = [str(NOTEBOOK), params.calibration]
+    is_path = params.metrics.endswith((".yaml", ".yml"))
+    named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
+    for slot, run in runs_of(params):
+        named += [slot.path] if run.is_pulled else [run.file, run.labels]
+    if params.history is not None:
+        entries = sorted(resolve(params.history).glob("[!.]*"))
+        named += [str(Path(params.history) / entry.name) for entry in entries if entry.is_file()]
+    return list(dict.fromkeys(path for path in named if path))
+
+
+def inputs_sha256(params: Comparison, **settings: Any) -> str:
+    """A hash of the params, of the contents of all files, of `settings`, and of the code."""
+    asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
+    made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
+    for path in files_of(params):
+        made.update(f"\n{path} {hashlib.sha256(resolve(path).read_bytes()).hexdigest()}".encode())
+    return made.hexdigest()
+
+
+@cache
+def code_sha256() -> str:
+    """A hash of the library's files and of the versions of the packages that it asks for."""
+    made, library = hashlib.sha256(), Path(__file__).parents[1]
+    for file in sorted(file for file in library.rglob("*") if file.is_file() and file.suffix != ".pyc"):
+        made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
+    for asked in metadata.requires("buildcompare") or ():
+        if "extra ==" not in asked:
+            name = re.split(r"[^\w.-]", asked, maxsplit=1)[0]
+            made.update(f"{name} {metadata.version(name)}\n".encode())
+    return made.hexdigest()

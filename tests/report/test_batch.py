@@ -1,0 +1,122 @@
+"""Batches: what stands is kept, and a cluster gives what this machine gives, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buildcompare.report.batch import Order, publish_many, publish_one
+from support import small_params, write_params
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three params files that share their recordings."""
+    folder = tmp_path_factory.mktemp("asked")
+    params = small_params(folder / "data")
+    return [write_params(folder / f"r{i}.yaml", {**params, "name": f"r{i}"}) for i in range(3)]
+
+
+def orders(asked: list[Path], output: Path) -> list[Order]:
+    return [Order(file, {"output": output / file.stem, "graphs": False, "resume": True}) for file in asked]
+
+
+@pytest.fixture(scope="module")
+def made_here(asked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("here")
+    assert [outcome.code for _, outcome in publish_many(orders(asked, output), jobs=2)] == [0, 0, 0]
+    return output
+
+
+def results(folder: Path) -> tuple[dict[str, Any], str]:
+    """results.json without `provenance.run`, and the hash of what it was made from."""
+    made = json.loads((folder / "results.json").read_text("utf-8"))
+    return made, made["provenance"].pop("run")["inputs_sha256"]
+
+
+def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_here: Path) -> None:
+    (order, *_) = orders(asked, made_here)
+    page = made_here / "r0/report.html"
+    before = page.stat().st_mtime_ns
+    kept = publish_one(order)
+    assert kept.kept
+    assert kept.verdict is not None
+    assert page.stat().st_mtime_ns == before
+    csv = asked[0].parent / "data/bounded-new.csv"
+    text = csv.read_text()
+    changes = (
+        lambda: csv.write_text(text + "\n"),
+        (made_here / "r0/junit.xml").unlink,
+        lambda: write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0", "comments": ["x"]}),
+    )
+    for change in changes:
+        change()
+        assert not publish_one(order).kept
+    assert publish_one(order).kept
+    assert not publish_one(Order(order.params, {**order.settings, "graphs": True})).kept
+    write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0"})
+    assert publish_one(order).code == 0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    """A scheduler and two workers, each in a process and a folder of its own."""
+    file = tmp_path / "scheduler.json"
+    started = []
+
+    def start(kind: str, *more: str) -> subprocess.Popen[str]:
+        folder = tmp_path / f"{kind}-{len(started)}"
+        folder.mkdir()
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--scheduler-file", str(file), *more]
+        env = {**os.environ, "TMPDIR": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+        env.pop("BUILDCOMPARE_ROOT", None)
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
+        started.append(subprocess.Popen(command, cwd=folder, env=env, **quiet))
+        return started[-1]
+
+    start("scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
+    workers = [start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(2)]
+    while not file.exists():
+        time.sleep(0.05)
+    yield json.loads(file.read_text())["address"], workers
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_cluster_makes_the_same_though_a_worker_is_killed(
+    asked: list[Path], made_here: Path, cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path
+) -> None:
+    address, workers = cluster
+    command = [sys.executable, "-m", "buildcompare", "batch", *map(str, asked), "--output", str(tmp_path / "out")]
+    batch = subprocess.Popen([*command, "--no-graphs", "--dask", address], stdout=subprocess.PIPE, text=True)
+    busy = tmp_path / "worker-1"
+    while not list(busy.glob("**/buildcompare-*")) and batch.poll() is None:
+        time.sleep(0.05)
+    assert batch.poll() is None, "no worker was at work"
+    workers[0].send_signal(signal.SIGKILL)
+    said, _ = batch.communicate(timeout=120)
+    assert batch.returncode == 0, said
+    assert said.count(f"The report is {tmp_path / 'out'}") == 3
+    for file in asked:
+        assert results(tmp_path / "out" / file.stem) == results(made_here / file.stem)
+        names = {path.name for path in (tmp_path / "out" / file.stem).iterdir()}
+        assert names == {path.name for path in (made_here / file.stem).iterdir()}
+
+
+def test_a_cluster_that_is_not_there_is_bad_input(asked: list[Path], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "buildcompare", "batch", str(asked[0]), "--output", str(tmp_path)]
+    done = subprocess.run([*command, "--dask", "nonsense://x"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "--dask: expected the address of a Dask scheduler" in done.stderr
