@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 
 import buildcompare as bc
+from buildcompare.results.codes import SIDES
 from buildcompare.text.numbers import change, interval, quantity
 from conftest import BrowserThread
 from jupyterlab_server import jupyterlab
@@ -145,38 +148,80 @@ def test_a_window_that_is_dragged_is_measured(
 def test_a_moved_penalty_finds_what_the_library_finds(
     laboratory: str, browser: BrowserThread, result: bc.Result
 ) -> None:
-    found: dict[str, Any] = {}
+    seen = bc.investigate(result, TEST, METRIC)
+    found: list[list[str]] = []
+
+    def expected(part: float) -> list[str]:
+        lines = []
+        for build, span in seen.searched.items():
+            averages = bc.find_events(seen.curve(build), span or (0.0, 0.0)).averages
+            values = averages / averages.mean() - 1
+            changes = bc.best_segmentation(values, bc.changepoints(values).penalty * part)
+            lines.append(f"{build}: {len(changes)} changes at {part:.2f} of the penalty")
+        return lines
 
     def by_hand(page: Page) -> None:
         slider = page.get_by_role("slider").first
         slider.scroll_into_view_if_needed()
         slider.focus()
-        page.locator(".widget-interact img, .jupyter-widgets img").first.wait_for()
-        found["before"] = page.locator(".jupyter-widgets .widget-readout").first.inner_text()
-        for _ in range(20):
-            page.keyboard.press("ArrowLeft")
-        page.wait_for_function(
-            "before => document.querySelector('.widget-readout').textContent !== before", arg=found["before"]
-        )
-        found["after"] = page.locator(".jupyter-widgets .widget-readout").first.inner_text()
-        found["pictures"] = page.locator(".jp-OutputArea img").count()
+        said = page.locator(".jp-OutputArea .jupyter-widgets .jp-RenderedText", has_text="of the penalty").first
+        for part in (1.0, 0.01):
+            said.filter(has_text=f"at {part:.2f} of").wait_for()
+            found.append(said.inner_text().strip().splitlines())
+            for _ in range(20):
+                page.keyboard.press("ArrowLeft")
 
     opened(laboratory, browser, "changepoints", by_hand)
-    assert float(found["before"]) == pytest.approx(1.0)
-    assert float(found["after"]) == pytest.approx(0.01, rel=0.1)
-    assert found["pictures"] >= 4
+    assert found == [expected(1.0), expected(0.01)]
+    assert found[0][0].split(" at ")[0] != found[1][0].split(" at ")[0]
+
+
+def cells(frame: pd.DataFrame) -> list[str]:
+    """The values of a frame as a notebook shows them."""
+    return re.findall("<td>(.*?)</td>", frame.to_html())
 
 
 @pytest.mark.parametrize(("notebook", "pictures"), [("ramp_up", 2), ("significance", 4)])
-def test_a_notebook_runs_to_its_end(laboratory: str, browser: BrowserThread, notebook: str, pictures: int) -> None:
-    found: dict[str, int] = {}
-    opened(
-        laboratory,
-        browser,
-        notebook,
-        lambda page: found.update(
-            pictures=page.locator(".jp-OutputArea img").count(), tables=page.locator(".jp-OutputArea table").count()
-        ),
-    )
+def test_a_notebook_shows_the_numbers_of_the_library(
+    laboratory: str, browser: BrowserThread, result: bc.Result, notebook: str, pictures: int
+) -> None:
+    found: dict[str, Any] = {}
+    seen = bc.investigate(result, TEST, METRIC)
+    expected = cells(seen.answer.T)
+    if notebook == "ramp_up":
+        users = seen.choose(metric="number-of-connected-devices")
+        curves = {build: bc.load_curve(users.curve(build)) for build in SIDES}
+        expected = cells(pd.DataFrame({build: vars(bc.ramp(curve)) for build, curve in curves.items()}))
+
+    def by_hand(page: Page) -> None:
+        found["pictures"] = page.locator(".jp-OutputArea img").count()
+        tables = page.locator(".jp-OutputArea table").all()
+        found["tables"] = [table.locator("td").all_inner_texts() for table in tables]
+
+    opened(laboratory, browser, notebook, by_hand)
+    assert expected in found["tables"]
     assert found["pictures"] == pictures
-    assert found["tables"] >= 3
+
+
+def test_the_start_page_opens_what_it_links(laboratory: str, browser: BrowserThread, tmp_path: Path) -> None:
+    found: list[str] = []
+    shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
+
+    def task(browser: Browser) -> None:
+        context = browser.new_context(viewport={"width": 1280, "height": 800})
+        try:
+            page = context.new_page()
+            page.set_default_timeout(LIMIT_MS)
+            page.goto(f"{laboratory}/lab/tree/notebooks/start.ipynb?reset")
+            link = page.locator(".jp-RenderedMarkdown a", has_text="significance")
+            link.wait_for()
+            page.screenshot(path=shots / "start.png")
+            link.click()
+            title = page.locator(".jp-RenderedMarkdown h1", has_text="Why this status")
+            title.wait_for()
+            found.append(title.inner_text())
+        finally:
+            context.close()
+
+    browser.run(task)
+    assert found[0].startswith("Why this status")

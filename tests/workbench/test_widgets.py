@@ -120,6 +120,7 @@ def test_labels_and_metrics_are_chosen_one_or_the_other(bench: bc.Workbench) -> 
     assert charted(bench)["name"] == "RPS"
 
 
+@pytest.mark.slow
 def test_another_comparison_is_read_once(bench: bc.Workbench, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from buildcompare.workbench import widgets
 
@@ -141,6 +142,7 @@ def test_another_comparison_is_read_once(bench: bc.Workbench, project: Path, mon
     assert numbers(bench) == told(bench.seen)
 
 
+@pytest.mark.slow
 def test_a_note_is_kept_and_a_fault_is_shown(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     shutil.copy(PARAMS, file)
