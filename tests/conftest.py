@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from buildcompare.results import Results
 
 PROJECT = Path(__file__).resolve().parents[1]
-pytest_plugins = ["prometheus_server", "pulling"]  # fixtures of more than one folder
+pytest_plugins = ["postgresql_server", "prometheus_server", "pulling"]  # fixtures of more than one folder
 REQUIRE_ALL = "BUILDCOMPARE_REQUIRE_ALL"
 
 T = TypeVar("T")

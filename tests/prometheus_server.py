@@ -225,7 +225,7 @@ def run_prometheus(folder: Path, samples: Sequence[str], options: Sequence[str] 
         f"--web.listen-address=127.0.0.1:{port}",
         *options,
     ]
-    with _running(command, folder / "log", f"http://127.0.0.1:{port}/-/ready"):
+    with running(command, folder / "log", f"http://127.0.0.1:{port}/-/ready"):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -244,7 +244,7 @@ def run_victoriametrics(folder: Path, samples: Sequence[str], options: Sequence[
         *options,
     ]
     url = f"http://127.0.0.1:{port}"
-    with _running(command, folder / "log", f"{url}/-/ready", GOMAXPROCS="1"):  # fewer orders to add up in
+    with running(command, folder / "log", f"{url}/-/ready", GOMAXPROCS="1"):  # fewer orders to add up in
         asked = [("/api/v1/import/prometheus", text) for text in samples] + [("/internal/force_flush", "")]
         for path, body in asked:
             with urllib.request.urlopen(urllib.request.Request(url + path, body.encode()), timeout=120) as answer:
@@ -256,7 +256,7 @@ START = {"prometheus": run_prometheus, "victoriametrics": run_victoriametrics}
 
 
 @contextmanager
-def _running(command: list[str], log: Path, ready: str, **variables: str) -> Iterator[None]:
+def running(command: list[str], log: Path, ready: str, **variables: str) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **variables})
     try:

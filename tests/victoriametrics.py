@@ -1,4 +1,4 @@
-"""VictoriaMetrics for tests: built once through the Go module proxy, and kept outside of the project."""
+"""Programs in Go for tests: built once through the Go module proxy, and kept outside of the project."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-MODULE = "github.com/VictoriaMetrics/VictoriaMetrics"
-VERSION = "v1.130.0"
 GO = "1.25.4"
-"""What that version's go.mod asks for."""
+"""What the go.mod of the newest of them asks for."""
 GO_FETCHES_ITSELF = (1, 21)
 """The first Go that gets a newer one where a module asks for it."""
 BUILD_S = 540
@@ -27,33 +25,44 @@ class _BuildError(Exception):
 
 
 def victoriametrics_program() -> Path:
-    """The server's program, built where it is not kept yet; tests are skipped where that does not work."""
+    """A server that stores series and answers Prometheus's queries."""
+    module, version = "github.com/VictoriaMetrics/VictoriaMetrics", "v1.130.0"
+    said = f"-X {module}/lib/buildinfo.Version=victoria-metrics-{version}"
+    return _program("victoria-metrics", module, version, f"{module}/app/victoria-metrics", ["-ldflags", said])
+
+
+def statsd_exporter_program() -> Path:
+    """A statsd that shows what it received to a Prometheus."""
+    module = "github.com/prometheus/statsd_exporter"
+    return _program("statsd_exporter", module, "v0.29.0", module)
+
+
+def _program(name: str, module: str, version: str, package: str, flags: list[str] | None = None) -> Path:
+    """A program, built where it is not kept yet; tests are skipped where that does not work."""
     go = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")
     cache = Path(os.environ.get("BUILDCOMPARE_CACHE") or Path.home() / ".cache/buildcompare")
-    program = cache / f"victoria-metrics-{VERSION}" / "victoria-metrics"
+    program = cache / f"{name}-{version}" / name
     if not program.exists():
         if go is None:
-            pytest.skip("VictoriaMetrics: no go on the PATH to build it with (Debian: the package golang-go)")
+            pytest.skip(f"{name}: no go on the PATH to build it with (Debian: the package golang-go)")
         program.parent.mkdir(parents=True, exist_ok=True)
         with (program.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
             try:
                 if not program.exists():
-                    _build(go, program)
+                    _build(go, program, f"{module} {version}", [*(flags or []), package])
             except _BuildError as error:
-                pytest.skip(f"VictoriaMetrics {VERSION} could not be built: {error}")
+                pytest.skip(f"{name} {version} could not be built: {error}")
     return program
 
 
-def _build(go: str, program: Path) -> None:
+def _build(go: str, program: Path, required: str, arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=program.parent) as name:
         folder = Path(name)
         go = _new_enough(go, folder)
         # `go install MODULE@VERSION` refuses a module that replaces others, so it is required by one of our own.
-        (folder / "go.mod").write_text(f"module build\n\ngo {GO}\n\nrequire {MODULE} {VERSION}\n")
-        said = f"-X {MODULE}/lib/buildinfo.Version=victoria-metrics-{VERSION}"
-        built = ["-trimpath", "-ldflags", said, "-o", str(folder / "built")]
-        _run([go, "build", *built, f"{MODULE}/app/victoria-metrics"], folder)
+        (folder / "go.mod").write_text(f"module build\n\ngo {GO}\n\nrequire {required}\n")
+        _run([go, "build", "-trimpath", "-o", str(folder / "built"), *arguments], folder)
         (folder / "built").replace(program)
 
 

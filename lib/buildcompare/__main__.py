@@ -327,6 +327,53 @@ def plan(params: ParamsFile) -> None:
 
 
 @app.command()
+def export(
+    results: Annotated[Path, _file("RESULTS", "The results.json of a report.")],
+    openmetrics: Annotated[Path | None, _option("--openmetrics", "A file for OpenMetrics text.")] = None,
+    statsd: Annotated[str | None, _option("--statsd", "HOST:PORT of a statsd, by UDP.")] = None,
+) -> None:
+    """Hand results to a Prometheus (as a file) or to a statsd."""
+    from buildcompare.comparison import export as exporting
+    from buildcompare.config.project import write_files
+
+    if openmetrics is None and statsd is None:
+        raise _refused("export: expected --openmetrics or --statsd, found neither")
+    with _said_faults():
+        address = None if statsd is None else exporting.statsd_address(statsd)  # both targets before any work
+        if openmetrics is not None:
+            exporting.check_file(openmetrics)
+        found = exporting.read_results(results)
+        if openmetrics is not None:
+            text = exporting.openmetrics(found)
+            write_files({openmetrics: text})
+            print(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
+        if address is not None:
+            print(f"{statsd}: {exporting.send_statsd(found, address)} gauges sent")
+
+
+@app.command()
+def run(
+    matrix: Annotated[Path, _file("MATRIX", "The file of an experiment (docs/experiments.md).")],
+    output: Annotated[
+        Path | None, _option("--output", "The experiment's folder (default: data/experiments/NAME).")
+    ] = None,
+    retry: Annotated[bool, _option("--retry", "Run the cells that failed once more.")] = False,
+) -> None:
+    """Run an experiment, or go on with it: every combination of its factors, in a random order."""
+    from buildcompare.config.project import root
+    from buildcompare.experiment.matrix import read_matrix
+    from buildcompare.experiment.run import run as run_all
+    from buildcompare.text.sentences import say
+
+    with _said_faults():
+        read = read_matrix(matrix)
+        ended = run_all(read, output or root() / "data/experiments" / str(read.name), retry=retry)
+        print(say("experiment", "ended", len(ended.state.cells), ended.failed, ended.params))
+    if ended.failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of results.json."""
     from buildcompare.results import json_schema

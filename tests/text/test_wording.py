@@ -210,6 +210,23 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         },
         "Bounded Postgres: Moved most: getPost avg +60.0 % (120,000 calls, 14% of the time of its table), login avg −9.0 %. 2 of 100 label rows are slower and 1 faster; up to 2 are expected by chance. 1 of them stays significant after adjusting for the whole table.",
     ),
+    FindingKind.PROFILES: (
+        {
+            "own": [
+                {
+                    "frame": "parse",
+                    "base_percent": 12.0,
+                    "new_percent": 31.0,
+                    "points": 19.0,
+                    "noise_points": 3.1,
+                    "noise_share": 0.16,
+                }
+            ],
+            "total": [],
+            "noise_known": True,
+        },
+        "Bounded Postgres: of the samples of its profiles v2 has more in parse 12 % → 31 % (noise explains up to 16% of it).",
+    ),
     FindingKind.LABELS_BEYOND_NOISE: (
         {
             "labels": [

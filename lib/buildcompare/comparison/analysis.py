@@ -34,6 +34,9 @@ from buildcompare.metrics.compare import compare_counted_errors, compare_error_r
 from buildcompare.metrics.equal_load import MetricAtLoad, at_equal_load
 from buildcompare.metrics.events import compare_events
 from buildcompare.metrics.measurements import compare_distributions, compare_measurements
+from buildcompare.profiles.compare import compare_profiles
+from buildcompare.profiles.stacks import Profile, read_profile
+from buildcompare.recordings import artefacts
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side
@@ -74,6 +77,7 @@ class TestView:
     at_load: Mapping[str, MetricAtLoad]
     """By slug, each metric over the connected users; empty in a bounded test."""
     evidence: Evidence | None = None
+    profiles: Pair[list[Profile]] | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,21 @@ def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, ref
         raise error.within(place) from None
 
 
+def _profiles(params: Comparison, number: int) -> Pair[list[Profile]] | None:
+    """The profiles of one test; a fault says which one of the params it was met in."""
+    named = params.tests[number].profiles
+    if named is None:
+        return None
+    found: dict[Side, list[Profile]] = {"base": [], "new": []}
+    for side in SIDES:
+        for i, path in enumerate(getattr(named, side)):
+            try:
+                found[side].append(read_profile(path))
+            except InputError as error:
+                raise params.fault_at(("tests", number, "profiles", side, i), error) from None
+    return Pair.of(found.__getitem__)
+
+
 def compare_test(
     test: Test,
     recordings: TestRecordings,
@@ -172,6 +191,7 @@ def compare_test(
     labels: tuple[str, str] = SIDES,
     looks: Sequence[tuple[int, int]] = (),
     planned_runs: int | None = None,
+    profiles: Pair[list[Profile]] | None = None,
 ) -> TestView:
     """Compare the runs of one test.
 
@@ -218,12 +238,13 @@ def compare_test(
         errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
         labels=compare_label_tables(tables, catalogue),
         events=compare_events(test, views, catalogue, groups),
+        profiles=None if profiles is None else compare_profiles(profiles),
         validity=validity,
         looks=every_look,
         level=seen.level,
         planned_runs=planned_runs,
     )
-    return TestView(result, recordings, catalogue, Pair(*labels), curves, evidence)
+    return TestView(result, recordings, catalogue, Pair(*labels), curves, evidence, profiles)
 
 
 def compare_levels(
@@ -302,10 +323,11 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     shared["planned_runs"] = params.planned_runs
     kept = ledger.find(entry_of(params, position=1)) if ledger else None
     looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
-    compared = {
-        test.name: compare_test(test, recordings[test.name], catalogue, looks=looks.get(test.name, ()), **shared)
-        for test in params.tests
-    }
+    profiles = {test.name: _profiles(params, number) for number, test in enumerate(params.tests)}
+    compared = {}
+    for test in params.tests:
+        own_data: dict[str, Any] = {"looks": looks.get(test.name, ()), "profiles": profiles[test.name]}
+        compared[test.name] = compare_test(test, recordings[test.name], catalogue, **own_data, **shared)
     tests = [each.result for each in compared.values()]
     inputs = [
         schema.InputProvenance(test=test.name, build=side, run=i, kind=str(run.provenance.get("kind", "")), **file)
@@ -313,6 +335,12 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         for side in SIDES
         for i, run in enumerate(recordings[test.name][side], start=1)
         for file in run.provenance.get("files", ())
+    ]
+    inputs += [
+        schema.InputProvenance(test=name, build=side, run=i, kind="profile", **profile.provenance)
+        for name, both in profiles.items()
+        for side in SIDES
+        for i, profile in enumerate(both[side] if both else (), start=1)
     ]
     past: Past | None = None
     if ledger is not None:
@@ -346,6 +374,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
             params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
             catalogue=params.metrics,
             inputs=inputs,
+            artefacts=[row for row, _ in artefacts.found_of(params)],
             run=_this_run(command or f"python -m buildcompare report params/{params.name}.yaml"),
         ),
     )

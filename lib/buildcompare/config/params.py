@@ -111,6 +111,8 @@ class Run(Strict):
     supported_users: int | None = Field(default=None, gt=0)
     errors: int | None = Field(default=None, ge=0)
     """What the load-test tool counted over the whole run."""
+    artefacts: list[str] = Field(default_factory=list)
+    """Files and folders that are kept beside the report: what was run, its output, statistics of the system."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Run:
@@ -165,6 +167,13 @@ _AS_LIST = BeforeValidator(lambda value: value if isinstance(value, list) else [
 Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1, max_length=100)]
 
 
+class Profiles(Strict):
+    """Files of profiles of both builds, taken during the test: folded stacks or pprof."""
+
+    base: Annotated[list[str], Field(min_length=1)]
+    new: Annotated[list[str], Field(min_length=1)]
+
+
 class Test(Strict):
     """One test of the comparison: the same load on both builds."""
 
@@ -176,6 +185,7 @@ class Test(Strict):
     users: int | None = Field(default=None, gt=0)
     base: Runs
     new: Runs
+    profiles: Profiles | None = None
 
     def runs(self, side: Side) -> list[Run]:
         """The runs of one build."""

@@ -67,7 +67,7 @@ def element(attributes: dict[str, str]) -> str:
 @functools.cache
 def component() -> str:
     """The script that makes charts of their elements, in a page and in a notebook; it loads nothing."""
-    return f"{{\nconst STYLE = {json.dumps(_file('chart.css'))};\n{_file('chart.js')}}}"
+    return f"{{\nconst STYLE = {json.dumps(_file('chart.css'))};\n{_file('chart.js')}\n{_file('flame.js')}}}"
 
 
 def theme() -> str:

@@ -31,6 +31,7 @@ RANKS = {
     FindingKind.METRIC: CHANGES,
     FindingKind.SINGLE_RUNS: CHANGES,
     FindingKind.BEGINNING: CHANGES,
+    FindingKind.PROFILES: CHANGES,
     FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
@@ -46,6 +47,7 @@ _OF_ONE_TEST: tuple[Callable[[TestResult], Iterator[Found]], ...] = (
     load.time_to_users, load.beginning, load.waves, load.events, load.reported_against_estimated,
     recordings.validity, recordings.left_out, recordings.coverage, recordings.servers, recordings.counter_resets,
     metrics.traffic_mix, metrics.error_rates, of_labels.labels_changed, of_labels.methods_with_handlers,
+    of_labels.frames,
 )
 _ACROSS_TESTS: tuple[Callable[[Sequence[TestResult]], Iterator[Found]], ...] = (
     recordings.looks, metrics.unchanged, metrics.metrics, of_labels.beyond_noise, of_labels.labels_in_several_tests,

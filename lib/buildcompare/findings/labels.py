@@ -16,7 +16,9 @@ while a label that is noisier than its level says (StatusStore.SaveOrUpdate) is 
 API, STORE = "api", "store"
 """The label tables of handlers and of the methods that they call."""
 MOST = 3
-"""Labels of one table that are named as those that moved most."""
+"""Labels of one table, or frames of a profile, that are named as those that moved most."""
+LEAST_POINTS = 1.0
+"""A frame of a profile is named where its share grew by so many points: less would save no more if it were undone."""
 
 
 def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
@@ -51,6 +53,22 @@ def labels_changed(test: TestResult) -> Iterator[Found]:
             "moved_most": [row.model_dump(include=fields) for row in moved],
         }
         yield Found(FindingKind.LABELS, Severity.INFO, evidence)
+
+
+def frames(test: TestResult) -> Iterator[Found]:
+    """The frames of profiles that grew most: beyond noise where it is known, else by `LEAST_POINTS`."""
+    if test.profiles is None:
+        return
+    known = sum(test.profiles.runs) > 2  # else there is one of each build
+    grown = {
+        name: [
+            row.model_dump(exclude={"p_adjusted"})
+            for row in rows
+            if row.points >= LEAST_POINTS and (not known or (row.p_adjusted or 0.0) < ALPHA)
+        ][:MOST]
+        for name, rows in (("own", test.profiles.own), ("total", test.profiles.total))
+    }
+    yield Found(FindingKind.PROFILES, Severity.INFO, {**grown, "noise_known": known})
 
 
 def labels_in_one_build(tests: Sequence[TestResult]) -> Iterator[Found]:

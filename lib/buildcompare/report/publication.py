@@ -12,11 +12,12 @@ from pathlib import Path
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root, write_files, writing
+from buildcompare.recordings.artefacts import FOLDER as ARTEFACTS
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs"})
-"""The files of a report; anything else in its folder is somebody's and is kept."""
+"""The files of every report; anything else in its folder but its artefacts is somebody's and is kept."""
 _GRAPH = re.compile(r".+_0_.+\.png")
 
 
@@ -80,7 +81,7 @@ def _put_in_place(making: Path, folder: Path) -> None:
         return
     for entry in [*folder.iterdir(), *(folder / "graphs").glob("*")]:
         graph = entry.parent != folder
-        if not (_GRAPH.fullmatch(entry.name) if graph else entry.name in MADE):
+        if not (_GRAPH.fullmatch(entry.name) if graph else entry.name in {*MADE, ARTEFACTS}):
             target = making / entry.relative_to(folder)
             target.parent.mkdir(exist_ok=True)
             shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)

@@ -20,6 +20,7 @@ from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, write_files
 from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
+from buildcompare.recordings import artefacts
 from buildcompare.report import junit, markdown, publication, warm
 from buildcompare.report.html import page_of_notebook
 from buildcompare.report.sections import keep_beside_results, results_of
@@ -167,6 +168,7 @@ def publish(
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
     folder = folder_of(params_file, output)
+    left = artefacts.found_of(params)
     markdown.read_written(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
@@ -192,6 +194,8 @@ def publish(
         for name, contents in markdown.files_of(drawn).items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)
+        for _, files in left:
+            artefacts.copy(files, staging)
         if ledger_as is not None and ledger is not None:  # a refusal leaves the published report as it was
             with locked(ledger.folder):
                 position = None if ledger_as == "study" else read_ledger(ledger.folder).next_position

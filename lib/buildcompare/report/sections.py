@@ -19,6 +19,7 @@ from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import ExecutionError
 from buildcompare.figures import FIGURE_MIME, Figure
+from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
@@ -41,7 +42,7 @@ KNOWN = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
     (numbers, "DECIDED_WORDS STATUS_SYMBOLS STATUS_WORDS VERDICT_SYMBOLS VERDICT_WORDS"),
-    (numbers, "change db_name interval minutes p_words percent quantity significant status_words test_words"),
+    (numbers, "change db_name interval minutes p_words percent quantity share significant status_words test_words"),
 )
 """What templates may call, as functions and as filters."""
 GRAVEST_FIRST = (Verdict.INVALID, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.PASS)
@@ -154,10 +155,13 @@ def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
         yield _fragment("test_heading", test=test.result)
         if test.result.type == "benchmark":
             yield from figures.ecdfs(test)
-            continue
-        drawn = [*figures.graphs(test)]
-        yield _chart_tools(drawn, hint=test.result is analysis.results.tests[0])
-        yield from drawn
+        else:
+            drawn = [*figures.graphs(test)]
+            yield _chart_tools(drawn, hint=test.result is analysis.results.tests[0])
+            yield from drawn
+        if test.profiles:
+            graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
+            yield _fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:

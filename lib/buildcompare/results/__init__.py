@@ -483,6 +483,33 @@ class DistributionResult(Model):
     new: Distribution | None
 
 
+class FrameResult(Model):
+    """The share of one frame in the samples of both builds, in percent: the mean over the profiles of each."""
+
+    frame: str
+    base_percent: float
+    new_percent: float
+    points: float
+    """New minus base, in percentage points."""
+    noise_points: Number
+    """How far unchanged builds differ in 19 of 20 cases; null with one profile of each build."""
+    noise_share: Number
+    """The part of the difference (0 to 1) that noise explains, at most."""
+    p_adjusted: Number
+    """Holm's, over all frames that were judged."""
+
+
+class ProfilesResult(Model):
+    """Profiles of both builds, and the frames whose share moved most, the largest first."""
+
+    runs: Pair[int]
+    samples: Pair[float]
+    own: list[FrameResult]
+    """Of samples taken in the frame itself."""
+    total: list[FrameResult]
+    """Of samples in the frame or in what it calls; without those that moved by one that they call."""
+
+
 class TestResult(Model):
     """One test of the comparison."""
 
@@ -503,6 +530,7 @@ class TestResult(Model):
     errors: list[ErrorRateResult] = Field(default_factory=list)
     labels: list[LabelResult]
     events: list[Event]
+    profiles: ProfilesResult | None = None
     validity: Validity
     looks: list[tuple[int, int]] = Field(default_factory=list)
     """Runs of base and new at each look that the ledger knows, the present one last."""
@@ -616,12 +644,25 @@ class InputProvenance(Model):
     bytes: int
 
 
+class ArtefactProvenance(Model):
+    """What one run left behind, as it was copied beside the report."""
+
+    test: str
+    build: Side
+    run: int
+    path: str
+    """A folder in the report's."""
+    files: int
+    bytes: int
+
+
 class Provenance(Model):
     """Where all of it comes from. Only `run` differs between two runs of the same inputs."""
 
     params_sha256: str
     catalogue: str
     inputs: list[InputProvenance]
+    artefacts: list[ArtefactProvenance] = Field(default_factory=list)
     run: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -1,0 +1,194 @@
+"""Hand results to what keeps time series: OpenMetrics text for Prometheus, gauges in UDP packets for statsd."""
+
+import math
+import re
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+from pydantic import ValidationError
+
+from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.project import read_text, writing
+from buildcompare.results import Decided, MetricResult, Results
+from buildcompare.results.codes import Status, Verdict
+
+PREFIX = "buildcompare"
+MAX_BYTES = 500_000_000  # of a results.json
+PACKET_BYTES = 1432
+"""Of one packet to statsd: what passes through an Ethernet in one piece."""
+UNITS = {
+    "seconds": ("seconds", 1.0),
+    "ms": ("seconds", 1e-3),
+    "milliseconds": ("seconds", 1e-3),
+    "bytes": ("bytes", 1.0),
+    "percent": ("ratio", 1e-2),
+    "percent of one core": ("ratio", 1e-2),
+}
+"""Prometheus's base unit of each of ours, which ends a metric's name; of others the label `unit` tells."""
+HELP = {
+    "comparison_info": "The builds that were compared.",
+    "verdict": "1 for the verdict of the comparison, 0 for the others.",
+    "test_verdict": "1 for the verdict of the test, 0 for the others.",
+    "test_metrics": "Metrics of the test by status.",
+    "metric_seconds": "Level of a metric that is a time.",
+    "metric_bytes": "Level of a metric in bytes.",
+    "metric_ratio": "Level of a metric that is a part of a whole.",
+    "metric_value": "Level of a metric in the unit that the label names.",
+    "metric_change_ratio": "Change from base to new, 0.1 for 10 % more.",
+    "metric_change_low_ratio": "Lower end of the 95 % interval of the change.",
+    "metric_change_high_ratio": "Upper end of the 95 % interval of the change.",
+    "metric_status": "1 for the status of the metric, 0 for the others.",
+    "supported_users": "Users that a build supports.",
+    "supported_users_change_ratio": "Change of the supported users from base to new.",
+    "supported_users_change_low_ratio": "Lower end of the 95 % interval of the change.",
+    "supported_users_change_high_ratio": "Upper end of the 95 % interval of the change.",
+    "supported_users_status": "1 for the status of the supported users, 0 for the others.",
+}
+
+Sample = tuple[str, dict[str, str], float]
+
+
+def read_results(file: Path) -> Results:
+    """Read a results.json; an :class:`InputError` where it is none."""
+    expected = "the results.json of a report"
+    try:
+        return Results.model_validate_json(read_text(file, expected, max_bytes=MAX_BYTES))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"]) or None
+        raise InputError(file=file, key=key, expected=expected, found=fault["msg"].casefold()) from None
+
+
+def samples(results: Results) -> Iterator[Sample]:
+    """Every number that is exported: name without prefix, labels, value; what is not known is left out."""
+    of = {"comparison": results.comparison}
+    yield "comparison_info", {**of, "base": results.base.label, "new": results.new.label}, 1.0
+    yield from _one_of("verdict", of, "verdict", Verdict, results.verdict)
+    for test in results.tests:
+        of_test = {**of, "test": test.name}
+        yield from _one_of("test_verdict", of_test, "verdict", Verdict, test.verdict)
+        for status in Status:
+            count = sum((row.deciding or row).status == status for row in test.metrics)
+            yield "test_metrics", {**of_test, "status": status}, float(count)
+        for row in test.metrics:
+            yield from _of_metric(of_test, row)
+        if users := test.supported_users:
+            for side in ("base", "new"):
+                yield "supported_users", {**of_test, "build": side}, _float(getattr(users, side))
+            yield from _of_change("supported_users", of_test, users)
+
+
+def _of_metric(of_test: dict[str, str], row: MetricResult) -> Iterator[Sample]:
+    """The row that the verdict counts: at equal load or at unchanged traffic mix where that decides."""
+    decides = row.deciding or row
+    of_row = {**of_test, "metric": row.slug, "decided_by": row.decided_by}
+    of_row |= {"series": ", ".join(row.labels.values())} if row.labels else {}
+    unit, factor = UNITS.get(row.unit, ("value", 1.0))
+    for side in ("base", "new"):
+        labels = {**of_row, "build": side} | ({"unit": row.unit} if unit == "value" else {})
+        yield f"metric_{unit}", labels, _float(getattr(decides, side)) * factor
+    yield from _of_change("metric", of_row, decides)
+
+
+def _of_change(name: str, labels: dict[str, str], row: Decided) -> Iterator[Sample]:
+    for end, percent in (("", row.delta_percent), ("low_", row.ci_low), ("high_", row.ci_high)):
+        yield f"{name}_change_{end}ratio", labels, _float(percent) / 100.0
+    yield from _one_of(f"{name}_status", labels, "status", Status, row.status)
+
+
+def _one_of(name: str, labels: dict[str, str], label: str, values: Iterable[str], true: str) -> Iterator[Sample]:
+    return ((name, {**labels, label: value}, float(value == true)) for value in values)
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def openmetrics(results: Results) -> bytes:
+    """The results in the text format of OpenMetrics, which Prometheus reads too (node_exporter's textfiles)."""
+    families: dict[str, GaugeMetricFamily] = {}
+    for name, labels, value in samples(results):
+        if math.isfinite(value):
+            family = families.setdefault(name, GaugeMetricFamily(f"{PREFIX}_{name}", HELP[name]))
+            family.add_sample(family.name, labels, value)
+
+    class Collected:
+        def collect(self) -> Iterable[GaugeMetricFamily]:
+            return families.values()
+
+    text: bytes = generate_latest(Collected())  # type: ignore[no-untyped-call]  # it has no types
+    return text
+
+
+def statsd_lines(results: Results) -> list[str]:
+    """Gauges of statsd: labels become parts of the name, ``buildcompare.COMPARISON.TEST.METRIC.metric_seconds.base``.
+
+    A number below zero is told as zero and that number: alone it would be a decrement.
+    """
+    lines = []
+    for name, labels, value in samples(results):
+        if name == "comparison_info" or not math.isfinite(value):
+            continue
+        known = {key: text for key, text in labels.items() if key not in ("unit", "decided_by")}
+        first = [known.pop(key) for key in ("comparison", "test", "metric", "series") if key in known]
+        parts = [PREFIX, *first, name, *known.values()]
+        gauge = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100] for part in parts)
+        number = f"{value:.10g}"
+        lines.append(f"{gauge}:0|g\n{gauge}:{number}|g" if value < 0 else f"{gauge}:{number}|g")
+    return lines
+
+
+def packets(lines: Iterable[str], *, size: int = PACKET_BYTES) -> Iterator[bytes]:
+    """Lines in packets of at most `size` bytes."""
+    packet = ""
+    for line in lines:
+        if packet and len(packet) + 1 + len(line) > size:
+            yield packet.encode()
+            packet = ""
+        packet = f"{packet}\n{line}" if packet else line
+    if packet:
+        yield packet.encode()
+
+
+def statsd_address(target: str) -> tuple[Any, Any]:
+    """Family and address of a ``HOST:PORT``; an :class:`InputError` where it is none or the name does not resolve."""
+    fault: dict[str, Any] = {"file": None, "key": "--statsd"}
+    named = re.fullmatch(r"(\[[0-9A-Fa-f:.%a-z]+\]|[^\s:\[\]/]+):(\d{1,5})", target)
+    if named is None or not 0 < int(named[2]) < 65_536:
+        raise InputError(**fault, expected="HOST:PORT, such as 127.0.0.1:8125", found=repr(target[:80]))
+    try:
+        found = socket.getaddrinfo(named[1].strip("[]"), int(named[2]), type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "no name that a host can have"
+        raise InputError(**fault, expected="a host that can be found", found=f"{named[1]}: {why}") from None
+    return found[0][0], found[0][4]
+
+
+def send_statsd(results: Results, address: tuple[Any, Any]) -> int:
+    """Send the gauges to an address of :func:`statsd_address`; how many.
+
+    UDP acknowledges nothing, but a machine at which nobody listens may say so: that is a :class:`SourceError`.
+    """
+    lines = statsd_lines(results)
+    with socket.socket(address[0], socket.SOCK_DGRAM) as sender:
+        try:
+            sender.connect(address[1])
+            for packet in packets(lines):
+                sender.send(packet)
+        except OSError as error:
+            url = f"statsd at {address[1][0]}:{address[1][1]}"
+            raise SourceError(url=url, expected="packets to be taken", found=error.strerror or str(error)) from None
+    return len(lines)
+
+
+def check_file(file: Path) -> None:
+    """Refuse a file that cannot be written, before anything is read."""
+    with writing(file, "--openmetrics", "a file that can be written"):
+        existed = file.exists()
+        file.open("ab").close()
+        if not existed:
+            file.unlink()

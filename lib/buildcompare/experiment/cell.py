@@ -1,0 +1,219 @@
+"""Run one cell in a folder of its own: set-up, command and what runs beside it, until results are ready, tear-down."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.errors import BuildcompareError, InputError
+from buildcompare.config.params import Run
+from buildcompare.config.yaml import checked
+from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled
+from buildcompare.recordings import artefacts
+
+ENDS_S = 10.0
+"""How long a program may take to end once it is asked to."""
+MAX_OUTPUT = 64_000_000  # bytes of an output in which results are searched
+
+
+class CellError(BuildcompareError):
+    """A cell failed; the message says by what."""
+
+
+Told = Callable[[int], object]
+"""Called with the number of each process that is started, so that it can be ended after a crash."""
+
+
+def run_cell(matrix: Matrix, cell: Cell, folder: Path, hidden: Sequence[str], told: Told) -> dict[str, Any]:
+    """Run a cell: its window, and the file or numbers of its result.
+
+    The tear-down runs whatever happened before it. A :class:`CellError` names the part that failed.
+    """
+    values = cell.values(folder)
+    try:
+        try:
+            for command in matrix.set_up:
+                _run(command.filled(values), folder, "set-up", matrix.timeout_s, told)
+            start = dt.datetime.now(dt.UTC)
+            with _beside(matrix.beside, values, folder, told):
+                _run(matrix.command.filled(values), folder, "command", matrix.timeout_s, told, output=OUTPUT)
+                if matrix.ready is not None:
+                    _wait(matrix, values, folder, told)
+            window = {"start": start.isoformat(), "end": dt.datetime.now(dt.UTC).isoformat()}
+            _collect(matrix, values, folder)
+            numbers = _numbers(matrix, values, folder)
+        finally:
+            tear_down(matrix, cell, folder, told)
+        _pull(matrix, window, folder)
+        return {"result": numbers, **window}
+    finally:
+        _hide(folder, hidden)
+
+
+def tear_down(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> None:
+    """Run the tear-down, all of it even where a part fails."""
+    failed = []
+    for command in matrix.tear_down:
+        try:
+            _run(command.filled(cell.values(folder)), folder, "tear-down", matrix.timeout_s, told)
+        except CellError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+
+
+def said_by(command: Sequence[str], folder: Path, timeout_s: float = 60.0) -> tuple[int, str]:
+    """Exit code of a command, and the last line of what it wrote; errors count before the output."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        )
+    except (OSError, ValueError) as error:
+        return 127, getattr(error, "strerror", None) or str(error)
+    except subprocess.TimeoutExpired:
+        return 124, f"nothing within {timeout_s:g} s"
+    texts = [text.decode("utf-8", "replace").strip() for text in (done.stdout, done.stderr)]
+    chosen = texts[1] or texts[0] if done.returncode else texts[0] or texts[1]
+    return done.returncode, (chosen.splitlines() or [""])[-1 if done.returncode else 0][:200]
+
+
+def end_group(process: int, signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL)) -> None:
+    """End a process and all that it started, at first politely."""
+    for each in signals:
+        with contextlib.suppress(OSError):
+            os.killpg(process, each)
+            until = time.monotonic() + ENDS_S
+            while time.monotonic() < until:
+                os.killpg(process, 0)  # fails once nobody of them is left
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(process, os.WNOHANG)
+                time.sleep(0.02)
+
+
+def _start(command: Sequence[str], folder: Path, what: str, output: str, told: Told) -> subprocess.Popen[bytes]:
+    with (folder / output).open("ab") as out, (folder / "errors.txt").open("ab") as errors:
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise CellError(f"{what}: {command[0]}: {why}") from None
+    told(process.pid)
+    return process
+
+
+def _run(command: Sequence[str], folder: Path, what: str, timeout_s: float, told: Told, output: str = "") -> None:
+    process = _start(command, folder, what, output or f"{what}.txt", told)
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise CellError(f"{what}: {command[0]} took more than {timeout_s:g} s") from None
+    finally:
+        if process.poll() is None:
+            end_group(process.pid)
+            process.wait()
+    if code:
+        raise CellError(f"{what}: {command[0]} ended with exit code {code}")
+
+
+@contextlib.contextmanager
+def _beside(commands: Mapping[str, Command], values: Mapping[str, str], folder: Path, told: Told) -> Iterator[None]:
+    """Run programs as long as the block; they end by the signal that iostat and mpstat close their JSON at."""
+    started = []
+    try:
+        for output, command in commands.items():
+            started.append(_start(command.filled(values), folder, f"beside: {output}", output, told))
+        yield
+    finally:
+        for process in started:
+            end_group(process.pid, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
+            process.wait()
+
+
+def _wait(matrix: Matrix, values: Mapping[str, str], folder: Path, told: Told) -> None:
+    """Wait until the pattern is in the output, asking again where a command asks."""
+    ready = matrix.ready
+    assert ready is not None
+    until = time.monotonic() + ready.within_s
+    while True:
+        output = OUTPUT
+        if ready.command is not None:
+            output = "ready.txt"
+            (folder / output).unlink(missing_ok=True)
+            with contextlib.suppress(CellError):  # what is asked may not be there yet
+                _run(ready.command.filled(values), folder, "ready", ready.within_s, told, output=output)
+        if (folder / output).exists() and re.search(ready.pattern, _text(folder / output), re.MULTILINE):
+            return
+        if ready.command is None or time.monotonic() + ready.every_s > until:
+            raise CellError(f"ready: {output} holds no {ready.pattern!r}")
+        time.sleep(ready.every_s)
+
+
+def _collect(matrix: Matrix, values: Mapping[str, str], folder: Path) -> None:
+    """Copy what the cell left elsewhere into its folder."""
+    paths = [str(folder / filled(each, values)) for each in matrix.artefacts]
+    try:
+        elsewhere = [path for path in paths if not Path(path).is_relative_to(folder)]
+        artefacts.copy(artefacts.listed(elsewhere, PurePosixPath(artefacts.FOLDER)), folder)
+        list(artefacts.listed(set(paths) - set(elsewhere), PurePosixPath(artefacts.FOLDER)))  # that they are there
+    except InputError as error:
+        raise CellError(f"artefacts: {error}") from None
+
+
+def _numbers(matrix: Matrix, values: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """The file that holds the results, or the numbers that the patterns find in it."""
+    result = matrix.result
+    file = folder / filled(result.file, values)
+    if not file.is_file() or not file.stat().st_size:
+        raise CellError(f"result: {result.file} is missing or empty")
+    if not result.values:
+        return {"pgbench": filled(result.file, values)}
+    found, text = {}, _text(file)
+    for name, pattern in result.values.items():
+        match = re.search(pattern, text, re.MULTILINE)
+        try:
+            found[name] = float(match[match.re.groups] if match else "")
+        except ValueError:
+            raise CellError(f"result: {result.file} holds no number at {pattern!r}") from None
+    return {"values": found}
+
+
+def _pull(matrix: Matrix, window: Mapping[str, str], folder: Path) -> None:
+    """Keep the window of the cell as its Prometheus saw it."""
+    if matrix.source is None:
+        return
+    from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
+    from buildcompare.recordings.table import write_recording
+
+    try:
+        pulled = pull_run(checked(Run, dict(window)), matrix.source, read_catalogue(matrix.scraped))
+    except BuildcompareError as error:
+        raise CellError(f"source: {error}") from None
+    write_recording(pulled, folder / "recording.parquet")
+
+
+def _hide(folder: Path, hidden: Sequence[str]) -> None:
+    """Take the values of credentials out of what the cell wrote: it is published."""
+    for file in folder.iterdir():
+        if file.is_file() and not file.is_symlink() and any(hidden):
+            contents = file.read_bytes()
+            clean = contents
+            for secret in filter(None, hidden):
+                clean = clean.replace(secret.encode(), b"(hidden)")
+            if clean != contents:
+                file.write_bytes(clean)
+
+
+def _text(file: Path) -> str:
+    with file.open("rb") as stream:
+        return stream.read(MAX_OUTPUT).decode("utf-8", "replace")

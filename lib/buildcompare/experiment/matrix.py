@@ -1,0 +1,214 @@
+"""The file of an experiment: factors and levels, what runs in each cell, and what must be there before the first."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import random
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
+
+from buildcompare.config.catalogue import Operation, slugify
+from buildcompare.config.params import FileName, SetupValue, Source, Variable
+from buildcompare.config.project import root
+from buildcompare.config.yaml import Strict, Traced, checked, must, read_yaml, refuse, unlike
+
+MAX_CELLS = 10_000
+OUTPUT = "output.txt"
+"""What the command of a cell wrote to its standard output, in the cell's folder."""
+_TEMPLATE = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]")
+_OWN = ("cell", "repeat", "root")
+"""What a template may name beside the factors: the cell's folder, its repeat, the project's folder."""
+_PATTERN = "a regular expression with at most one group"
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        return re.compile(pattern, re.MULTILINE).groups <= 1
+    except (re.error, OverflowError):
+        return False
+
+
+Level = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value), Field(min_length=1)]
+FactorName = Annotated[str, must(rf"(?!({'|'.join(_OWN)})$)[A-Za-z_]\w{{0,59}}", "a name of letters, digits and _")]
+Pattern = Annotated[str, must(_compiles, _PATTERN)]
+Target = Annotated[str, must(r"[^\s/:\[\]]+:\d{1,5}", "HOST:PORT")]
+
+
+def _distinct(levels: list[str]) -> list[str]:
+    if len({slugify(level) for level in levels}) < len(levels):
+        raise unlike("levels that differ in letters or digits", f"{levels}")
+    return levels
+
+
+class Command(Strict):
+    """A program with its arguments, or a text for a shell where that is asked for."""
+
+    run: list[str] | None = Field(default=None, min_length=1)
+    shell: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one(self) -> Command:
+        refuse((self.run is None) == (self.shell is None), "a list of arguments, or `shell`", "both or neither")
+        return self
+
+    def filled(self, values: Mapping[str, str]) -> list[str]:
+        """The arguments with the values of a cell; in a shell's text they are quoted."""
+        if self.shell is not None:
+            return ["/bin/sh", "-c", filled(self.shell, {name: shlex.quote(value) for name, value in values.items()})]
+        return [filled(argument, values) for argument in self.run or ()]
+
+
+AnyCommand = Annotated[Command, BeforeValidator(lambda given: {"run": given} if isinstance(given, list) else given)]
+
+
+class Ready(Strict):
+    """What tells that the results are there: a pattern in the command's output, or in that of a command that asks."""
+
+    pattern: Pattern
+    command: AnyCommand | None = None
+    every_s: float = Field(default=5.0, gt=0, le=3600)
+    within_s: float = Field(default=600.0, gt=0, le=86_400)
+
+
+class Result(Strict):
+    """The file of a cell that holds its numbers: output of pgbench, or a number behind each of some patterns."""
+
+    file: str = Field(default=OUTPUT, min_length=1)
+    values: dict[str, Pattern] = Field(default_factory=dict)
+    """By name; the number is the pattern's group. Without any, the file is read as pgbench's."""
+
+
+def _known_names(templates: list[str], known: set[str]) -> None:
+    for text in templates:
+        for found in _TEMPLATE.finditer(text):
+            odd = found[1] not in known if found[1] else len(found[0]) == 1
+            refuse(odd, f"{', '.join(sorted(known))} in braces, or braces twice", f"{found[0]!r} in {text[:60]!r}")
+
+
+class Matrix(Traced):
+    """The whole file."""
+
+    name: FileName | None = None
+    factors: dict[FactorName, Annotated[list[Level], Field(min_length=1), AfterValidator(_distinct)]]
+    workload: list[str] = Field(default_factory=list)
+    """Factors that set the task and are no choice."""
+    baseline: dict[str, Level] = Field(default_factory=dict)
+    """A level of each factor that is no workload; by default the first."""
+    repeats: int = Field(default=3, ge=1, le=1000)
+    seed: int = Field(ge=0)
+    credentials: list[Variable] = Field(default_factory=list)
+    targets: list[Target] = Field(default_factory=list)
+    checks: list[AnyCommand] = Field(default_factory=list)
+    versions: dict[str, AnyCommand] = Field(default_factory=dict)
+    """What the setup table says beside the machine's facts: the first line that each command writes."""
+    set_up: list[AnyCommand] = Field(default_factory=list)
+    command: AnyCommand
+    beside: dict[FileName, AnyCommand] = Field(default_factory=dict)
+    """By the file of its output, what runs while the command does, such as iostat."""
+    tear_down: list[AnyCommand] = Field(default_factory=list)
+    ready: Ready | None = None
+    timeout_s: float = Field(default=3600.0, gt=0, le=604_800)
+    """Of each command."""
+    artefacts: list[str] = Field(default_factory=list)
+    """Files and folders that each cell leaves elsewhere; copied into its folder."""
+    result: Result = Result()
+    metrics: str | None = Field(default="pgbench", min_length=1)
+    operations: dict[str, Operation] = Field(default_factory=dict)
+    """What the numbers are, where no catalogue holds them."""
+    source: Source | None = None
+    """A Prometheus that scrapes the target: the window of each cell is pulled from it, by the catalogue `scraped`."""
+    scraped: str = Field(default="postgresql", min_length=1)
+    setup: dict[str, SetupValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Matrix:
+        refuse(not self.factors, "at least one factor", "none")
+        count = self.repeats
+        for levels in self.factors.values():
+            count *= len(levels)
+        refuse(count > MAX_CELLS, f"at most {MAX_CELLS:,} cells", f"{count:,}")
+        for name in self.workload:
+            refuse(name not in self.factors, "factors in `workload`", repr(name))
+        for name, level in self.baseline.items():
+            odd = name not in self.factors or name in self.workload
+            refuse(odd, "a factor that is no workload in `baseline`", repr(name))
+            refuse(level not in self.factors[name], f"a level of {name} in `baseline`", repr(level))
+        templates = [*self.artefacts, self.result.file]
+        commands = [*self.set_up, self.command, *self.beside.values(), *self.tear_down]
+        for each in [*commands, *([self.ready.command] if self.ready and self.ready.command else [])]:
+            templates += [*(each.run or ()), each.shell or ""]
+        _known_names(templates, {*self.factors, *_OWN})
+        for once in (*self.checks, *self.versions.values()):  # before the first cell: no cell's values
+            _known_names([*(once.run or ()), once.shell or ""], {"root"})
+        return self
+
+    @property
+    def key(self) -> str:
+        """What tells this experiment from another in the same folder."""
+        told = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of one combination of levels."""
+
+    number: int
+    """Its place in the order, from 1."""
+    levels: Mapping[str, str]
+    repeat: int
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        levels = "-".join(f"{slugify(name)}-{slugify(level)}"[:30] for name, level in self.levels.items())
+        return f"{self.number:04d}-{levels}-{self.repeat}"[:100]
+
+    def values(self, folder: Path) -> dict[str, str]:
+        """What its templates may name."""
+        return {**self.levels, "repeat": str(self.repeat), "cell": str(folder), "root": str(root())}
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A template with its values.
+
+    >>> filled("-s {scale} {{x}}", {"scale": "5"})
+    '-s 5 {x}'
+    """
+    return _TEMPLATE.sub(lambda found: values[found[1]] if found[1] else found[0][0], text)
+
+
+def cells(matrix: Matrix) -> list[Cell]:
+    """All cells in the order in which they run: each repeat is a block of all combinations, in a random order.
+
+    What drifts over hours then moves all combinations alike, from block to block (Fisher 1935, The Design of
+    Experiments). The order follows from the seed alone.
+    """
+    rng, order = random.Random(matrix.seed), []  # no secret
+    combinations = [
+        dict(zip(matrix.factors, levels, strict=True)) for levels in itertools.product(*matrix.factors.values())
+    ]
+    for repeat in range(1, matrix.repeats + 1):
+        order += [(levels, repeat) for levels in rng.sample(combinations, len(combinations))]
+    return [Cell(number, levels, repeat) for number, (levels, repeat) in enumerate(order, start=1)]
+
+
+def read_matrix(file: Path) -> Matrix:
+    """Read and check the file; :class:`~buildcompare.config.errors.InputError` at its first fault."""
+    matrix = checked(Matrix, read_yaml(file))
+    return matrix.model_copy(update={"name": matrix.name or slugify(file.stem)})
+
+
+def secrets(matrix: Matrix) -> list[str]:
+    """The values of the credentials, the longest first."""
+    return sorted((os.environ.get(name, "") for name in matrix.credentials), key=len, reverse=True)

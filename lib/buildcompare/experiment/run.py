@@ -1,0 +1,274 @@
+"""Run an experiment: what must be there is checked, then cell by cell, its state on disk after each."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import root, write_files, writing
+from buildcompare.config.yaml import Strict
+from buildcompare.experiment.cell import CellError, end_group, run_cell, said_by, tear_down
+from buildcompare.experiment.matrix import Cell, Matrix, cells, secrets
+from buildcompare.text.sentences import say
+
+STATE, CELLS, PARAMS = "state.json", "cells", "params.yaml"
+
+
+class CellState(Strict):
+    """What is known of a cell that was begun."""
+
+    status: Literal["running", "done", "failed"]
+    seconds: float = 0.0
+    fault: str | None = None
+    start: str | None = None
+    """Of the command; with `end` what was pulled from a Prometheus."""
+    end: str | None = None
+    result: dict[str, Any] = Field(default_factory=dict)
+    """Its numbers (`values`), or the file of pgbench that holds them, relative to its folder."""
+    processes: list[tuple[int, str]] = Field(default_factory=list)
+    """While it runs: the number of each process that was started, and when."""
+
+
+class State(Strict):
+    """The whole of an experiment, as it is on disk after every step."""
+
+    key: str
+    facts: dict[str, list[str]] = Field(default_factory=dict)
+    """Of the machine; several where it changed between two starts."""
+    cells: dict[str, CellState] = Field(default_factory=dict)
+    """By the name of the cell."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An experiment whose cells have all been run."""
+
+    folder: Path
+    state: State
+
+    @property
+    def params(self) -> Path:
+        """The params file of what was found."""
+        return self.folder / PARAMS
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the cells that failed."""
+        return [name for name, each in self.state.cells.items() if each.status == "failed"]
+
+
+def run(matrix: Matrix, folder: Path, *, report: Callable[[str], object] = print, retry: bool = False) -> Ended:
+    """Run all cells that were not run yet, in their order; with `retry`, those that failed once more.
+
+    Parameters
+    ----------
+    matrix
+        The experiment.
+    folder
+        Where its state, a folder for each cell, and the params file of what was found are kept.
+    report
+        Called with a line for each cell: how it went, and how long the others will take.
+
+    Raises
+    ------
+    InputError
+        Before the first cell: something that must be there is not, or the folder is another experiment's.
+    """
+    with writing(folder, "output", "a folder that can be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        state = _read(matrix, folder)
+        check(matrix, folder)
+        for name, value in facts(matrix, folder).items():
+            known = state.facts.setdefault(name, [])
+            if value not in known:
+                known.append(value)
+        order = cells(matrix)
+        for cell in order:
+            known_cell = state.cells.get(cell.name)
+            if known_cell and known_cell.status == "running":
+                _clear(matrix, cell, folder, known_cell)
+            if not known_cell or known_cell.status == "running" or (retry and known_cell.status == "failed"):
+                _run(matrix, cell, folder, state)
+                report(_progress(cell, order, state))
+        write_params(matrix, folder, state)
+    return Ended(folder, state)
+
+
+def check(matrix: Matrix, folder: Path) -> None:
+    """Refuse to start without credentials, targets, and whatever the checks ask for."""
+    for i, name in enumerate(matrix.credentials):
+        if not os.environ.get(name):
+            raise _fault(matrix, ("credentials", i), "an environment variable that is set", f"{name} without a value")
+    for i, target in enumerate(matrix.targets):
+        host, _, port = target.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except (OSError, OverflowError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise _fault(matrix, ("targets", i), "a target that answers", f"{target}: {why}") from None
+    for i, command in enumerate(matrix.checks):
+        code, said = said_by(command.filled({"root": str(root())}), folder)
+        for secret in filter(None, secrets(matrix)):
+            said = said.replace(secret, "(hidden)")
+        if code:
+            raise _fault(matrix, ("checks", i), "a command that succeeds", f"exit code {code}: {said}")
+    if matrix.source is not None:
+        from buildcompare.recordings.prometheus_client import Client
+
+        with contextlib.closing(Client(matrix.source, str(matrix.source.url))) as client:
+            client.server()
+
+
+def facts(matrix: Matrix, folder: Path) -> dict[str, str]:
+    """What the cells run on, for the setup table; what the machine does not tell is left out."""
+
+    def first(file: str, key: str = "") -> str:
+        try:
+            lines = Path(file).read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.partition(":")[2].strip() if key else line for line in lines if line.startswith(key)), "")
+
+    found = {
+        "Kernel": f"{platform.system()} {platform.release()}",
+        "CPU": first("/proc/cpuinfo", "model name") or platform.processor(),
+        "Cores": str(os.cpu_count() or ""),
+        "Memory": first("/proc/meminfo", "MemTotal"),
+        "CPU governor": first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    }
+    for name, command in matrix.versions.items():
+        code, said = said_by(command.filled({"root": str(root())}), folder)
+        found[name] = "" if code else said
+    return {name: value for name, value in found.items() if value}
+
+
+def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
+    """Write the params file that ``notebooks/variants.ipynb`` reads: every cell that is done, and what they ran on.
+
+    A repeat is a block: its cells ran one after another, so what drifts slowly is shared by them.
+    """
+    runs = []
+    for cell in cells(matrix):
+        known = state.cells.get(cell.name)
+        if known and known.status == "done":
+            result = dict(known.result)
+            if "pgbench" in result:
+                file = folder / CELLS / cell.name / result["pgbench"]
+                result["pgbench"] = str(file.relative_to(root()) if file.is_relative_to(root()) else file)
+            runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result})
+    facts = {name: " → ".join(values) for name, values in state.facts.items()}
+    failed = {name: each.fault for name, each in state.cells.items() if each.status == "failed"}
+    told = {say("experiment", "failed_row"): say("experiment", "failed_cells", failed)} if failed else {}
+    order = {say("experiment", "order_row"): say("experiment", "order", matrix, len(runs))}
+    treatments = {name: levels for name, levels in matrix.factors.items() if name not in matrix.workload}
+    params = {
+        "name": matrix.name,
+        "factors": matrix.factors,
+        "workload": matrix.workload,
+        "baseline": {name: matrix.baseline.get(name, levels[0]) for name, levels in treatments.items()},
+        **({"metrics": matrix.metrics} if matrix.metrics else {}),
+        "operations": {
+            name: each.model_dump(mode="json", exclude_none=True) for name, each in matrix.operations.items()
+        },
+        "runs": runs,
+        "setup": {**matrix.setup, **facts, **order, **told},
+    }
+    write_files({folder / PARAMS: yaml.safe_dump(params, sort_keys=False, allow_unicode=True)})
+    return folder / PARAMS
+
+
+def _run(matrix: Matrix, cell: Cell, folder: Path, state: State) -> None:
+    place = folder / CELLS / cell.name
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir(parents=True)
+    processes: list[tuple[int, str]] = []
+
+    def keep(known: CellState) -> None:
+        state.cells[cell.name] = known
+        write_files({folder / STATE: json.dumps(state.model_dump(mode="json"), indent=1, ensure_ascii=False)})
+
+    def told(process: int) -> None:
+        processes.append((process, _born(process)))
+        keep(CellState(status="running", processes=list(processes)))
+
+    keep(CellState(status="running"))
+    began = time.monotonic()
+    try:
+        found: dict[str, Any] = {"status": "done", **run_cell(matrix, cell, place, secrets(matrix), told)}
+    except CellError as error:
+        found = {"status": "failed", "fault": str(error)}
+    keep(CellState(seconds=time.monotonic() - began, **found))
+
+
+def _clear(matrix: Matrix, cell: Cell, folder: Path, known: CellState) -> None:
+    """End what an interrupted cell left running, and tear it down: it is run again as a whole."""
+    for process, born in known.processes:
+        if born and _born(process) == born:
+            end_group(process)
+    place = folder / CELLS / cell.name
+    place.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(CellError):  # its set-up may not have come so far
+        tear_down(matrix, cell, place, lambda _: None)
+
+
+def _born(process: int) -> str:
+    """When a process was started, as the system writes it; empty where there is none."""
+    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
+
+
+def _read(matrix: Matrix, folder: Path) -> State:
+    """The state of the folder; an :class:`InputError` where it is that of another experiment."""
+    file = folder / STATE
+    if not file.exists():
+        if any(each.name != "lock" for each in folder.iterdir()):
+            expected = "a new or empty folder, or one of this experiment"
+            raise InputError(file=folder, key="output", expected=expected, found="other files")
+        return State(key=matrix.key)
+    try:
+        state = State.model_validate_json(file.read_bytes(), strict=False)
+    except (ValidationError, OSError):
+        raise InputError(file=file, key=None, expected="the state of an experiment", found="something else") from None
+    if state.key != matrix.key:
+        expected = "the experiment that this folder was begun with"
+        raise InputError(file=file, key=None, expected=expected, found="another matrix (give it a folder of its own)")
+    return state
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep a second run out of the folder."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(file=folder, key="output", expected="no other run at work in it", found="one") from None
+        yield
+
+
+def _progress(cell: Cell, order: list[Cell], state: State) -> str:
+    known = [state.cells[each.name] for each in order if each.name in state.cells]
+    left = len(order) - len(known)
+    seconds = sum(each.seconds for each in known) / len(known) * left
+    return say("experiment", "progress", cell, state.cells[cell.name], len(known), len(order), seconds)
+
+
+def _fault(matrix: Matrix, location: tuple[str | int, ...], expected: str, found: str) -> InputError:
+    return matrix.fault_at(location, InputError(file=None, key=None, expected=expected, found=found))

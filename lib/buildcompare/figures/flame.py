@@ -1,0 +1,80 @@
+"""A flame graph of two builds as one SVG that ``flame.js`` makes answer: widths of one, colours by the change."""
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from buildcompare.profiles.compare import mean_stacks
+from buildcompare.profiles.stacks import Profile
+from buildcompare.results.codes import SIDES, Pair
+from buildcompare.text.sentences import say
+
+ROW = 18  # pixels of one frame's height
+MOST_FRAMES = 3_000
+"""Drawn at most; smaller ones are left out, and their place stays empty."""
+LEAST_SHARE = 0.001
+_STYLE = (
+    ".flame { width: 100%; display: block; font-size: 11px; } .flame text { fill: var(--ink); pointer-events: none; }"
+    " .flame rect { width: 100%; height: 100%; fill: var(--shade); stroke: var(--paper); }"
+    " .flame .grew .change { fill: var(--new); } .flame .shrank .change { fill: var(--base); }"
+    " .flame .match rect { stroke: var(--ink); stroke-width: 3; }"
+)
+
+
+@dataclass
+class _Node:
+    name: str
+    depth: int
+    shares: dict[str, float] = field(default_factory=lambda: {"base": 0.0, "new": 0.0})
+    below: dict[str, "_Node"] = field(default_factory=dict)
+
+    def walk(self, least: float, start: float = 0.0) -> Iterator[tuple["_Node", float]]:
+        """The node and all below it that are large enough, each with its place by the new build's shares."""
+        yield self, start
+        for each in sorted(self.below.values(), key=lambda node: node.name):
+            if max(each.shares.values()) >= least:
+                yield from each.walk(least, start)
+            start += each.shares["new"]
+
+
+def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) -> str:
+    """The element of a page that has :func:`~buildcompare.figures.component`; without JavaScript, its picture.
+
+    Parameters
+    ----------
+    profiles
+        At least one profile of each build; shares are means over those of a build.
+    labels
+        What the builds are called.
+    name
+        What the graph is of.
+    """
+    root = _Node(say("figures", "flame_root"), 0, {"base": 1.0, "new": 1.0})
+    for side in SIDES:
+        for stack, share in mean_stacks(profiles[side]).items():
+            node = root
+            for frame in stack:
+                node = node.below.setdefault(frame, _Node(frame, node.depth + 1))
+                node.shares[side] += share
+    least, found = LEAST_SHARE, list(root.walk(LEAST_SHARE))
+    while len(found) > MOST_FRAMES:
+        least *= 2.0
+        found = list(root.walk(least))
+    largest = max((abs(node.shares["new"] - node.shares["base"]) for node, _ in found), default=0.0) or 1.0
+    frames = "".join(_frame(node, start, largest, labels) for node, start in found)
+    height = (max(node.depth for node, _ in found) + 1) * ROW
+    alt = html.escape(say("figures", "flame_alt", name, labels), quote=True)
+    names = "".join(f' {side}="{html.escape(labels[side], quote=True)}"' for side in SIDES)
+    svg = f'<svg class="flame" role="img" aria-label="{alt}" height="{height}"><style>{_STYLE}</style>{frames}</svg>'
+    return f"<build-flame{names}>{svg}</build-flame>"
+
+
+def _frame(node: _Node, start: float, largest: float, labels: Pair[str]) -> str:
+    base, new = node.shares["base"], node.shares["new"]
+    text, said = html.escape(node.name), html.escape(say("figures", "flame_frame", node.name, node.shares, labels))
+    kind = "grew" if new > base else "shrank"
+    shade = f'<rect class="change" fill-opacity="{abs(new - base) / largest * 0.6:.2f}"/>'
+    place = f'x="{start:.4%}" y="{node.depth * ROW}" width="{new:.4%}" height="{ROW - 1}"'
+    known = f'data-base="{base:.6f}" data-new="{new:.6f}" data-depth="{node.depth}"'
+    inside = f'<title>{said}</title><rect/>{shade}<text x="3" y="12">{text}</text>'
+    return f'<svg class="{kind}" {place} {known}>{inside}</svg>'

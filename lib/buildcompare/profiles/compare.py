@@ -1,0 +1,151 @@
+"""Compare profiles of two builds: the share of the samples of each frame, by itself and with what it calls."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
+
+import numpy as np
+from scipy import special
+
+from buildcompare.profiles.stacks import Profile, Stack
+from buildcompare.results import FrameResult, ProfilesResult
+from buildcompare.results.codes import SIDES, Pair
+from buildcompare.stats.effects import holm
+from buildcompare.stats.noise import pool_variances
+from buildcompare.stats.planning import ALPHA, quantile
+
+LEAST_PERCENT = 1.0
+"""Frames with a smaller share in both builds are neither judged nor told: the fewer are judged, the more is found."""
+MOST_FRAMES = 20  # in each table
+NESTED = 0.9
+"""A frame grew by what it calls where one of these grew by at least this part of it: then that one is told."""
+
+Shares = dict[str, float]
+
+
+def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
+    """Compare the shares of all frames between profiles of two builds.
+
+    Parameters
+    ----------
+    profiles
+        At least one profile of each build.
+
+    Returns
+    -------
+    ProfilesResult
+        The frames that moved most, by themselves and with what they call. Where a build has several profiles, each row
+        says how far shares of unchanged builds differ in 19 of 20 cases (`noise_points`), from the spread between
+        profiles of one build and no less than from counting samples, and its p-value, adjusted over all frames (Holm).
+
+    Examples
+    --------
+    >>> base = Profile({("main", "parse"): 60.0, ("main", "send"): 40.0}, 100)
+    >>> new = Profile({("main", "parse"): 80.0, ("main", "send"): 20.0}, 100)
+    >>> compare_profiles(Pair([base], [new])).own[0].points
+    20.0
+    """
+    rows = {own: _rows(profiles, own=own) for own in (True, False)}
+    grown = {row.frame: row.points for row in rows[False]}
+    stacks = chain.from_iterable(profile.stacks for profile in chain(*profiles))
+    below = _callees(stacks, grown.keys())
+    with_calls = [
+        row
+        for row in rows[False]
+        if not any(row.points and grown[each] / row.points >= NESTED for each in below[row.frame])
+    ]
+    return ProfilesResult(
+        runs=profiles.map(len),
+        samples=profiles.map(lambda each: math.fsum(profile.samples for profile in each)),
+        own=rows[True][:MOST_FRAMES],
+        total=with_calls[:MOST_FRAMES],
+    )
+
+
+def mean_stacks(profiles: Sequence[Profile]) -> dict[Stack, float]:
+    """Shares (0 to 1) of all stacks, the mean over the profiles of one build."""
+    shares: dict[Stack, float] = defaultdict(float)
+    for profile in profiles:
+        part = 1.0 / profile.weight / len(profiles)
+        for stack, weight in profile.stacks.items():
+            shares[stack] += weight * part
+    return dict(shares)
+
+
+def frame_shares(profile: Profile, *, own: bool) -> Shares:
+    """Share (0 to 1) of each frame: of stacks that end in it (`own`), or of those that hold it, however often."""
+    shares: Shares = defaultdict(float)
+    whole = profile.weight
+    for stack, weight in profile.stacks.items():
+        for frame in stack[-1:] if own else set(stack):
+            shares[frame] += weight / whole
+    return dict(shares)
+
+
+def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
+    """The frames of at least `LEAST_PERCENT`, those that moved most first."""
+    shares = profiles.map(lambda each: [frame_shares(profile, own=own) for profile in each])
+    frames = sorted({frame for profile in chain(*shares) for frame in profile})
+    if not frames:
+        return []
+    table = shares.map(lambda each: np.array([[profile.get(frame, 0.0) for frame in frames] for profile in each]))
+    means = table.map(lambda each: each.mean(axis=0))
+    kept = np.flatnonzero(np.maximum(means.base, means.new) >= LEAST_PERCENT / 100.0)
+    noise, p_values = _noise(profiles, table, kept)
+    rows = []
+    for place, i in enumerate(kept):
+        points = float(means.new[i] - means.base[i]) * 100.0
+        bound = None if noise is None else float(noise[place]) * 100.0
+        rows.append(
+            FrameResult(
+                frame=frames[i],
+                base_percent=float(means.base[i]) * 100.0,
+                new_percent=float(means.new[i]) * 100.0,
+                points=points,
+                noise_points=bound,
+                noise_share=None if bound is None or not points else min(1.0, bound / abs(points)),
+                p_adjusted=None if p_values is None else float(p_values[place]),
+            )
+        )
+    return sorted(rows, key=lambda row: (-abs(row.points), row.frame))
+
+
+def _noise(
+    profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """By frame, the difference that unchanged builds show in 19 of 20 cases, and the adjusted p-value.
+
+    None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n, times a factor
+    for what runs differ by beyond it (McCullagh & Nelder 1989, Generalized Linear Models, 4.5): the mean over frames,
+    or a frame's own where that is larger.
+    """
+    df = float(sum(len(each) - 1 for each in profiles))
+    if not df or not kept.size:
+        return None, None
+    counts = profiles.map(lambda each: np.array([profile.samples for profile in each]))
+    groups = [table[side][:, kept] for side in SIDES]
+    shares = np.clip(np.concatenate(groups).mean(axis=0), 1e-9, 1.0)
+    counted = shares * (1.0 - shares)
+    scaled = [  # each profile's deviation, in units of what counting alone explains
+        (group - group.mean(axis=0)) * np.sqrt(counts[side])[:, None] / np.sqrt(np.maximum(counted, 1e-12))
+        for side, group in zip(SIDES, groups, strict=True)
+    ]
+    own = sum((each**2).sum(axis=0) for each in scaled) / df
+    typical, _ = pool_variances(own, np.full(own.size, df))
+    factor = np.maximum(np.maximum(own, typical), 1.0)
+    per_sample = sum(float((1.0 / each).sum()) / each.size**2 for each in counts)
+    sd = np.sqrt(factor * counted * per_sample)
+    differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
+    p_values = np.where(sd > 0, 2.0 * special.stdtr(df, -np.abs(differences) / np.where(sd > 0, sd, 1.0)), 1.0)
+    return quantile(1.0 - ALPHA / 2.0, df) * sd, holm(p_values.tolist())
+
+
+def _callees(stacks: Iterable[Stack], frames: Set[str]) -> Mapping[str, set[str]]:
+    """Of each frame, those of them that stand below it in some stack, and above it in none."""
+    below: dict[str, set[str]] = {frame: set() for frame in frames}
+    for stack in stacks:
+        own = [frame for frame in stack if frame in frames]
+        for i, frame in enumerate(own):
+            below[frame].update(own[i + 1 :])
+    return {frame: {each for each in found if frame not in below[each]} for frame, found in below.items()}

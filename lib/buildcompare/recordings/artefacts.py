@@ -1,0 +1,102 @@
+"""What runs left behind (output, statistics of the system, what was run): found, bounded, copied beside a report."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from buildcompare.config.errors import InputError
+from buildcompare.config.params import Comparison
+from buildcompare.config.project import resolve
+from buildcompare.results import ArtefactProvenance
+from buildcompare.results.codes import SIDES
+
+FOLDER = "artefacts"
+"""Of a report's folder."""
+MAX_FILES = 2_000
+MAX_BYTES = 200_000_000
+"""Bounds on what is copied for one report: it is published, and often kept in git."""
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One file and its place in the report's folder."""
+
+    source: Path
+    place: PurePosixPath
+    bytes: int
+
+
+def found_of(params: Comparison) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
+    """What each run names, run by run; :class:`InputError` at what cannot be copied, or is too much."""
+    found, files, size = [], 0, 0
+    for number, test in enumerate(params.tests):
+        for side in SIDES:
+            for i, run in enumerate(test.runs(side)):
+                place = PurePosixPath(FOLDER, test.name, f"{side}-{i + 1}")
+                try:
+                    own = list(listed(run.artefacts, place))
+                    files, size = files + len(own), size + sum(each.bytes for each in own)
+                    if files > MAX_FILES or size > MAX_BYTES:
+                        expected = f"at most {MAX_FILES:,} files and {MAX_BYTES // 1_000_000} MB in one report"
+                        seen = f"{files:,} files, {size:,} bytes up to here"
+                        raise InputError(file=None, key=FOLDER, expected=expected, found=seen)
+                except InputError as error:
+                    raise params.fault_at(("tests", number, side, i, FOLDER), error) from None
+                if own:
+                    told = {"files": len(own), "bytes": sum(each.bytes for each in own)}
+                    row = ArtefactProvenance(test=test.name, build=side, run=i + 1, path=str(place), **told)
+                    found.append((row, own))
+    return found
+
+
+def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
+    """Every file of `paths` (files or folders, relative to the project's root) with its place below `place`."""
+    taken: set[str] = set()
+    for path in paths:
+        top = resolve(path)
+        stem, number = top.name or "files", 1
+        name = stem
+        while name in taken:
+            number += 1
+            name = f"{number}-{stem}"
+        taken.add(name)
+        yield from _walk(top, place / name, path)
+
+
+def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
+    """The file, or all files of the folder by name; a link could lead anywhere, and a device has no end."""
+    expected, found = "a file or folder without symbolic links", None
+    try:
+        about = file.lstat()
+        str(place).encode()  # bytes that are no text could not be named in the results
+        if stat.S_ISREG(about.st_mode):
+            yield Artefact(file, place, about.st_size)
+        elif stat.S_ISDIR(about.st_mode):
+            for each in sorted(file.iterdir()):
+                yield from _walk(each, place / each.name, f"{named}/{each.name}")
+        else:
+            found = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "no regular file"
+    except OSError as error:
+        found = error.strerror or str(error)
+    except ValueError as error:  # a path that no file can have
+        raise InputError(file=repr(named), key=None, expected=expected, found=type(error).__name__) from None
+    if found is not None:
+        raise InputError(file=named, key=None, expected=expected, found=found)
+
+
+def copy(artefacts: Iterable[Artefact], folder: Path) -> None:
+    """Copy files to their places in `folder`: no more of each than was counted, and never through a link."""
+    for each in artefacts:
+        target = folder / each.place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(os.open(each.source, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
+                contents = stream.read(each.bytes + 1)
+        except OSError as error:
+            expected, found = "a file that can be read", error.strerror or str(error)
+            raise InputError(file=each.source, key=None, expected=expected, found=found) from None
+        if len(contents) > each.bytes:
+            raise InputError(file=each.source, key=None, expected="a file that does not grow", found="one that does")
+        target.write_bytes(contents)

@@ -1,0 +1,183 @@
+"""Results handed on: OpenMetrics text that Prometheus takes, packets that a statsd receives."""
+
+from __future__ import annotations
+
+import math
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from typer.testing import CliRunner, Result
+
+from buildcompare import __main__ as command_line
+from buildcompare.comparison.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
+from buildcompare.results import Results, dumps
+from buildcompare.results.codes import Label, Status
+from prometheus_server import free_port, needed, running
+from victoriametrics import statsd_exporter_program
+
+HOSTILE = 'v1 "quoted" \\ back\nline'
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command_line.app, ["export", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def file(bundled: Callable[[str], Path]) -> Path:
+    return bundled("v10.4.0-rc1") / "results.json"
+
+
+@pytest.fixture(scope="module")
+def results(file: Path) -> Results:
+    return read_results(file)
+
+
+def test_openmetrics_holds_every_number_that_results_hold(file: Path, results: Results, tmp_path: Path) -> None:
+    out = tmp_path / "out.prom"
+    done = run(file, "--openmetrics", out)
+    assert done.exit_code == 0, done.stderr
+    found = {
+        (sample.name.removeprefix("buildcompare_"), frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(out.read_text("utf-8"))
+        for sample in family.samples
+    }
+    of = {"comparison": results.comparison}
+    assert found["verdict", frozenset({**of, "verdict": results.verdict}.items())] == 1
+    assert sum(value for (name, _), value in found.items() if name == "verdict") == 1
+    judged = 0
+    for test in results.tests:
+        of_test = {**of, "test": test.name}
+        rows = [row.deciding or row for row in test.metrics]
+        for status in Status:
+            count = found["test_metrics", frozenset({**of_test, "status": status}.items())]
+            assert count == sum(row.status == status for row in rows)
+        for metric, row in zip(test.metrics, rows, strict=True):
+            labels = {**of_test, "metric": metric.slug, "decided_by": metric.decided_by}
+            assert found["metric_status", frozenset({**labels, "status": row.status}.items())] == 1
+            change = found.get(("metric_change_ratio", frozenset(labels.items())))
+            assert change == (None if row.delta_percent is None else pytest.approx(row.delta_percent / 100))
+            if row.ci_low is not None and row.ci_high is not None:
+                judged += 1
+                for end, percent in (("low", row.ci_low), ("high", row.ci_high)):
+                    value = found[f"metric_change_{end}_ratio", frozenset(labels.items())]
+                    assert value == pytest.approx(percent / 100)
+            if metric.unit == "seconds" and row.base is not None:
+                assert found["metric_seconds", frozenset({**labels, "build": "base"}.items())] == row.base
+        if users := test.supported_users:
+            assert found["supported_users", frozenset({**of_test, "build": "new"}.items())] == users.new
+    assert judged > 20
+
+
+def test_promtool_and_the_parser_take_it_with_hostile_names(results: Results) -> None:
+    hostile = results.model_copy(update={"base": Label(label=HOSTILE), "comparison": HOSTILE})
+    text = openmetrics(hostile)
+    checked = subprocess.run([needed("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, b"")
+    [info] = [f for f in text_string_to_metric_families(text.decode()) if f.name == "buildcompare_comparison_info"]
+    assert info.samples[0].labels["base"] == HOSTILE
+
+
+def test_statsd_receives_every_gauge_in_packets_that_pass(file: Path, results: Results) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(5)
+        done = run(file, "--statsd", f"localhost:{receiver.getsockname()[1]}")
+        assert done.exit_code == 0, done.stderr
+        expected = [*packets(statsd_lines(results))]
+        received = [receiver.recv(65_536) for _ in expected]
+    assert received == expected
+    assert max(map(len, received)) <= PACKET_BYTES
+    assert len(received) > 3
+    lines = b"\n".join(received).decode().splitlines()
+    assert f"buildcompare.v10_4_0-rc1.verdict.{results.verdict}:1|g" in lines
+    negative = [line for line in lines if ":-" in line]
+    assert negative
+    for line in negative:  # "-5" takes five away from what statsd holds
+        name = line.partition(":")[0]
+        assert lines[lines.index(line) - 1] == f"{name}:0|g"
+    assert f"{len(statsd_lines(results))} gauges sent" in done.stdout
+
+
+def test_a_real_statsd_holds_the_numbers(file: Path, results: Results, tmp_path: Path) -> None:
+    program, web, port = statsd_exporter_program(), free_port(), free_port()
+    command = [
+        str(program),
+        f"--web.listen-address=127.0.0.1:{web}",
+        f"--statsd.listen-udp=127.0.0.1:{port}",
+        "--statsd.listen-tcp=",
+    ]
+    url = f"http://127.0.0.1:{web}"
+    with running(command, tmp_path / "log", f"{url}/-/ready"):
+        for _ in range(2):  # the second time zero and the number replace what is there
+            assert run(file, "--statsd", f"127.0.0.1:{port}").exit_code == 0
+        lines = "\n".join(statsd_lines(results)).splitlines()
+        received = taken(url, at_least=2 * len(lines))
+    assert received["statsd_exporter_samples_total"] == 2 * len(lines)
+    test = next(each for each in results.tests if each.supported_users)
+    users = test.supported_users
+    assert users is not None
+    stem = f"buildcompare_v10_4_0_rc1_{test.name}_supported_users"
+    assert received[f"{stem}_base"] == users.base
+    judged = [(each.name, row.slug, row.deciding or row) for each in results.tests for row in each.metrics]
+    falls = [each for each in judged if (each[2].delta_percent or 0) < 0]
+    assert falls
+    for test_name, slug, row in falls:
+        name = f"buildcompare_v10_4_0_rc1_{test_name}_{slug.replace('-', '_')}_metric_change_ratio"
+        assert received[name] == pytest.approx((row.delta_percent or math.nan) / 100)
+
+
+def taken(url: str, *, at_least: int) -> dict[str, float]:
+    """What a statsd_exporter shows once it has taken so many samples, or after 10 seconds; sums over labels."""
+    found: dict[str, float] = {}
+    until = time.monotonic() + 10
+    while found.get("statsd_exporter_samples_total", 0) < at_least and time.monotonic() < until:
+        time.sleep(0.1)
+        found = {}
+        with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
+            for line in answer.read().decode().splitlines():
+                if not line.startswith("#"):
+                    name, value = line.rsplit(" ", 1)
+                    found[name.partition("{")[0]] = found.get(name.partition("{")[0], 0.0) + float(value)
+    return found
+
+
+def test_targets_are_checked_before_anything_is_read(tmp_path: Path) -> None:
+    missing = tmp_path / "results.json"  # never read where a target is at fault
+    wrong = {
+        "nowhere": "expected HOST:PORT",
+        "host:0": "expected HOST:PORT",
+        "host:99999": "expected HOST:PORT",
+        "udp://host:8125": "expected HOST:PORT",
+        "no-such-host.invalid:8125": "expected a host that can be found, found no-such-host.invalid",
+        f"{'x' * 300}:1": "expected a host that can be found",
+    }
+    for target, said in wrong.items():
+        done = run(missing, "--statsd", target)
+        assert done.exit_code == 3
+        assert "--statsd" in done.stderr
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+    done = run(missing, "--openmetrics", tmp_path / "none/out.prom")
+    assert (done.exit_code, "--openmetrics: expected a file that can be written" in done.stderr) == (3, True)
+    done = run(missing, "--openmetrics", tmp_path / "out.prom")
+    assert (done.exit_code, f"{missing}: expected the results.json of a report" in done.stderr) == (3, True)
+    assert [*tmp_path.iterdir()] == []
+    assert run(missing).exit_code == 3
+
+
+def test_what_is_no_results_file_is_refused(tmp_path: Path, results: Results) -> None:
+    other, out = tmp_path / "results.json", tmp_path / "out.prom"
+    for text, said in (("{}", "field required"), ("[", "json"), (dumps(results).replace('"pass"', '"maybe"'), "input")):
+        other.write_text(text, "utf-8")
+        done = run(other, "--openmetrics", out)
+        assert done.exit_code == 3
+        assert f"{other}" in done.stderr
+        assert said in done.stderr
+        assert not out.exists()

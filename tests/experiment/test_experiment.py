@@ -1,0 +1,406 @@
+"""A matrix of commands: its order, cells that fail, a run that was killed, and what must be there before the first."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+import buildcompare as bc
+from buildcompare import __main__ as command_line
+from buildcompare.config.errors import InputError
+from buildcompare.config.yaml import checked
+from buildcompare.experiment.matrix import Matrix, cells, read_matrix
+from buildcompare.experiment.run import CELLS, State
+from prometheus_server import free_port, needed, running
+
+FACTORS = {"cache": ["on", "off"], "size": [1, 2, 3], "disk": ["local", "managed"]}
+
+
+def matrix_of(**more: Any) -> Matrix:
+    known = {"factors": FACTORS, "seed": 7, "repeats": 2, "command": ["true"], "baseline": {"cache": "on"}}
+    return checked(Matrix, {**known, **more})
+
+
+def written(folder: Path, **more: Any) -> Path:
+    """A matrix whose command writes a number, and a line into a log when it has come to its end."""
+    log = "{cache} {size} {disk} {repeat}"
+    shell = f"echo speed = 1{{size}}.5; echo {log} >> {folder}/log"
+    known = {
+        "factors": FACTORS,
+        "seed": 7,
+        "repeats": 1,
+        "command": {"shell": shell},
+        "result": {"values": {"speed": "^speed = (.+)$"}},
+        "metrics": None,
+        "operations": {"speed": {"unit": "requests/s", "better": "higher"}},
+    }
+    file = folder / "small.yaml"
+    file.write_text(yaml.safe_dump({**known, **more}), "utf-8")
+    return file
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command_line.app, ["run", *map(str, arguments)])
+
+
+def log_of(folder: Path) -> list[str]:
+    return (folder / "log").read_text().splitlines()
+
+
+def state_of(folder: Path) -> State:
+    return State.model_validate_json((folder / "state.json").read_bytes(), strict=False)
+
+
+# ---- Order ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_is_random_and_follows_from_the_seed() -> None:
+    order = cells(matrix_of())
+    assert order == cells(matrix_of())
+    assert order != cells(matrix_of(seed=8))
+    assert [cell.number for cell in order] == list(range(1, 25))
+    blocks = [order[:12], order[12:]]
+    for number, block in enumerate(blocks, start=1):
+        assert {cell.repeat for cell in block} == {number}
+        assert len({tuple(cell.levels.values()) for cell in block}) == 12
+    assert [cell.levels for cell in blocks[0]] != [cell.levels for cell in blocks[1]]
+    assert len({cell.name for cell in order}) == 24
+
+
+@pytest.mark.untraced
+def test_every_combination_is_as_often_first() -> None:
+    seeds = 1200
+    first = Counter(tuple(cells(matrix_of(seed=seed, repeats=1))[0].levels.values()) for seed in range(seeds))
+    counts = np.array([*first.values()])
+    assert len(counts) == 12
+    assert float(((counts - seeds / 12) ** 2).sum() / (seeds / 12)) < 31.3  # 0.1 % of a chi-square with 11 degrees
+
+
+def test_the_files_of_the_docs_are_right(project: Path, tmp_path: Path) -> None:
+    text = (project / "docs/experiments.md").read_text("utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    counts = []
+    for block in blocks:
+        (tmp_path / "matrix.yaml").write_text(block, "utf-8")
+        counts.append(len(cells(read_matrix(tmp_path / "matrix.yaml"))))
+    assert counts == [24, 48]
+    assert {f"`{key}`" for key in Matrix.model_fields} - {"`name`"} <= {*re.findall(r"`\w+`", text)}
+
+
+# ---- Running --------------------------------------------------------------------------------------------------------
+
+
+def test_all_cells_run_once_in_their_order_and_a_params_file_holds_them(tmp_path: Path) -> None:
+    file, out = written(tmp_path), tmp_path / "out"
+    done = run(file, "--output", out)
+    assert done.exit_code == 0, done.stderr
+    order = cells(read_matrix(file))
+    assert log_of(tmp_path) == [f"{c.levels['cache']} {c.levels['size']} {c.levels['disk']} {c.repeat}" for c in order]
+    lines = done.stdout.splitlines()
+    assert len(lines) == 13
+    assert lines[2].startswith("3 of 12 (cache ")
+    assert "left" in lines[2]
+    assert "left" not in lines[11]
+    assert lines[12] == f"{out}/params.yaml: 12 of 12 cells done"
+    params = yaml.safe_load((out / "params.yaml").read_text("utf-8"))
+    assert params["baseline"] == {"cache": "on", "size": "1", "disk": "local"}
+    assert [each["levels"] for each in params["runs"]] == [dict(cell.levels) for cell in order]
+    assert all(each["values"] == {"speed": float(f"1{each['levels']['size']}.5")} for each in params["runs"])
+    assert {"Kernel", "CPU", "Cores", "Memory"} <= params["setup"].keys()
+    assert "seed 7" in params["setup"]["Order of the runs"]
+    assert run(file, "--output", out).stdout.count("\n") == 1, "nothing is left to run"
+    assert len(log_of(tmp_path)) == 12
+
+
+def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
+    shell = f"echo speed = 1{{size}}; echo because >&2; echo x >> {tmp_path}/log; test {{size}}{{cache}} != 2off"
+    file, out = written(tmp_path, command={"shell": shell}, tear_down=[["touch", "torn-down"]]), tmp_path / "out"
+    done = run(file, "--output", out)
+    assert done.exit_code == 4
+    named = [
+        cell.name for cell in cells(read_matrix(file)) if cell.levels["size"] == "2" and cell.levels["cache"] == "off"
+    ]
+    assert len(named) == 2
+    assert done.stdout.splitlines()[-1].endswith(f"10 of 12 cells done; failed: {', '.join(named)}")
+    assert done.stdout.count("failed, command: /bin/sh ended with exit code 1") == 2
+    for name in named:
+        assert (out / CELLS / name / "errors.txt").read_text() == "because\n"
+        assert (out / CELLS / name / "torn-down").exists()
+        assert state_of(out).cells[name].fault == "command: /bin/sh ended with exit code 1"
+    params = yaml.safe_load((out / "params.yaml").read_text("utf-8"))
+    assert len(params["runs"]) == 10
+    assert all(name in params["setup"]["Failed cells"] for name in named)
+    assert run(file, "--output", out).exit_code == 4, "it says so again, and runs none again"
+    assert len(log_of(tmp_path)) == 12
+    assert run(file, "--output", out, "--retry").exit_code == 4
+    assert len(log_of(tmp_path)) == 14
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ({"command": ["no-such-program"]}, "command: no-such-program: No such file or directory"),
+        ({"command": ["sleep", "60"], "timeout_s": 0.2}, "command: sleep took more than 0.2 s"),
+        ({"command": ["true"]}, "result: output.txt is missing or empty"),
+        ({"command": ["echo", "slow"]}, "result: output.txt holds no number at '^speed = (.+)$'"),
+        ({"command": ["echo", "speed = fast"]}, "result: output.txt holds no number at"),
+        ({"set_up": [["false"]]}, "set-up: false ended with exit code 1"),
+        ({"tear_down": [["false"]]}, "tear-down: false ended with exit code 1"),
+        ({"artefacts": ["left.txt"]}, "artefacts: "),
+        ({"ready": {"pattern": "finished"}}, "ready: output.txt holds no 'finished'"),
+        (
+            {"ready": {"pattern": "finished", "command": ["echo", "not yet"], "every_s": 0.05, "within_s": 0.2}},
+            "ready: ready.txt holds no 'finished'",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_cell_can_fail_by(tmp_path: Path, more: Mapping[str, Any], fault: str) -> None:
+    file = written(tmp_path, **{"factors": {"size": [1]}, "command": ["echo", "speed = 1"], **more})
+    assert run(file, "--output", tmp_path / "out").exit_code == 4
+    [cell] = state_of(tmp_path / "out").cells.values()
+    assert cell.status == "failed"
+    assert fault in str(cell.fault)
+
+
+def test_results_that_come_later_programs_beside_and_artefacts(tmp_path: Path) -> None:
+    """As a cluster's workload: the command returns at once, and a second one asks until the results are there."""
+    work, left = tmp_path / "work", tmp_path / "left"
+    work.mkdir()
+    left.mkdir()
+    later = f"(sleep 0.4; echo speed = 3 > {work}/log.txt; echo trace > {left}/{{size}}.folded) > /dev/null &"
+    file = written(
+        tmp_path,
+        factors={"size": [1]},
+        set_up=[["rm", "-f", f"{work}/log.txt"]],
+        command={"shell": later},
+        ready={"pattern": "^speed", "command": ["cat", f"{work}/log.txt"], "every_s": 0.05, "within_s": 10},
+        beside={"vmstat.txt": {"shell": "trap 'echo the end; exit' INT; while :; do sleep 0.05; done"}},
+        artefacts=[f"{left}/{{size}}.folded"],
+        result={"file": "ready.txt", "values": {"speed": "speed = (.+)"}},
+    )
+    assert run(file, "--output", tmp_path / "out").exit_code == 0
+    [folder] = (tmp_path / "out" / CELLS).iterdir()
+    assert (folder / "vmstat.txt").read_text() == "the end\n", "it was asked to end, and could close its file"
+    assert (folder / "artefacts/1.folded").read_text() == "trace\n"
+    params = yaml.safe_load((tmp_path / "out/params.yaml").read_text("utf-8"))
+    assert params["runs"][0]["values"] == {"speed": 3.0}
+
+
+def test_levels_are_arguments_and_no_words_of_a_shell(tmp_path: Path) -> None:
+    hostile = "a b; touch mine $(touch mine)"
+    file = written(tmp_path, factors={"size": [hostile]}, command=["echo", "speed = 1", "{size}"])
+    assert run(file, "--output", tmp_path / "out").exit_code in (0, 4)
+    file = written(tmp_path, factors={"size": [hostile]}, command={"shell": "echo speed = 1; echo {size}"})
+    assert run(file, "--output", tmp_path / "shell").exit_code == 0
+    for out in ("out", "shell"):
+        [folder] = (tmp_path / out / CELLS).iterdir()
+        assert hostile in (folder / "output.txt").read_text()
+        assert not (folder / "mine").exists()
+
+
+# ---- Killed and continued -------------------------------------------------------------------------------------------
+
+
+def wait_for(there: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_path: Path) -> None:
+    order = cells(read_matrix(written(tmp_path)))
+    held = order[5]
+    levels = f"{held.levels['cache']} {held.levels['size']} {held.levels['disk']} {held.repeat}"
+    hold = (
+        f'if [ "$HOLD" ] && [ "$LINE" = "{levels}" ]; then echo $$ > {tmp_path}/held; while :; do sleep 0.05; done; fi'
+    )
+    shell = f'LINE="{{cache}} {{size}} {{disk}} {{repeat}}"; {hold}; echo speed = 1; echo $LINE >> {tmp_path}/log'
+    file, out = written(tmp_path, command={"shell": shell}), tmp_path / "out"
+    command = [sys.executable, "-m", "buildcompare", "run", str(file), "--output", str(out)]
+    with (tmp_path / "said").open("wb") as said:
+        first = subprocess.Popen(command, env={**os.environ, "HOLD": "1"}, stdout=said, stderr=said)
+        wait_for(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text().strip())
+        busy = run(file, "--output", out)
+        assert (busy.exit_code, "expected no other run at work in it" in busy.stderr) == (3, True)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    state = state_of(out)
+    assert Counter(each.status for each in state.cells.values()) == {"done": 5, "running": 1}
+    assert state.cells[held.name].status == "running"
+    left_running = int((tmp_path / "held").read_text())
+    os.kill(left_running, 0)  # what the killed run had started is still at work
+
+    (tmp_path / "other").mkdir()
+    other = written(tmp_path / "other", seed=8)
+    assert "expected the experiment that this folder was begun with" in run(other, "--output", out).stderr
+    done = run(file, "--output", out)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("6 of 12")
+    assert len(done.stdout.splitlines()) == 8
+    with pytest.raises(OSError, match="No such process"):
+        os.kill(left_running, 0)
+    lines = [f"{c.levels['cache']} {c.levels['size']} {c.levels['disk']} {c.repeat}" for c in order]
+    assert log_of(tmp_path) == lines, "every cell came to its end once, in the order of the seed"
+    assert len(yaml.safe_load((out / "params.yaml").read_text("utf-8"))["runs"]) == 12
+
+
+# ---- Before the first cell ------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_stops_it_before_the_first_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DB_PASSWORD", raising=False)
+    file, out = written(tmp_path, credentials=["DB_PASSWORD"]), tmp_path / "out"
+    stopped = run(file, "--output", out)
+    assert stopped.exit_code == 3
+    assert f"{file}: credentials[0] (line" in stopped.stderr
+    assert "found DB_PASSWORD without a value" in stopped.stderr
+
+    monkeypatch.setenv("DB_PASSWORD", "not-the-one")
+    check = {"shell": 'if [ "$DB_PASSWORD" != secret ]; then echo "denied: $DB_PASSWORD" >&2; exit 2; fi'}
+    file = written(tmp_path, credentials=["DB_PASSWORD"], checks=[check])
+    stopped = run(file, "--output", out)
+    assert stopped.exit_code == 3
+    assert "checks[0] (line" in stopped.stderr
+    assert "expected a command that succeeds, found exit code 2: denied: (hidden)" in stopped.stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    stopped = run(written(tmp_path, targets=[f"127.0.0.1:{port}"]), "--output", out)
+    assert stopped.exit_code == 3
+    assert "expected a target that answers, found 127.0.0.1" in stopped.stderr
+
+    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}"}
+    stopped = run(written(tmp_path, source=source), "--output", out)
+    assert stopped.exit_code == 4
+    assert str(port) in stopped.stderr
+    assert not (tmp_path / "log").exists(), "no cell was run"
+    assert not (out / CELLS).exists()
+
+    monkeypatch.setenv("DB_PASSWORD", "secret")
+    shell = f"echo $DB_PASSWORD; echo speed = 1; echo x >> {tmp_path}/log"
+    file = written(tmp_path, credentials=["DB_PASSWORD"], checks=[check], command={"shell": shell})
+    assert run(file, "--output", out).exit_code == 0
+    assert len(log_of(tmp_path)) == 12
+    for output in out.rglob("output.txt"):
+        assert output.read_text() == "(hidden)\nspeed = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"factors": {}}, "expected at least one factor"),
+        ({"factors": {"size": ["1 0", "1-0"]}}, "expected levels that differ in letters or digits"),
+        ({"factors": {"cell": [1]}}, "expected a name of letters, digits and _"),
+        ({"command": ["echo", "{disc}"]}, "in braces, or braces twice, found '{disc}' in '{disc}'"),
+        ({"command": "echo x"}, "expected"),
+        ({"checks": [["echo", "{size}"]]}, "expected root in braces, or braces twice"),
+        ({"baseline": {"size": "9"}}, "expected a level of size in `baseline`, found '9'"),
+        ({"repeats": 1000}, "expected at most 10,000 cells, found 12,000"),
+        ({"result": {"values": {"speed": "(("}}}, "expected a regular expression with at most one group"),
+        ({"seed": -1}, "expected greater than or equal to 0"),
+        ({"unknown": 1}, "found the unknown key `unknown`"),
+    ],
+)  # fmt: skip
+def test_a_wrong_matrix_is_refused(tmp_path: Path, more: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        read_matrix(written(tmp_path, **more))
+    assert said in str(refusal.value)
+    assert str(tmp_path / "small.yaml") in str(refusal.value)
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "letter.txt").write_text("dear")
+    stopped = run(written(tmp_path), "--output", out)
+    assert (stopped.exit_code, "expected a new or empty folder" in stopped.stderr) == (3, True)
+    assert not (tmp_path / "log").exists()
+
+
+# ---- A real benchmark -----------------------------------------------------------------------------------------------
+
+
+def asked(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        contents: bytes = answer.read()
+        return contents
+
+
+@pytest.mark.slow
+def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: list[str]) -> None:
+    where, port = database[database.index("-h") :], free_port()
+    (tmp_path / "prom.yml").write_text(
+        "global: {scrape_interval: 200ms}\nscrape_configs:\n- job_name: self\n  static_configs:\n"
+        f"  - targets: ['127.0.0.1:{port}']\n"
+    )
+    catalogue = tmp_path / "scraped.yaml"
+    metric = {
+        "name": "Goroutines",
+        "slug": "goroutines",
+        "unit": "goroutines",
+        "better": "neutral",
+        "query": "go_goroutines",
+    }
+    catalogue.write_text(
+        yaml.safe_dump({"metrics": [{**metric, "margin_percent": 5.0, "gate": False}], "prior_source": "none"})
+    )
+    server = [
+        needed("prometheus"), f"--config.file={tmp_path}/prom.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    file = written(
+        tmp_path,
+        factors={"mode": ["simple", "prepared"], "clients": [1, 2]},
+        workload=["clients"],
+        checks=[["psql", *where, "-c", "select 1", "postgres"]],
+        versions={"PostgreSQL": ["psql", *where, "-Atc", "show server_version", "postgres"]},
+        set_up=[["psql", *where, "-c", "vacuum pgbench_accounts", "postgres"]],
+        command=["pgbench", *where, "-n", "-S", "-M", "{mode}", "-c", "{clients}", "-T", "1", "postgres"],
+        ready={"pattern": "^tps = "},
+        result={},
+        metrics="pgbench",
+        operations={},
+        source={"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "step_s": 0.2, "label_step_s": 1.0},
+        scraped=str(catalogue),
+    )
+    with running(server, tmp_path / "prometheus.log", f"http://127.0.0.1:{port}/-/ready"):
+        wait_for(lambda: b'"1"' in asked(f"http://127.0.0.1:{port}/api/v1/query?query=up"))
+        done = run(file, "--output", tmp_path / "out")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    params = yaml.safe_load((tmp_path / "out/params.yaml").read_text("utf-8"))
+    assert len(params["runs"]) == 4
+    assert params["setup"]["PostgreSQL"][0].isdigit()
+    for each in params["runs"]:
+        [found] = bc.pgbench_runs(each["pgbench"]).to_dict("records")
+        assert found["query mode"] == each["levels"]["mode"]
+        assert found["clients"] == int(each["levels"]["clients"])
+        assert found["tps"] > 100
+        recording = bc.read(Path(each["pgbench"]).parent / "recording.parquet", catalogue=str(catalogue))
+        series = recording.find("goroutines")
+        assert series is not None
+        assert np.nanmin(series.values) > 5
+        assert recording.duration_s == pytest.approx(1.0, abs=1.5)
+
+    wrong = [*where[:3], "nobody-of-that-name"]
+    file = written(tmp_path, checks=[["psql", *wrong, "-c", "select 1", "postgres"]])
+    stopped = run(file, "--output", tmp_path / "wrong")
+    assert stopped.exit_code == 3
+    assert 'role "nobody-of-that-name" does not exist' in stopped.stderr
+    assert not (tmp_path / "wrong" / CELLS).exists()

@@ -1,0 +1,160 @@
+"""Profiles: what is read of each format, and which frames are said to have grown."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from buildcompare.config.errors import InputError
+from buildcompare.profiles.compare import compare_profiles, frame_shares, mean_stacks
+from buildcompare.profiles.stacks import Profile, read_profile
+from buildcompare.results.codes import Pair, Side
+from prometheus_server import run_prometheus
+
+RECORDED = Path(__file__).parents[1] / "recorded_profiles"
+"""Of py-spy: two versions of one program, three runs each; `validate` of the new one does three times as much."""
+
+
+def recorded(side: Side) -> list[Profile]:
+    return [read_profile(str(RECORDED / f"{side}-{i}.folded")) for i in (1, 2, 3)]
+
+
+def of_text(folder: Path, text: str | bytes) -> Profile:
+    file = folder / "x.folded"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_profile(str(file))
+
+
+def test_folded_stacks_of_each_profiler_are_read(tmp_path: Path) -> None:
+    perf = "postgres;main;ExecScan 12\npostgres;main;[unknown] 3\n\n"
+    assert of_text(tmp_path, perf).stacks == {
+        ("postgres", "main", "ExecScan"): 12,
+        ("postgres", "main", "[unknown]"): 3,
+    }
+    java = "java/lang/Thread.run;org/App.get 5\njava/lang/Thread.run;org/App.get 2\n"
+    assert of_text(tmp_path, gzip.compress(java.encode())).stacks == {("java/lang/Thread.run", "org/App.get"): 7}
+    python = "<module> (app.py:3);run (app.py:12) 4\n<module> (app.py:9);run (app.py:14) 1\n"
+    found = of_text(tmp_path, python)
+    assert found.stacks == {("<module> (app.py)", "run (app.py)"): 5}, "lines move with every change of a file"
+    assert found.samples == 5
+    assert sum(profile.weight for profile in recorded("base")) > 600
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("main;run 5\nmain;run\n", "line 2: expected frames joined by ';', a space and a whole number"),
+        ("main;run -5\n", "line 1: expected frames"),
+        ("main;run 0\n", "expected a profile: folded stacks, or pprof, found no samples"),
+        ("", "found an empty file"),
+        (";".join(["f"] * 1001) + " 1\n", "line 1: expected at most 1,000 frames in a stack, found 1,001"),
+        (b"\x00\x01\x02\x03", "expected a profile: folded stacks, or pprof"),
+        (b"\x0a\xff\xff\x01abc", "found a field beyond the end"),
+        (b"\xff" * 20 + b"\x01", "found a number of more than 64 bits"),
+        (b"\x12\x04\x0a\x02\x01\x02", "expected a profile"),  # a sample of locations that are not there
+    ],
+)  # fmt: skip
+def test_what_is_no_profile_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        of_text(tmp_path, text)
+    assert said in str(refusal.value)
+    assert "x.folded" in str(refusal.value)
+
+
+def ask(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        contents: bytes = answer.read()
+        return contents
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["allocs", "profile?seconds=1"])
+def test_pprof_of_a_real_server_is_read_as_go_reads_it(tmp_path: Path, kind: str) -> None:
+    go = shutil.which("go", path=f"{Path('/usr/local/go/bin')}:/usr/bin:/bin")
+    if go is None:
+        pytest.skip("no go to compare with")
+    file = tmp_path / "x.pb.gz"
+    with run_prometheus(tmp_path, []) as url:
+        until = time.monotonic() + 4
+        with ThreadPoolExecutor(1) as pool:  # something to do, and to allocate
+            asked = pool.submit(ask, f"{url}/debug/pprof/{kind}")
+            while not asked.done() and time.monotonic() < until:
+                ask(f"{url}/metrics")
+            file.write_bytes(asked.result())
+    own = read_profile(str(file))
+    raw = subprocess.run([go, "tool", "pprof", "-raw", str(file)], check=True, capture_output=True, text=True).stdout
+    kinds = raw.partition("Samples:\n")[2].partition("\n")[0].split()
+    chosen = next((i for i, name in enumerate(kinds) if name.endswith("[dflt]")), len(kinds) - 1)
+    samples, _, rest = raw.partition("Samples:\n")[2].partition("Locations\n")
+    functions = defaultdict(list)
+    for line in rest.partition("Mappings\n")[0].splitlines():
+        located = re.match(r" *(\d+): 0x[0-9a-f]+ M=\d+ (.*?) \S*:\d+", line)
+        inlined = re.match(r" {10,}(.*?) \S*:\d+", line)
+        if located:
+            number = int(located[1])
+            functions[number].append(located[2])
+        elif inlined:
+            functions[number].append(inlined[1])
+    expected: dict[tuple[str, ...], float] = defaultdict(float)
+    for line in samples.splitlines()[1:]:
+        found = re.match(r" *([\d ]+): ([\d ]+)$", line)
+        if found and (value := int(found[1].split()[chosen])):
+            names = [name for each in found[2].split() for name in functions[int(each)]]
+            expected[tuple(reversed(names))] += value
+    assert len(expected) > 1
+    assert own.stacks == dict(expected)
+
+
+def test_shares_add_up_and_recursion_counts_once() -> None:
+    profile = Profile({("main", "walk", "walk", "walk"): 3.0, ("main", "sum"): 1.0}, 4)
+    assert frame_shares(profile, own=True) == {"walk": 0.75, "sum": 0.25}
+    assert frame_shares(profile, own=False) == {"main": 1.0, "walk": 0.75, "sum": 0.25}
+    assert mean_stacks([profile, Profile({("main", "sum"): 10.0}, 10)]) == {
+        ("main", "walk", "walk", "walk"): 0.375,
+        ("main", "sum"): 0.625,
+    }
+
+
+def test_the_frame_that_grew_is_found_in_real_profiles() -> None:
+    found = compare_profiles(Pair.of(recorded))
+    assert found.runs == Pair(3, 3)
+    assert found.own[0].frame == "validate.<locals>.<genexpr> (server.py)"
+    assert found.total[0].frame == "validate (server.py)"
+    assert found.total[0].points > 15
+    assert (found.total[0].p_adjusted or 1.0) < 0.05
+    assert 0 < (found.total[0].noise_share or 1.0) < 0.5
+    frames = [row.frame for row in found.total]
+    assert "handle (server.py)" not in frames[:3], "what grew merely by what it calls is not told"
+    alone = compare_profiles(Pair(recorded("base")[:1], recorded("new")[:1]))
+    assert {row.noise_points for row in alone.own} == {None}, "one profile of each build: nobody knows the noise"
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("spread", [0.0, 0.2])
+def test_profiles_of_one_build_rarely_have_frames_that_grew(spread: float) -> None:
+    rng = np.random.default_rng(1000)
+    wrong, loud, found = 0, 0, 0
+    shares = rng.dirichlet(np.ones(30))
+    for _ in range(300):
+        profiles = []
+        for _ in range(6):
+            own = shares * np.exp(rng.normal(0, spread, shares.size))
+            counts = rng.multinomial(1000, own / own.sum())
+            stacks = {("main", f"f{i}"): float(count) for i, count in enumerate(counts) if count}
+            profiles.append(Profile(stacks, 1000))
+        judged = compare_profiles(Pair(profiles[:3], profiles[3:]))
+        wrong += any((row.p_adjusted or 1.0) < 0.05 for row in judged.own)
+        loud += sum(abs(row.points) > (row.noise_points or 0.0) for row in judged.own)
+        found += len(judged.own)
+    assert wrong <= 0.07 * 300
+    assert loud <= 0.06 * found
