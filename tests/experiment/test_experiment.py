@@ -278,7 +278,7 @@ def test_what_is_missing_stops_it_before_the_first_cell(tmp_path: Path, monkeypa
     stopped = run(file, "--output", out)
     assert stopped.exit_code == 3
     assert "checks[0] (line" in stopped.stderr
-    assert "expected a command that succeeds, found exit code 2: denied: (hidden)" in stopped.stderr
+    assert "expected a command that succeeds, found exit code 2: denied: ***" in stopped.stderr
 
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -299,7 +299,7 @@ def test_what_is_missing_stops_it_before_the_first_cell(tmp_path: Path, monkeypa
     assert run(file, "--output", out).exit_code == 0
     assert len(log_of(tmp_path)) == 12
     for output in out.rglob("output.txt"):
-        assert output.read_text() == "(hidden)\nspeed = 1\n"
+        assert output.read_text() == "***\nspeed = 1\n"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError, InputError
 from buildcompare.config.params import Run
 from buildcompare.config.yaml import checked
-from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled
+from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled, hider
 from buildcompare.recordings import artefacts
 
 ENDS_S = 10.0
@@ -33,7 +33,7 @@ Told = Callable[[int], object]
 """Called with the number of each process that is started, so that it can be ended after a crash."""
 
 
-def run_cell(matrix: Matrix, cell: Cell, folder: Path, hidden: Sequence[str], told: Told) -> dict[str, Any]:
+def run_cell(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> dict[str, Any]:
     """Run a cell: its window, and the file or numbers of its result.
 
     The tear-down runs whatever happened before it. A :class:`CellError` names the part that failed.
@@ -56,7 +56,8 @@ def run_cell(matrix: Matrix, cell: Cell, folder: Path, hidden: Sequence[str], to
         _pull(matrix, window, folder)
         return {"result": numbers, **window}
     finally:
-        _hide(folder, hidden)
+        if matrix.credentials:
+            _hide(folder, hider(matrix))
 
 
 def tear_down(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> None:
@@ -202,14 +203,12 @@ def _pull(matrix: Matrix, window: Mapping[str, str], folder: Path) -> None:
     write_recording(pulled, folder / "recording.parquet")
 
 
-def _hide(folder: Path, hidden: Sequence[str]) -> None:
+def _hide(folder: Path, hide: Callable[[str], str]) -> None:
     """Take the values of credentials out of what the cell wrote: it is published."""
     for file in folder.iterdir():
-        if file.is_file() and not file.is_symlink() and any(hidden):
+        if file.is_file() and not file.is_symlink():
             contents = file.read_bytes()
-            clean = contents
-            for secret in filter(None, hidden):
-                clean = clean.replace(secret.encode(), b"(hidden)")
+            clean = hide(contents.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
             if clean != contents:
                 file.write_bytes(clean)
 

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,7 @@ from pydantic import Field
 from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 
 from buildcompare.config.catalogue import Operation, slugify
+from buildcompare.config.outside import hiding
 from buildcompare.config.params import FileName, SetupValue, Source, Variable
 from buildcompare.config.project import root
 from buildcompare.config.yaml import Strict, Traced, checked, must, read_yaml, refuse, unlike
@@ -209,6 +210,6 @@ def read_matrix(file: Path) -> Matrix:
     return matrix.model_copy(update={"name": matrix.name or slugify(file.stem)})
 
 
-def secrets(matrix: Matrix) -> list[str]:
-    """The values of the credentials, the longest first."""
-    return sorted((os.environ.get(name, "") for name in matrix.credentials), key=len, reverse=True)
+def hider(matrix: Matrix) -> Callable[[str], str]:
+    """A function that hides the values of the credentials."""
+    return hiding(filter(None, map(os.environ.get, matrix.credentials)))

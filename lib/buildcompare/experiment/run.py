@@ -23,7 +23,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.project import root, write_files, writing
 from buildcompare.config.yaml import Strict
 from buildcompare.experiment.cell import CellError, end_group, run_cell, said_by, tear_down
-from buildcompare.experiment.matrix import Cell, Matrix, cells, secrets
+from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
 from buildcompare.text.sentences import say
 
 STATE, CELLS, PARAMS = "state.json", "cells", "params.yaml"
@@ -124,10 +124,8 @@ def check(matrix: Matrix, folder: Path) -> None:
             raise _fault(matrix, ("targets", i), "a target that answers", f"{target}: {why}") from None
     for i, command in enumerate(matrix.checks):
         code, said = said_by(command.filled({"root": str(root())}), folder)
-        for secret in filter(None, secrets(matrix)):
-            said = said.replace(secret, "(hidden)")
         if code:
-            raise _fault(matrix, ("checks", i), "a command that succeeds", f"exit code {code}: {said}")
+            raise _fault(matrix, ("checks", i), "a command that succeeds", f"exit code {code}: {hider(matrix)(said)}")
     if matrix.source is not None:
         from buildcompare.recordings.prometheus_client import Client
 
@@ -211,7 +209,7 @@ def _run(matrix: Matrix, cell: Cell, folder: Path, state: State) -> None:
     keep(CellState(status="running"))
     began = time.monotonic()
     try:
-        found: dict[str, Any] = {"status": "done", **run_cell(matrix, cell, place, secrets(matrix), told)}
+        found: dict[str, Any] = {"status": "done", **run_cell(matrix, cell, place, told)}
     except CellError as error:
         found = {"status": "failed", "fault": str(error)}
     keep(CellState(seconds=time.monotonic() - began, **found))
@@ -229,7 +227,12 @@ def _clear(matrix: Matrix, cell: Cell, folder: Path, known: CellState) -> None:
 
 
 def _born(process: int) -> str:
-    """When a process was started, as the system writes it; empty where there is none."""
+    """When a process was started, as the system counts it; empty where there is none."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return ""
     asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True, text=True, check=False)
     return asked.stdout.strip()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from buildcompare.config.outside import shown
 from buildcompare.recordings.files import InputFile, read_input
 
 EXPECTED = "a profile: folded stacks, or pprof"
@@ -65,7 +66,7 @@ def _folded(file: InputFile) -> tuple[dict[Stack, float], float]:
         if found is None:
             expected = "frames joined by ';', a space and a whole number"
             raise file.fault(f"line {number}", expected, repr(line[:60]))
-        stack = tuple(_LINE.sub("", frame) for frame in found[1].split(";") if frame)
+        stack = tuple(shown(_LINE.sub("", frame)) for frame in found[1].split(";") if frame)
         if len(stack) > MAX_DEPTH:
             raise file.fault(f"line {number}", f"at most {MAX_DEPTH:,} frames in a stack", f"{len(stack):,}")
         if stack and int(found[2]):
@@ -134,7 +135,7 @@ def _pprof(file: InputFile) -> tuple[dict[Stack, float], float]:
 
 def _stacks(profile: dict[int, list[Any]]) -> tuple[dict[Stack, float], float]:
     """Its stacks, by the kind of sample that pprof shows by default, and how many samples they are."""
-    texts = [text.decode("utf-8", "replace") for text in profile[6]]
+    texts = [shown(text.decode("utf-8", "replace")) for text in profile[6]]
 
     def one(message: dict[int, list[Any]], number: int) -> int:
         return int(message[number][-1]) if message[number] else 0
