@@ -37,11 +37,14 @@ def test_artefacts_are_copied_and_linked(tmp_path: Path) -> None:
     params = params_with(tmp_path, str(output), str(tmp_path / "output"))
     file = write_params(tmp_path / "small.yaml", params)
     published = publish(file, output=tmp_path / "out")
+    assert publish(file, output=tmp_path / "out", resume=True).kept
+    (output / "run.log").write_text("tps = 6")
+    assert not publish(file, output=tmp_path / "out", resume=True).kept, "another artefact makes another report"
     [row] = published.results.provenance.artefacts
     assert (row.test, row.build, row.run, row.files) == ("postgresql_unbounded", "new", 1, 3)
     own = tmp_path / "out" / row.path
     assert (own / "output/deep/<b>&.txt").read_text() == "iostat"
-    assert (own / "output/run.log").read_text() == "tps = 5"
+    assert (own / "output/run.log").read_text() == "tps = 6"
     assert (own / "2-output").read_text() == "another of that name"
     page = (tmp_path / "out/report.html").read_text("utf-8")
     assert page.count(f'href="{row.path}/"') == 1

@@ -3,14 +3,17 @@
 import hashlib
 import json
 import re
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from buildcompare.comparison.analysis import runs_of
+from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
+from buildcompare.recordings import artefacts
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 
@@ -22,6 +25,10 @@ def files_of(params: Comparison) -> list[str]:
     named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
     for slot, run in runs_of(params):
         named += [slot.path] if run.is_pulled else [run.file, run.labels]
+    for profiles in filter(None, (test.profiles for test in params.tests)):
+        named += [*profiles.base, *profiles.new]
+    with suppress(InputError):  # which publishing says
+        named += [each.named for _, files in artefacts.found_of(params) for each in files]
     if params.history is not None:
         entries = sorted(resolve(params.history).glob("[!.]*"))
         named += [str(Path(params.history) / entry.name) for entry in entries if entry.is_file()]

@@ -24,6 +24,8 @@ class Artefact:
     """One file and its place in the report's folder."""
 
     source: Path
+    named: str
+    """Its path as the params begin it."""
     place: PurePosixPath
     bytes: int
 
@@ -72,7 +74,7 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
         about = file.lstat()
         str(place).encode()  # bytes that are no text could not be named in the results
         if stat.S_ISREG(about.st_mode):
-            yield Artefact(file, place, about.st_size)
+            yield Artefact(file, named, place, about.st_size)
         elif stat.S_ISDIR(about.st_mode):
             for each in sorted(file.iterdir()):
                 yield from _walk(each, place / each.name, f"{named}/{each.name}")
