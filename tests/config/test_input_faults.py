@@ -360,6 +360,21 @@ def _(given: Given) -> None:
     given.params["planned_runs"] = 0
 
 
+# ---- Artefacts ------------------------------------------------------------------------------------------------------
+
+
+@fault("artefacts", "a folder with a symbolic link")
+def _(given: Given) -> None:
+    (given.folder / "left").mkdir()
+    (given.folder / "left/link").symlink_to("/etc")
+    given.run["artefacts"] = [str(given.folder / "left")]
+
+
+@fault("artefacts", "no such file")
+def _(given: Given) -> None:
+    given.run["artefacts"] = [str(given.folder / "nowhere")]
+
+
 # ---- A calibration --------------------------------------------------------------------------------------------------
 
 

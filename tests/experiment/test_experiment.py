@@ -160,6 +160,7 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
         ({"command": ["echo", "slow"]}, "result: output.txt holds no number at '^speed = (.+)$'"),
         ({"command": ["echo", "speed = fast"]}, "result: output.txt holds no number at"),
         ({"set_up": [["false"]]}, "set-up: false ended with exit code 1"),
+        ({"command": ["false"], "tear_down": [["true"], ["false"]]}, "command: false ended with exit code 1"),
         ({"tear_down": [["false"]]}, "tear-down: false ended with exit code 1"),
         ({"artefacts": ["left.txt"]}, "artefacts: "),
         ({"ready": {"pattern": "finished"}}, "ready: output.txt holds no 'finished'"),

@@ -164,6 +164,11 @@ def _read(params: Comparison, catalogue: Catalogue, slot: Slot, run: Run, *, ref
         raise error.within(place) from None
 
 
+def read_profiles(params: Comparison) -> dict[str, Pair[list[Profile]] | None]:
+    """The profiles of each test that has some."""
+    return {test.name: _profiles(params, number) for number, test in enumerate(params.tests)}
+
+
 def _profiles(params: Comparison, number: int) -> Pair[list[Profile]] | None:
     """The profiles of one test; a fault says which one of the params it was met in."""
     named = params.tests[number].profiles
@@ -323,7 +328,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     shared["planned_runs"] = params.planned_runs
     kept = ledger.find(entry_of(params, position=1)) if ledger else None
     looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
-    profiles = {test.name: _profiles(params, number) for number, test in enumerate(params.tests)}
+    profiles = read_profiles(params)
     compared = {}
     for test in params.tests:
         own_data: dict[str, Any] = {"looks": looks.get(test.name, ()), "profiles": profiles[test.name]}

@@ -51,8 +51,11 @@ def run_cell(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> dict[str, 
             window = {"start": start.isoformat(), "end": dt.datetime.now(dt.UTC).isoformat()}
             _collect(matrix, values, folder)
             numbers = _numbers(matrix, values, folder)
-        finally:
-            tear_down(matrix, cell, folder, told)
+        except BaseException:
+            with contextlib.suppress(CellError):  # the first fault is the one to tell
+                tear_down(matrix, cell, folder, told)
+            raise
+        tear_down(matrix, cell, folder, told)
         _pull(matrix, window, folder)
         return {"result": numbers, **window}
     finally:

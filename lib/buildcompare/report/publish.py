@@ -179,6 +179,7 @@ def publish(
         try:
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
+            analysis.read_profiles(params)
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
         keep_beside_results(notebook, {"inputs_sha256": inputs})
