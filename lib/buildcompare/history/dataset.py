@@ -19,7 +19,7 @@ from buildcompare.config.errors import InputError
 
 FILE = "entries.parquet"
 EXPECTED = "entries that `history-pack` wrote"
-ROWS = 16_384  # of a row group: the newest comparisons are found without reading the others
+ROWS = 4_096  # of a row group: the newest comparisons are found without reading the others
 _NUMBER, _TEXT, _LEVELS = pa.float64(), pa.string(), pa.list_(pa.float64())
 _TEXTS = pa.list_(_TEXT)
 

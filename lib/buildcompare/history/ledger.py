@@ -226,8 +226,11 @@ class Ledger:
     @functools.cached_property
     def book(self) -> Book:
         """What a comparison is found and refused by."""
+        return self._book()
+
+    def _book(self, where: pc.Expression | None = None) -> Book:
         book = Book(self.folder)
-        table = self.table(["name", "kind", "position", "simulated", "base", "new"])
+        table = self.table(["name", "kind", "position", "simulated", "base", "new"], where)
         for row in table.filter(pa.array(dataset.begins(table["name"]))).to_pylist():
             known = Known(**{**row, "base": tuple(row["base"].values()), "new": tuple(row["new"].values())})
             book.add(known)
@@ -235,8 +238,14 @@ class Ledger:
 
     def find(self, other: Entry) -> Entry | None:
         """The entry of the comparison that `other` is of; of several (repeated studies) that with its name."""
-        name = self.book.held(other)
-        return None if name is None else self.read([name])[name]
+        where = pc.scalar(False)
+        for name in ("label", "version"):
+            builds = [(side, getattr(build, name)) for side, build in zip(SIDES, other.builds, strict=True)]
+            if None not in dict(builds).values():
+                base, new = (ds.field(side, name) == value for side, value in builds)
+                where = where | (base & new)
+        found = self._book(where).held(other)
+        return None if found is None else self.read([found])[found]
 
     @property
     def next_position(self) -> int:

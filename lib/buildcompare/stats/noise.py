@@ -145,6 +145,8 @@ class PastColumns:
 
     def where(self, kept: npt.NDArray[np.bool_]) -> PastColumns:
         """Those that are `kept`."""
+        if kept.all():
+            return self
         fields = ("comparison", "runs", *_FLOATS, "same_setup", "misread")
         return PastColumns(**{name: getattr(self, name)[kept] for name in fields}, names=self.names)
 
@@ -260,7 +262,7 @@ def with_past(known: Noise | None, past: PastColumns | Sequence[PastChange], *, 
     past = past if isinstance(past, PastColumns) else PastColumns.of(past)
     past = past.where(past.misread == (misread > 0.0))
     own, others = (past.where(past.same_setup == same) for same in (True, False))
-    count, of_others = (np.unique(changes.comparison).size for changes in (own, others))
+    count, of_others = (int(np.count_nonzero(np.bincount(changes.comparison))) for changes in (own, others))
     enough = count >= ENOUGH_COMPARISONS
     if not len(past) or (known is None and not enough):
         return known
