@@ -45,7 +45,7 @@ def main(page: Path) -> None:
         for _ in range(7):
             tab = chromium.new_page(viewport={"width": 1280, "height": 900})
             tab.add_init_script(FIRST)
-            tab.goto(f"{page.resolve().as_uri()}#graphs")
+            tab.goto(f"{page.resolve().as_uri()}#ramp-up")
             tab.locator("build-chart[ready]").first.wait_for()
             first.append(tab.evaluate("window.first"))
             took, count = tab.evaluate(ALL)

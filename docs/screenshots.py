@@ -26,17 +26,18 @@ def main(report: Path) -> None:
             if name == "report.png":
                 shot = page.screenshot()
             elif name == "ramp-up.png":
-                region = page.locator("#ramp-up ~ .scroll:has(figure)").last
+                region = page.locator("#ramp-up ~ .pictures").first
                 region.scroll_into_view_if_needed()
-                region.locator("build-chart[ready]").wait_for()
-                figure = region.bounding_box()
-                low = region.locator("xpath=following-sibling::div[contains(@class, 'scroll')][1]").bounding_box()
-                height = low["y"] + low["height"] + 16 - figure["y"]
-                shot = page.screenshot(clip={"x": 0, "y": figure["y"] - 8, "width": WIDTH, "height": height})
+                page.locator("#ramp-up ~ .pictures .picture[open] build-chart[ready]").nth(1).wait_for()
+                page.locator("#ramp-up").evaluate("element => element.scrollIntoView()")
+                box = region.bounding_box()
+                shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": box["y"] + box["height"] + 16})
             else:
-                tools = page.locator("#graphs ~ build-tools").last
-                tools.evaluate("element => element.previousElementSibling.scrollIntoView()")
-                page.locator("#graphs ~ build-tools:last-of-type ~ figure build-chart .plot").first.hover()
+                region = page.locator("#metrics ~ .pictures").first
+                for each in range(4):
+                    region.locator("summary").nth(each).click()
+                region.evaluate("element => element.previousElementSibling.previousElementSibling.scrollIntoView()")
+                region.locator("build-chart .plot").first.hover()
                 shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": 720})
             Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS).save(DOCS / name, optimize=True)
         browser.close()

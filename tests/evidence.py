@@ -19,8 +19,8 @@ _NUMBER = re.compile(r"(?<![\w.])[+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?" + _UNI
 
 
 def without_evidence(finding: Finding, results: Results) -> list[str]:
-    """The numbers of `finding.text` that are no rounding of a number in `finding.evidence`."""
-    text = finding.text
+    """The numbers of what is said that are no rounding of a number in `finding.evidence`."""
+    text = finding.whole
     for name in sorted(_names(finding, results), key=len, reverse=True):
         text = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", "…", text)
     sizes = {int(size) for size in _sizes(finding.evidence)}

@@ -29,7 +29,7 @@ DIGITS = 6
 TOLERANCE = 1e-5
 """Relative; one unit of the last of the kept digits, so that a number at a rounding's edge is not another one."""
 WIDTH = 140
-SENTENCES = ("text", "verdict_rule")
+SENTENCES = ("text", "detail", "verdict_rule")
 """Keys of results.json whose values are made from the numbers and codes beside them."""
 KIND = ("group", "stat", "status", "only_in", "reason", "at_least", "window", "noise_source", "shared_percent")
 """What few label rows have alone: said once for all that agree in it."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pandas as pd
-from pydantic import BaseModel
 
 from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
@@ -20,7 +19,8 @@ from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
 from buildcompare.results import dumps
-from buildcompare.results.codes import SIDES, Pair, Reason, Severity, Side, TestType, Verdict
+from buildcompare.results.codes import SIDES, Severity, Side, TestType, Verdict
+from buildcompare.results.tables import frame
 
 if TYPE_CHECKING:
     from buildcompare.figures import Figure
@@ -240,27 +240,27 @@ class Result(Analysis):
     @functools.cached_property
     def metrics(self) -> pd.DataFrame:
         """One row for each metric of each test: levels, change in percent with its 95 % interval, status."""
-        return _frame((test.name, row) for test in self.results.tests for row in test.metrics)
+        return frame((test.name, row) for test in self.results.tests for row in test.metrics)
 
     @functools.cached_property
     def labels(self) -> pd.DataFrame:
         """One row for each label and statistic of each test, such as the 99th percentile of an API handler."""
-        return _frame((test.name, row) for test in self.results.tests for row in test.labels)
+        return frame((test.name, row) for test in self.results.tests for row in test.labels)
 
     @functools.cached_property
     def events(self) -> pd.DataFrame:
         """One row for each level shift, spike and drop inside the steady windows; times in elapsed seconds."""
-        return _frame((test.name, row) for test in self.results.tests for row in test.events)
+        return frame((test.name, row) for test in self.results.tests for row in test.events)
 
     @functools.cached_property
     def findings(self) -> pd.DataFrame:
         """The findings, the most severe first, each with its evidence."""
-        return _frame((row.test, row) for row in self.results.findings)
+        return frame((row.test, row) for row in self.results.findings)
 
     @functools.cached_property
     def supported_users(self) -> pd.DataFrame:
         """One row for each unbounded test: supported users of both builds and their change with its interval."""
-        return _frame((test.name, test.supported_users) for test in self.results.tests if test.supported_users)
+        return frame((test.name, test.supported_users) for test in self.results.tests if test.supported_users)
 
     def plot(self, metric: str, test: str | None = None) -> Figure:
         """Draw one metric of both builds over elapsed time.
@@ -328,22 +328,3 @@ _MOST_TESTS, _WIDTH = 8, 100
 
 def _cut(line: str) -> str:
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
-
-
-def _frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
-    """Rows of results as a frame: pairs in two columns, a reason by its code, other nested values as they are."""
-    return pd.DataFrame([{"test": test, **_flat(row)} for test, row in rows])
-
-
-def _flat(row: BaseModel) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row:
-        kinds = get_args(type(row).model_fields[name].annotation)
-        if isinstance(value, Reason) or Reason in kinds:
-            flat[name] = value and value.code
-        elif isinstance(value, (Pair, BaseModel)):
-            parts = value.items() if isinstance(value, Pair) else _flat(value).items()
-            flat |= {f"{name}_{key}": each for key, each in parts}
-        elif not any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
-            flat["metric" if name == "slug" else name] = value  # else a model elsewhere, with columns of its own
-    return flat

@@ -91,7 +91,7 @@ def sentences(results: Results, identity: str) -> list[tuple[str, str]]:
     """Place and text of what bears this id; events are numbered, which is no part of a claim."""
     top, rest = above_the_fold(results.findings)
     findings = [
-        (place, each.text)
+        (place, each.whole)
         for place, those in (("top", top), ("folded", rest))
         for each in those
         if re.fullmatch(rf"{re.escape(identity)}(\.\d+)?", each.id)
@@ -131,7 +131,7 @@ def test_every_figure_is_near_what_was_claimed() -> None:
 
 def test_what_is_said_of_what_nobody_or_not_everybody_wrote(made: dict[str, Results]) -> None:
     """The second tables: figures of ours that stand against a claim."""
-    texts = {release: " ".join(each.text for each in results.findings) for release, results in made.items()}
+    texts = {release: " ".join(each.whole for each in results.findings) for release, results in made.items()}
     page = PAGE.read_text("utf-8")
     for release, said in [
         ("v10.4", "That was so before in v8.0 (new −12.8 %), v9.0 (base −3.1 %, new −0.5 %), v9.2 (base −0.2 %)."),

@@ -65,7 +65,7 @@ def users(delta: float, **changes: Any) -> SupportedUsersResult:
 
 def conclusion(row: SupportedUsersResult) -> str:
     evidence = {**dict(row), "by_chance_percent": row.by_chance_percent}
-    return say("reasons", "conclusion", evidence, "higher")
+    return " ".join(say("reasons", part, evidence, "higher") for part in ("told", "basis"))
 
 
 def worse(test: TestResult, slug: str, delta: float) -> TestResult:
@@ -293,14 +293,18 @@ def test_wherever_no_difference_stands_beside_a_wider_interval_its_rule_is_named
     }
     said = "no difference beyond 5.0 % (its 90 % interval lies within)"
     row = users(0.4, **same)
-    assert said in conclusion(row)
+    assert conclusion(row).endswith("; the 90 % interval lies within the margin.")
     test = with_metric(quiet(), "stack-in-use", margin_percent=5.0, traffic_mix=None, **same)
     found = results(test.model_copy(update={"supported_users": row}))
     shown = replace(bench(), results=found)
-    table = next(str(part.html) for part in sections.metrics(shown) if "Stack In Use" in str(getattr(part, "html", "")))
+    table = next(
+        str(part.html) for part in sections.metrics(shown) if "90 % interval" in str(getattr(part, "html", ""))
+    )
     assert said in table
     assert said in str(sections.supported_users(shown).html)
-    assert conclusion(users(0.4, **{**same, "ci_high": 4.5})).endswith("no difference beyond 5.0 %")
+    assert conclusion(users(0.4, **{**same, "ci_high": 4.5})) == (
+        "+0.4 %: no difference beyond 5.0 % 95 % interval −4.4 to +4.5 %."
+    )
 
 
 @pytest.mark.parametrize(
@@ -327,7 +331,7 @@ def test_at_equal_load_a_status_that_its_interval_seems_to_deny_says_what_decide
     assert metric.load_adjusted is not None
     assert say("reasons", "at_equal_load", metric.load_adjusted, metric.better, 5.0) == said
     parts = sections.metrics(replace(bench(), results=results(test)))
-    assert f"</span> {said}</td></tr>" in "".join(str(getattr(part, "html", "")) for part in parts)
+    assert f"</span> {said}</td>" in "".join(str(getattr(part, "html", "")) for part in parts)
 
 
 @pytest.mark.parametrize(

@@ -226,15 +226,15 @@ def test_the_published_v10_4_beside_its_past(real: Path, tmp_path: Path) -> None
     results = bench_of(params).results
     assert results.history is not None
     assert (results.history.before, results.history.comparisons) == ("v10.3", 17)
-    text = next(finding.text for finding in results.findings if finding.kind == "level_drift")
+    text = next(finding.whole for finding in results.findings if finding.kind == "level_drift")
     assert "v10.3.0 against v10.3.0-rc1 in v10.3" in text
     assert "MySQL −10.5 %" in text
     assert "Postgres −24.3 %" in text
-    setup = next(finding.text for finding in results.findings if finding.kind == "setup_differences")
+    setup = next(finding.whole for finding in results.findings if finding.kind == "setup_differences")
     assert "Load-test version v1.23.0 → v1.24.0" in setup
     order = [finding.kind for finding in results.findings]
     assert order.index("setup_differences") < order.index("level_drift")
-    databases = next(finding.text for finding in results.findings if finding.kind == "between_databases")
+    databases = next(finding.whole for finding in results.findings if finding.kind == "between_databases")
     assert "−7.9 % with v10.3.0" in databases
     assert "−2.7 % with v10.4.0-rc1" in databases
     assert Results.model_validate(json.loads(dumps(results))) == results
@@ -272,7 +272,7 @@ def test_a_look_with_more_runs_is_judged_by_what_is_left_to_spend(tmp_path: Path
     assert second.tests[0].level < 0.02
     told = [each for each in second.findings if each.kind == "looks"]
     assert [each.text.partition(". ")[0] for each in told] == [
-        "Every test: this is look 2 at its runs (1, then 2 and 1 of each build)"
+        "Every test: this is look 2 at its runs (1, then 2 and 1 of each build)."
     ]
     unknown = bench_of({**again, "history": None}).results
     wide, narrow = second.tests[0].metrics[0], unknown.tests[0].metrics[0]

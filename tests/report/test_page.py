@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import golden
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
+from buildcompare.findings import above_the_fold
 from buildcompare.report import sections
 from buildcompare.report.html import page_of
+from buildcompare.results import Finding
 from buildcompare.text.numbers import change, interval
 from support import small_params
 
@@ -90,3 +97,68 @@ def test_a_fragment_carries_its_styles_in_light_and_dark_and_the_page_drops_them
     assert about == {sections.FRAGMENT: True}
     assert sections.without_style(html) == str(fragment.html)
     assert ".buildcompare" not in page_of(made)
+
+
+FIRST = """() => ({
+  words: document.body.innerText.split(/\\s+/).filter(Boolean).length,
+  height: document.documentElement.scrollHeight,
+  findings: document.querySelectorAll("ol.findings > li").length,
+  text: document.querySelector("main").innerText,
+  lost: [...document.querySelectorAll('main a[href^="#"]')].map((each) => each.hash.slice(1))
+    .filter((id) => !document.getElementById(decodeURIComponent(id))),
+})"""
+VERDICTS = (
+    "[...document.querySelectorAll('.headline td.verdict-word')].map((each) => each.getBoundingClientRect().right)"
+)
+FOLLOWED = """async () => {
+  const seen = [];
+  for (const link of document.querySelectorAll("ol.findings .links > a")) {
+    document.querySelectorAll("details[open]:not(.picture)").forEach((each) => (each.open = false));
+    link.click();
+    await new Promise((done) => setTimeout(done, 50));
+    const target = document.getElementById(link.hash.slice(1)), box = target.getBoundingClientRect();
+    seen.push([link.hash, target.checkVisibility() && box.top < innerHeight && box.bottom > 0]);
+  }
+  return seen;
+}"""
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text: what ends with a full stop, a question mark, or the line."""
+    return [part.strip() for part in re.split(r"(?<=[.?!:]) +(?=[A-Z0-9])|\n+", text) if part.strip()]
+
+
+@pytest.mark.parametrize("name", golden.BUNDLED)
+def test_the_page_as_first_opened_is_read_in_a_minute(
+    bundled: Callable[[str], Path], browser: Any, tmp_path: Path, name: str
+) -> None:
+    file = bundled(name) / "report.html"
+
+    def look(chromium: Any) -> Any:
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
+        try:
+            page.goto(file.as_uri())
+            seen = page.evaluate(FIRST)
+            sheets = page.pdf(format="A4").count(b"/Type /Page\n")
+            followed = page.evaluate(FOLLOWED)
+            page.set_viewport_size({"width": 380, "height": 800})
+            return seen, sheets, followed, page.evaluate(VERDICTS)
+        finally:
+            page.close()
+
+    seen, sheets, followed, verdicts = browser.run(look)
+    assert file.stat().st_size < 2_500_000
+    assert seen["words"] <= 1500
+    assert seen["height"] <= 6000
+    assert 0 < sheets <= 15
+    assert verdicts
+    assert max(verdicts) <= 380
+    assert seen["lost"] == []
+    assert followed
+    assert all(visible for _, visible in followed), followed
+    results = json.loads((file.parent / "results.json").read_text("utf-8"))
+    top, _ = above_the_fold([Finding.model_validate(each) for each in results["findings"]])
+    assert seen["findings"] <= 5
+    assert [sentence for each in top for sentence in sentences(each.text) if len(sentence.split()) > 25] == []
+    said = [sentence for sentence in sentences(seen["text"]) if len(sentence.split()) > 5]
+    assert [sentence for sentence in set(said) if said.count(sentence) > 1] == []

@@ -228,6 +228,7 @@ def compare_test(
         if benchmark
         else compare_levels(evidence, tables, catalogue, at_load=at_load)
     )
+    counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
     result = schema.TestResult(
         name=test.name,
         type=test.type,
@@ -241,6 +242,7 @@ def compare_test(
         metrics=metrics,
         distributions=compare_distributions(recordings, catalogue) if benchmark else [],
         errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
+        errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
         labels=compare_label_tables(tables, catalogue),
         events=compare_events(test, views, catalogue, groups),
         profiles=None if profiles is None else compare_profiles(profiles),

@@ -6,11 +6,14 @@ import html
 import itertools
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lazy_loader
+
+from buildcompare.results import MetricResult
 
 _DRAWN = {
     "curves": ["at_equal_load", "graph", "graphs", "users"],
@@ -33,6 +36,8 @@ class Figure:
     graph_of: str | None = None  # The test whose graph it is in the Markdown report; None for the other figures
     chart: dict[str, str] | None = None  # Attributes of the chart's element, by `figures.chart`
     pixels: bytes | None = None  # The picture as PNG where matplotlib drew it
+    caption: str = ""
+    shown: bool | None = True  # On the page: large, or small until it is opened; None: not at all
 
     @functools.cached_property
     def png(self) -> bytes:
@@ -43,14 +48,22 @@ class Figure:
 
     @property
     def html(self) -> str:
-        """The figure in a page that has :func:`component`; without JavaScript and in print, the picture."""
-        return self.svg if self.chart is None else f"{element(self.chart)}{self.svg}</build-chart>"
+        """The figure in a page that has :func:`component`: a small picture that opens.
+
+        Large is the chart, or without JavaScript and in print the picture.
+        """
+        if self.shown is None:
+            return ""
+        name, caption = html.escape(self.name), html.escape(self.caption or self.alt)
+        chart = "" if self.chart is None else f"{element(self.chart)}</build-chart>"
+        start = f'<details class="picture" id="{name}"{" open" if self.shown else ""}>'
+        return f'{start}<summary class="small"><span>{caption}</span>{self.svg}</summary>{chart}</details>'
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, Any]]:
         data = {"image/svg+xml": self.svg, "text/plain": self.alt}
         if self.pixels is not None:
             data["image/png"] = base64.b64encode(self.pixels).decode("ascii")
-        about = {"name": self.name, "alt": self.alt, "graph_of": self.graph_of, "chart": self.chart}
+        about = {name: getattr(self, name) for name in ("name", "alt", "graph_of", "chart", "caption", "shown")}
         if self.chart is not None:  # a notebook that is not trusted runs no script and shows a picture
             alone = element({"tools": "", **self.chart})
             shown = f'<div class="buildcompare"><style>{themes()}</style>{alone}</build-chart></div>'
@@ -86,6 +99,14 @@ def themes() -> str:
 
 def _file(name: str) -> str:
     return (Path(__file__).parent / name).read_text("utf-8")
+
+
+def names(metrics: Iterable[MetricResult], test: str) -> list[str]:
+    """Names of the graphs of these metrics of a test, as performance reports name them: ``mysql_bounded_0_rps``."""
+    taken: set[str] = set()
+    labels = (("".join(f"-{value}" for value in each.labels.values()), each.slug) for each in metrics)
+    stems = (slug + "".join(c if c.isalnum() or c in "._-" else "-" for c in label)[:80] for label, slug in labels)
+    return [f"{test}_0_{unused(stem, taken)}" for stem in stems]
 
 
 def unused(stem: str, taken: set[str]) -> str:

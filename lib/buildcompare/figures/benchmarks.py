@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import matplotlib as mpl
 import seaborn as sns
@@ -21,7 +22,9 @@ def ecdfs(test: TestView) -> Iterator[Figure]:
     """One figure for each metric of a benchmark that has a distribution."""
     taken: set[str] = set()
     for row in test.result.distributions:
-        yield ecdf(test, row, f"{test.result.name}_0_{unused(row.slug, taken)}")
+        figure = ecdf(test, row, f"{test.result.name}_0_{unused(row.slug, taken)}")
+        changed = any(metric.slug == row.slug and metric.status.changed for metric in test.result.metrics)
+        yield replace(figure, caption=row.name, shown=changed)
 
 
 @mpl.rc_context(STYLE)

@@ -1,13 +1,14 @@
 """Draw both builds on the same axes, over elapsed time and over connected users; no statistics here."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
-from buildcompare.figures import Figure, unused
+from buildcompare.figures import Figure, names
 from buildcompare.figures.chart import PHASES, WINDOWS, chart
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.metrics.equal_load import MetricAtLoad
@@ -29,12 +30,12 @@ ROOM = 1.05
 
 
 def graphs(test: TestView) -> Iterator[Figure]:
-    """One figure per metric, named as performance reports name them: ``mysql_bounded_0_rps``."""
-    taken: set[str] = set()
-    for metric in test.result.metrics:
-        labels = "".join(f"-{value}" for value in metric.labels.values())
-        stem = metric.slug + "".join(c if c.isalnum() or c in "._-" else "-" for c in labels)[:80]
-        yield graph(test, metric, f"{test.result.name}_0_{unused(stem, taken)}")
+    """One figure per metric, small on the page where nothing changed."""
+    load = test.catalogue.load
+    for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
+        shown = metric.status.changed or bool(test.result.events_of(metric))
+        elsewhere = load is not None and metric.slug == load.slug  # with its phases, by `users`
+        yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else shown)
 
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
@@ -128,7 +129,9 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
         changed = any(status and status.changed for status in statuses)
         if row.slug in test.at_load and not row.labels and (row.gate or changed):
             name = f"{test.result.name}_at_load_{row.slug}"
-            yield metric_at_load(name, test.labels, row, test.at_load[row.slug])
+            figure = metric_at_load(name, test.labels, row, test.at_load[row.slug])
+            shown = row.load_adjusted is not None and row.load_adjusted.status.changed
+            yield replace(figure, caption=say("figures", "at_load_caption", row), shown=shown)
 
 
 def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad) -> Figure:

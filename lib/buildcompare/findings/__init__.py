@@ -15,7 +15,7 @@ from buildcompare.results import Finding, InputProvenance, Suggestion, TestResul
 from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus
 from buildcompare.text.sentences import Names
 
-TOP = 10
+TOP = 5
 """Findings above the fold: what a release manager reads."""
 MOST_SUGGESTIONS = 3  # what one person does next
 
@@ -33,6 +33,8 @@ RANKS = {
     FindingKind.BEGINNING: CHANGES,
     FindingKind.PROFILES: CHANGES,
     FindingKind.BLIND_SPOTS: FOLDED,  # a pass names them in its first sentences
+    FindingKind.LABELS: FOLDED,
+    FindingKind.COUNTED_ERRORS: FOLDED,  # a table of their own
     FindingKind.LABELS_IN_ONE_BUILD: FOLDED,
     FindingKind.RECORDING_NOTE: FOLDED,
     FindingKind.MORE_EVENTS: FOLDED,
@@ -84,9 +86,19 @@ def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fin
 
     They are chosen by their order: the supported users are among them, however many warnings there are.
     """
-    chosen = [each for each in findings if each.severity != Severity.INFO or RANKS.get(each.kind) != FOLDED][:TOP]
+    chosen = [each for each in findings if not _is_folded(each)][:TOP]
     first = sorted(chosen, key=lambda each: list(Severity).index(each.severity))
     return first, [each for each in findings if each not in first]
+
+
+def _is_folded(found: Finding) -> bool:
+    """Whether it is about nothing that changed: the table of tests says that of the supported users."""
+    if found.severity != Severity.INFO:
+        return False
+    status = found.evidence.get("status")
+    unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
+    as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
+    return unsure or as_before or RANKS.get(found.kind) == FOLDED
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from buildcompare.results import Finding, Suggestion
 from buildcompare.results.codes import FindingKind, Severity, SuggestionKind
-from buildcompare.text.sentences import Names, say
+from buildcompare.text.sentences import DETAIL, Names, say
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -31,6 +31,7 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
     """The finding with its sentence, about `test` if the rule named none."""
     test = found.test or test
     evidence = _as_json(found.evidence)
+    text, _, detail = sentence(found.kind, evidence, names, test, **found.beside).partition(DETAIL)
     parts = (test, found.kind, found.metric, evidence.get("side"))
     return Finding(
         id=found.id or ".".join(str(part) for part in parts if part),
@@ -38,7 +39,8 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
         kind=found.kind,
         test=test,
         metric=found.metric,
-        text=sentence(found.kind, evidence, names, test, **found.beside),
+        text=text.strip(),
+        detail=detail.strip(),
         evidence=evidence,
     )
 
@@ -46,7 +48,10 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> str:
-    """The sentence of a finding, with the tests that it is about; every number in it is in `evidence`."""
+    """The sentence of a finding, with the tests that it is about; every number in it is in `evidence`.
+
+    What it rests on follows after `DETAIL`.
+    """
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):
         every = len(tests) == len(names.tests) > 1

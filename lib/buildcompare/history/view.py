@@ -108,7 +108,7 @@ class HistoryView:
         history = HistoryResult.model_validate({**unnamed, **known})
         if step.before is not None and not step.setup_changed:
             yield say("history", "setup_compared", step.setup_differences, step.before)
-        yield from (each.text for each in findings.find(history, step.drift, step.setup_differences))
+        yield from (each.whole for each in findings.find(history, step.drift, step.setup_differences))
 
 
 def open_history(variables: Mapping[str, Any]) -> HistoryView:

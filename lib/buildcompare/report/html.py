@@ -1,7 +1,8 @@
 """Write the HTML report: one page that loads nothing and reads without JavaScript."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -23,13 +24,14 @@ from buildcompare.report.sections import (
 )
 from buildcompare.results import Results
 
+_PICTURES = ('<details class="picture"', "<build-tools")
+_WRITTEN = re.compile(r'(<p class="none">[^<]*</p>\s*)?<!-- written: ([a-z-]+) -->')
 _TAGS = re.compile(r"<[^>]+>")
 _ABOVE_OR_WIDE = re.compile(
-    r"<(h2|h3|summary)>(.*?)</\1>|<table\b.*?</table>"
-    r'|<figure>(?:<build-chart[^>]*>)?<svg[^>]* viewBox="0 0 648.*?</figure>',
+    r"<(h2|h3|summary)>(.*?)</\1>|<table\b.*?</table>",
     re.DOTALL,
 )
-"""What names a region, and what may be wider than a screen: tables, and figures over the page's whole width."""
+"""What names a region, and what may be wider than a screen: tables."""
 
 
 class HtmlReportExporter(Exporter):
@@ -45,10 +47,15 @@ class HtmlReportExporter(Exporter):
         return page_of_notebook(nb, results_of(nb)), resources
 
 
-def page_of_notebook(notebook: NotebookNode, results: Results) -> str:
-    """The report of an executed notebook, which holds `results`, as one page."""
+def page_of_notebook(
+    notebook: NotebookNode, results: Results, *, beside: Sequence[str] = (), written: Mapping[str, str] | None = None
+) -> str:
+    """The report of an executed notebook, which holds `results`, as one page.
+
+    With links to the files `beside` it, and with what was `written` by hand into README.md.
+    """
     cells = (cell for cell in notebook.cells if "workbench" not in cell.metadata.get("tags", []))  # for notebooks only
-    return render(results, (part for cell in cells for part in _of_cell(cell)))
+    return render(results, (part for cell in cells for part in _of_cell(cell)), beside=beside, written=written)
 
 
 def page_of(analysis: Analysis) -> str:
@@ -58,17 +65,27 @@ def page_of(analysis: Analysis) -> str:
         shown = section(analysis)
         parts += [f"<h2>{heading}</h2>"] if heading else []
         for each in [shown] if isinstance(shown, Fragment) else shown:
-            parts.append(str(each.html) if isinstance(each, Fragment) else f"<figure>{each.html}</figure>")
+            parts.append(str(each.html))
     return render(analysis.results, parts)
 
 
-def render(results: Results, parts: Iterable[str]) -> str:
-    """One page of `parts`, pieces of safe HTML."""
+def render(
+    results: Results, parts: Iterable[str], *, beside: Sequence[str] = (), written: Mapping[str, str] | None = None
+) -> str:
+    """One page of `parts`, pieces of safe HTML, with links to the files `beside` it and what was `written` by hand."""
     contents: list[tuple[str, str]] = []
-    made = [*_navigable(parts, contents)]
+    parts = (_with_written(part, written or {}) for part in parts)
+    first, *others = _navigable(_together(parts), contents)
     title = f"{results.base.label} vs {results.new.label}"
     html = page(
-        "buildcompare/report", "buildcompare/report", component=component(), title=title, parts=made, contents=contents
+        "buildcompare/report",
+        "buildcompare/report",
+        component=component(),
+        title=title,
+        first=first,
+        parts=others,
+        contents=contents,
+        beside=beside,
     )
     text, tail, script = html.rpartition("<script>")  # the script is known by its hash, so it stays as it is
     return re.sub(r"\n\s*\n+", "\n", text) + tail + script
@@ -81,7 +98,7 @@ def _of_cell(cell: NotebookNode) -> Iterator[str]:
         data, metadata = output.get("data", {}), output.get("metadata", {})
         text = None if RESULTS_MIME in data else output.get("text") or data.get("text/plain")
         if FIGURE_MIME in metadata and "image/svg+xml" in data:
-            yield f"<figure>{figure_of(output).html}</figure>"
+            yield figure_of(output).html
         elif metadata.get(FRAGMENT) and "text/html" in data:
             yield without_style(data["text/html"])
         elif "image/png" in data:
@@ -92,10 +109,30 @@ def _of_cell(cell: NotebookNode) -> Iterator[str]:
             yield f"<pre>{Markup.escape(text)}</pre>"
 
 
+def _with_written(part: str, written: Mapping[str, str]) -> str:
+    """A section with the text of README.md's hand-written block that belongs to it."""
+
+    def put(match: re.Match[str]) -> str:
+        text = written.get(match[2], "").strip()
+        return f'<div class="by-hand">{to_html(text)}</div>' if text else match[1] or ""
+
+    return _WRITTEN.sub(put, part)
+
+
+def _together(parts: Iterable[str]) -> Iterator[str]:
+    """Figures that follow each other in one grid, with what is chosen for all of them."""
+    shown = (part for part in parts if part.strip())
+    for pictures, those in groupby(shown, key=lambda part: part.lstrip().startswith(_PICTURES)):
+        if pictures:
+            yield f'<div class="pictures">{"".join(those)}</div>'
+        else:
+            yield from those
+
+
 def _navigable(parts: Iterable[str], contents: list[tuple[str, str]]) -> Iterator[str]:
     """Give every heading an identifier, and list those of the second level in the table of `contents`.
 
-    Every table and wide figure is put into a region that scrolls, by keyboard too, named by what stands above it.
+    Every table is put into a region that scrolls, by keyboard too, named by what stands above it.
     """
     above: dict[str, str] = {}
     taken: set[str] = set()
@@ -104,8 +141,7 @@ def _navigable(parts: Iterable[str], contents: list[tuple[str, str]]) -> Iterato
         tag = match[1]
         if tag is None:
             name = ", ".join(above.values()).replace('"', "&quot;")
-            kind = "Table" if match[0].startswith("<table") else "Figure"
-            return f'<div class="scroll" role="group" tabindex="0" aria-label="{kind}: {name}">{match[0]}</div>'
+            return f'<div class="scroll" role="group" tabindex="0" aria-label="Table: {name}">{match[0]}</div>'
         for below in [each for each in above if each >= tag]:  # h2, h3, summary: in this order by name too
             del above[below]
         text = above[tag] = _TAGS.sub("", match[2]).strip()

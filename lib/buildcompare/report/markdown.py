@@ -13,6 +13,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.figures import Figure
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
+from buildcompare.report.commonmark import images
 from buildcompare.report.sections import figures_of, results_of, template
 from buildcompare.results import Results
 from buildcompare.text.numbers import db_name
@@ -37,9 +38,9 @@ class MarkdownReportExporter(Exporter):
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        graphs = graphs_of(nb)
-        resources["outputs"] = files_of(graphs)
-        return render(results_of(nb), graphs), resources
+        graphs, results = graphs_of(nb), results_of(nb)
+        resources["outputs"] = files_of(graphs, results)
+        return render(results, graphs), resources
 
 
 def graphs_of(notebook: NotebookNode) -> list[Figure]:
@@ -47,9 +48,11 @@ def graphs_of(notebook: NotebookNode) -> list[Figure]:
     return [figure for figure in figures_of(notebook) if figure.graph_of is not None]
 
 
-def files_of(graphs: Sequence[Figure]) -> dict[str, bytes]:
-    """The pictures of `graphs`, by their paths beside README.md."""
-    return {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
+def files_of(graphs: Sequence[Figure], results: Results) -> dict[str, bytes]:
+    """The pictures of `graphs` and of what people wrote, by their paths beside README.md."""
+    found = {str(GRAPHS / f"{figure.name}.png"): figure.png for figure in graphs}
+    written = (*results.comments, *results.action_items)
+    return found | {name: contents for text in written for _, name, contents in images(text)}
 
 
 def render(results: Results, graphs: Sequence[Figure]) -> str:

@@ -16,9 +16,14 @@ from buildcompare.recordings.artefacts import FOLDER as ARTEFACTS
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
-MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs"})
+FOLDERS = {
+    "graphs": re.compile(r".+_0_.+\.png"),
+    "images": re.compile(r"[0-9a-f]{8}\.(png|jpeg|gif|webp)"),
+    "tables": re.compile(r"[a-z_]+\.csv"),
+}
+"""By folder, the names of the files that a report makes there."""
+MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs", "tables"})
 """The files of every report; anything else in its folder but its artefacts is somebody's and is kept."""
-_GRAPH = re.compile(r".+_0_.+\.png")
 
 
 def reports() -> Path:
@@ -79,9 +84,9 @@ def _put_in_place(making: Path, folder: Path) -> None:
     if not folder.exists():
         making.rename(folder)
         return
-    for entry in [*folder.iterdir(), *(folder / "graphs").glob("*")]:
-        graph = entry.parent != folder
-        if not (_GRAPH.fullmatch(entry.name) if graph else entry.name in {*MADE, ARTEFACTS}):
+    for entry in [*folder.iterdir(), *(each for name in FOLDERS for each in (folder / name).glob("*"))]:
+        ours = FOLDERS[entry.parent.name].fullmatch(entry.name) if entry.parent != folder else entry.name in MADE
+        if not ours and entry.name not in {*FOLDERS, ARTEFACTS}:
             target = making / entry.relative_to(folder)
             target.parent.mkdir(exist_ok=True)
             shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)

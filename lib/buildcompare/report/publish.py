@@ -25,6 +25,7 @@ from buildcompare.report import junit, markdown, publication, warm
 from buildcompare.report.html import page_of_notebook
 from buildcompare.report.sections import keep_beside_results, results_of
 from buildcompare.results import Results, dumps
+from buildcompare.results.tables import tables
 from buildcompare.text.sentences import say
 
 Engine = Literal["warm", "kernel"]
@@ -185,14 +186,17 @@ def publish(
         keep_beside_results(notebook, {"inputs_sha256": inputs})
         results = results_of(notebook)
         drawn = markdown.graphs_of(notebook) if graphs else []
+        written = markdown.read_written(folder / publication.README)
+        csv = {f"tables/{name}.csv": text for name, text in tables(results).items()}
+        beside = [publication.README, publication.RESULTS, publication.NOTEBOOK, *csv]
         texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}
-        texts[publication.HTML] = page_of_notebook(notebook, results)
+        texts[publication.HTML] = page_of_notebook(notebook, results, beside=beside, written=written)
         texts[publication.NOTEBOOK] = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]  # it has no types
-        texts[publication.README] = markdown.put_written(
-            markdown.render(results, drawn), markdown.read_written(folder / publication.README)
-        )
+        texts[publication.README] = markdown.put_written(markdown.render(results, drawn), written)
+        texts |= csv
+        (staging / "tables").mkdir()
         write_files({staging / name: text for name, text in texts.items()})
-        for name, contents in markdown.files_of(drawn).items():
+        for name, contents in markdown.files_of(drawn, results).items():
             (staging / name).parent.mkdir(exist_ok=True)
             (staging / name).write_bytes(contents)
         for _, files in left:

@@ -6,8 +6,9 @@ import base64
 import functools
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,15 @@ from markupsafe import Markup
 from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
 from buildcompare.config.errors import ExecutionError
+from buildcompare.config.project import resolve
 from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.report import commonmark
-from buildcompare.results import LabelResult, Results, TestResult, dumps
-from buildcompare.results.codes import Verdict
+from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult, dumps
+from buildcompare.results.codes import FindingKind, Verdict
 from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
 
@@ -75,12 +77,76 @@ class EmbeddedResults:
         return {RESULTS_MIME: json.loads(dumps(found)), "text/plain": text}
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where on the page a finding is shown, and the command that opens it in a notebook."""
+
+    links: list[tuple[str, str]]
+    command: str | None
+
+
+OF_THE_RAMP = (FindingKind.BEGINNING, FindingKind.WAVES, FindingKind.TIME_TO_USERS)
+OF_THE_PAST = (FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKind.PREVIOUS_NEW,
+               FindingKind.BETWEEN_DATABASES, FindingKind.NO_HISTORY)  # fmt: skip
+OF_LABELS = (FindingKind.LABELS, FindingKind.LABELS_BEYOND_NOISE, FindingKind.LABELS_IN_ONE_BUILD,
+             FindingKind.LABELS_IN_SEVERAL_TESTS, FindingKind.METHODS_WITH_HANDLERS)  # fmt: skip
+
+
+def places(results: Results) -> dict[str, Place]:
+    """By the id of each finding, where its row, its chart and its event are."""
+    return {finding.id: _place(finding, results) for finding in results.findings}
+
+
+def _place(finding: Finding, results: Results) -> Place:
+    kind, evidence = finding.kind, finding.evidence
+    about = finding.test or next(iter(evidence.get("tests", ())), None)
+    test = next((each for each in results.tests if each.name == about), None)
+    if kind in OF_THE_PAST:
+        return Place([("setup", "#setup")], None)
+    if test is None:
+        return Place([], None)
+    load = {run.load_curve for run in (*test.runs.base, *test.runs.new) if run.load_curve}
+    slug, links = finding.metric, list[tuple[str, str]]()
+    users = [("chart", f"#{test.name}_users")]
+    if kind in OF_THE_RAMP or kind == FindingKind.BUMPS_IN_BOTH:
+        slug, links = min(load, default=None), [("row", f"#ramp-{test.name}"), *users]
+    elif kind == FindingKind.SUPPORTED_USERS:
+        slug, links = min(load, default=None), [("row", f"#supported-{test.name}"), *users]
+    elif kind == FindingKind.EVENT:
+        slug = evidence["events"][0]["metric"]
+        links = [("event", f"#event-{test.name}-{evidence['group']}")]
+    elif kind in OF_LABELS:
+        links = [("rows", f"#labels-{test.name}")]
+    elif kind in (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE):
+        return Place([("row", "#errors")], None)
+    elif kind == FindingKind.UNCHANGED:
+        links = [("rows", f"#metrics-{test.name}")]
+    rows = dict(zip((row.slug for row in test.metrics), figures.names(test.metrics, test.name), strict=True))
+    if not links or kind == FindingKind.EVENT:
+        if slug in rows:
+            row = "load" if kind == FindingKind.EQUAL_LOAD else "row"
+            links += [("row", f"#{row}-{rows[slug]}"), *([("chart", f"#{rows[slug]}")] if slug not in load else users)]
+        else:
+            links += [("row", f"#ramp-{test.name}")]
+    return Place(links, _command(results, test.name, slug))
+
+
+def _command(results: Results, test: str, slug: str | None) -> str | None:
+    """The command that opens a test and a metric in a notebook, where the report is of a params file."""
+    file = shlex.split(results.provenance.run["command"])[-1]
+    if not resolve(file).is_file():
+        return None
+    chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": test, "METRIC": slug}
+    return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in chosen.items() if value)])
+
+
 def _plain(name: str) -> Callable[[Analysis], Fragment]:
     return lambda analysis: _fragment(name, results=analysis.results)
 
 
 title, comments, action_items, setup = _plain("title"), _plain("comments"), _plain("action_items"), _plain("setup")
 supported_users, events, provenance = _plain("supported_users"), _plain("events"), _plain("provenance")
+errors = _plain("errors")
 
 
 def verdict(analysis: Analysis) -> Fragment:
@@ -93,8 +159,10 @@ def verdict(analysis: Analysis) -> Fragment:
         gates.append("supported users")
     columns = list(dict.fromkeys(row.name for test in results.tests for row in test.metrics if row.gate))
     split: dict[str, Any] = {"shown": tests[:HEADLINE_TESTS], "folded": tests[HEADLINE_TESTS:]}
-    split["top"], split["rest"] = above_the_fold(results.findings)
-    return _fragment("verdict", results=results, opening=opening(results), gate_metrics=columns, gates=gates, **split)
+    said = opening(results)
+    split["top"], split["rest"] = above_the_fold([each for each in results.findings if each.text not in said.sentence])
+    split |= {"with_users": any(test.supported_users for test in results.tests), "places": places(results)}
+    return _fragment("verdict", results=results, opening=said, gate_metrics=columns, gates=gates, **split)
 
 
 def further_runs(analysis: Analysis) -> Fragment:
@@ -109,29 +177,50 @@ def summary(analysis: Analysis) -> Fragment:
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
-    """How the load came up in each test: curve and times."""
-    for test in analysis.tests():
-        yield _fragment("test_heading", test=test.result)
+    """How the load came up in each test, the tests first in which it came up otherwise: curve and times."""
+    told = {each.test for each in analysis.results.findings if each.kind in OF_THE_RAMP}
+    hinted = False
+    for test in sorted(analysis.tests(), key=lambda test: test.result.name not in told):
+        shown = test.result.name in told
         if test.result.type == "benchmark":
-            yield _fragment("untimed")
             continue
         if figure := figures.users(test):
-            yield _chart_tools([figure])
-            yield figure
-        yield _fragment("ramp_up", results=analysis.results, test=test.result)
+            if shown:
+                yield _chart_tools([figure], hint=not hinted)
+                hinted = True
+            yield replace(figure, caption=title_of(test.result), shown=shown)
+    yield _fragment("ramp_up", results=analysis.results)
 
 
 def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """Every metric over the steady windows, and at equal load where the load was not the same."""
+    yield _fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
         yield _fragment("test_heading", test=test.result)
-        yield _fragment("metrics", results=analysis.results, test=test.result)
+        rows = list(zip(test.result.metrics, figures.names(test.result.metrics, test.result.name), strict=True))
+        yield _fragment("metrics", results=analysis.results, test=test.result, rows=rows)
         if test.result.distributions:
             yield _fragment("distributions", results=analysis.results, test=test.result)
-        yield from figures.at_equal_load(test)
+        if test.result.type == "benchmark":
+            yield from figures.ecdfs(test)
+        else:
+            drawn = sorted([*figures.graphs(test), *figures.at_equal_load(test)], key=lambda each: not each.shown)
+            yield _chart_tools(drawn)
+            yield from drawn
+        if test.profiles:
+            graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
+            yield _fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
     if analysis.results.pooled:
         yield _fragment("pooled", results=analysis.results)
     yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
+
+
+def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
+    """By the name of each metric its row in each test, at equal load where that is known; None where it has none."""
+    of_tests = [{metric.full_name: metric for metric in test.metrics if metric.p_value is not None} for test in tests]
+    names = dict.fromkeys(name for metrics in of_tests for name in metrics)
+    found = [(name, [metrics.get(name) for metrics in of_tests]) for name in names]
+    return [(name, [row and (row.load_adjusted or row.effective) for row in rows]) for name, rows in found]
 
 
 def labels(analysis: Analysis) -> Fragment:
@@ -147,21 +236,6 @@ def labels(analysis: Analysis) -> Fragment:
             stats = sorted({stat for row in by_label.values() for stat in row})
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, by_label))
     return _fragment("labels", results=analysis.results, tables=tables)
-
-
-def graphs(analysis: Analysis) -> Iterator[Fragment | Figure]:
-    """One figure for each metric of each test."""
-    for test in analysis.tests():
-        yield _fragment("test_heading", test=test.result)
-        if test.result.type == "benchmark":
-            yield from figures.ecdfs(test)
-        else:
-            drawn = [*figures.graphs(test)]
-            yield _chart_tools(drawn, hint=test.result is analysis.results.tests[0])
-            yield from drawn
-        if test.profiles:
-            graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
-            yield _fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
@@ -257,9 +331,9 @@ SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | F
     ("Supported users", supported_users),
     ("Ramp-up", ramp_up),
     ("Metrics", metrics),
+    ("Errors", errors),
     ("Labels", labels),
     ("Events", events),
-    ("Graphs", graphs),
     ("Provenance", provenance),
 )
 """Headings of a report with what stands below them; the notebook's cells are the same."""

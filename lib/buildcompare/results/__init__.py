@@ -528,6 +528,8 @@ class TestResult(Model):
     distributions: list[DistributionResult] = Field(default_factory=list)
     """Of a benchmark, where a build has several values of a metric."""
     errors: list[ErrorRateResult] = Field(default_factory=list)
+    errors_counted: Pair[list[int | None]] | None = None
+    """By run, how many errors the load-test tool counted; null where no run says."""
     labels: list[LabelResult]
     events: list[Event]
     profiles: ProfilesResult | None = None
@@ -598,7 +600,7 @@ class TestPlan(Model):
 
 
 class Finding(Model):
-    """One sentence of the report with what it rests on."""
+    """What a report says first, with what it rests on."""
 
     id: str
     severity: codes.Severity
@@ -606,7 +608,15 @@ class Finding(Model):
     test: str | None
     metric: str | None
     text: str
+    """One or two short sentences."""
+    detail: str = ""
+    """Intervals and what else it rests on, in sentences."""
     evidence: dict[str, Any]
+
+    @property
+    def whole(self) -> str:
+        """All that is said of it."""
+        return f"{self.text} {self.detail}".rstrip()
 
 
 class Suggestion(Model):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 """Names in one sentence; the others are counted."""
+DETAIL = "\x1e"
+"""Stands in a sentence between what everybody reads and what it rests on; no text of people's holds it."""
 _FILTERS = (
     numbers.change, numbers.counted, numbers.db_name, numbers.interval, numbers.listed, numbers.minutes,
     numbers.p_words, numbers.percent, numbers.quantity, numbers.ranged, numbers.share, numbers.shift_words,
@@ -69,7 +71,12 @@ def environment() -> Environment:
     made.filters |= known
     made.globals |= known
     made.globals |= {"MOST_LABELS": MOST_LABELS, "MOST_MOVERS": MOST_MOVERS, "MOST_METRICS": MOST_METRICS}
-    made.globals |= {"DECIDED_WORDS": numbers.DECIDED_WORDS, "VERDICT_WORDS": numbers.VERDICT_WORDS}
+    made.globals |= {
+        "DETAIL": DETAIL,
+        "STATUS_SYMBOLS": numbers.STATUS_SYMBOLS,
+        "DECIDED_WORDS": numbers.DECIDED_WORDS,
+        "VERDICT_WORDS": numbers.VERDICT_WORDS,
+    }
     return made
 
 

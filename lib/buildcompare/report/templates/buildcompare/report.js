@@ -57,3 +57,13 @@ const fits = new ResizeObserver((seen) => {
   }
 });
 document.querySelectorAll(".scroll").forEach((region) => fits.observe(region));
+
+// A link to something that is folded unfolds it.
+const unfold = () => {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let each = target; each; each = each.parentElement) if (each.localName === "details") each.open = true;
+  target?.scrollIntoView();
+};
+window.addEventListener("hashchange", unfold);
+if (location.hash) unfold();
+document.querySelectorAll('a[href^="#"]').forEach((link) => link.addEventListener("click", () => link.hash === location.hash && unfold()));
