@@ -1,11 +1,15 @@
 // <build-flame> makes the flame graph inside it answer: a click or Enter on a frame shows it over the whole width, a word
 // finds frames, and widths are those of either build. Frames stand in the SVG in the order of a walk from the root.
 
+const LEAST = 0.0015; // part of the width: what is narrower is shown once its frame is
+
 class BuildFlame extends HTMLElement {
   connectedCallback() {
     const picture = this.querySelector("svg.flame");
     if (!picture || this.frames) return;
     this.side = "new";
+    this.picture = picture;
+    this.row = Number(picture.getAttribute("height")) / (1 + Number(picture.dataset.depth));
     this.frames = [...picture.querySelectorAll("svg")].map((element) => ({
       element,
       name: element.querySelector("text").textContent,
@@ -57,13 +61,14 @@ class BuildFlame extends HTMLElement {
     for (let each = frame; each; each = each.above) line.add(each);
     for (const each of this.frames) {
       const start = (each.start[this.side] - from) / width, part = each.share[this.side] / width;
-      each.seen = line.has(each) || (part > 0 && start > -1e-6 && start + part < 1 + 1e-5);
+      each.seen = line.has(each) || (part > LEAST && start > -1e-6 && start + part < 1 + 1e-5);
       each.element.style.display = each.seen ? "" : "none";
       each.element.setAttribute("x", line.has(each) ? "0%" : `${100 * start}%`);
       each.element.setAttribute("width", line.has(each) ? "100%" : `${100 * part}%`);
       each.element.querySelector("text").style.display = line.has(each) || part > 0.015 ? "" : "none";
       each.element.tabIndex = -1;
     }
+    this.picture.setAttribute("height", this.row * (1 + Math.max(...this.frames.filter((each) => each.seen).map(({ depth }) => depth))));
     frame.element.tabIndex = 0;
     this.said.textContent = frame.title;
   }

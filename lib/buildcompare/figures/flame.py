@@ -62,10 +62,11 @@ def flame_graph(profiles: Pair[list[Profile]], labels: Pair[str], *, name: str) 
         found = list(root.walk(least))
     largest = max((abs(node.shares["new"] - node.shares["base"]) for node, _ in found), default=0.0) or 1.0
     frames = "".join(_frame(node, start, largest, labels) for node, start in found)
-    height = (max(node.depth for node, _ in found) + 1) * ROW
+    depth = max(node.depth for node, _ in found)
+    size = f'height="{(depth + 1) * ROW}" data-depth="{depth}"'
     alt = html.escape(say("figures", "flame_alt", name, labels), quote=True)
     names = "".join(f' {side}="{html.escape(labels[side], quote=True)}"' for side in SIDES)
-    svg = f'<svg class="flame" role="img" aria-label="{alt}" height="{height}"><style>{_STYLE}</style>{frames}</svg>'
+    svg = f'<svg class="flame" role="img" aria-label="{alt}" {size}><style>{_STYLE}</style>{frames}</svg>'
     return f"<build-flame{names}>{svg}</build-flame>"
 
 
