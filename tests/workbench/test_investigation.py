@@ -128,6 +128,24 @@ def test_what_is_not_there_is_refused_with_what_there_is(
         bc.investigate(seen.analysis, **asked)
 
 
+def test_without_arguments_it_begins_where_make_lab_said(
+    seen: bc.Investigation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from buildcompare import api
+
+    monkeypatch.setattr(api, "_opened", lambda _: seen.analysis)
+    assert (bc.investigate().test, bc.investigate().metric) == ("postgresql_bounded", "avg-api-times")
+    monkeypatch.setenv("BUILDCOMPARE_TEST", "postgresql_unbounded")
+    monkeypatch.setenv("BUILDCOMPARE_LABEL", seen.label_names[3])
+    assert bc.investigate().test == "postgresql_unbounded"
+    assert " ".join(bc.investigate().label or ()) == seen.label_names[3]
+    assert bc.investigate(metric="rps").metric == "rps"
+    monkeypatch.setenv("BUILDCOMPARE_LABEL", "")
+    monkeypatch.setenv("BUILDCOMPARE_METRIC", "rps")
+    assert bc.investigate().metric == "rps"
+    assert bc.investigate(seen.analysis).test == "postgresql_bounded", "what was named counts alone"
+
+
 def test_metrics_and_labels_are_found_by_their_names(seen: bc.Investigation) -> None:
     assert seen.choose(metric="P99 API times").metric == "p99-api-times"
     name = seen.label_names[0]
