@@ -34,10 +34,12 @@ CONDA := $(shell [ -n "$$CONDA_PREFIX" ] && [ "$$CONDA_DEFAULT_ENV" != base ] &&
 ifeq ($(CONDA),yes)
 RUN := "$(CONDA_PREFIX)/bin/python"
 READY := conda-environment
+EVERYTHING := conda-environment
 else
 RUN := .venv/bin/python
 PACKAGES := .venv/.packages-$(shell { pwd -P; cat requirements.lock; } | cksum | tr -cd 0123456789)
 READY := .venv/.project-$(shell cksum < pyproject.toml | tr -cd 0123456789)
+EVERYTHING := .venv/.everything
 endif
 
 help: ## list these targets
@@ -53,7 +55,7 @@ batch: $(READY) ## every comparison in params/
 index: $(READY) ## put every published report on one page again: reports/index.html
 	@$(RUN) -m buildcompare index $(ARGS)
 
-lab: $(READY) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PARAMS=params/X.yaml TEST=name METRIC=slug
+lab: $(EVERYTHING) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PARAMS=params/X.yaml TEST=name METRIC=slug
 	@[ -f "notebooks/$(NOTEBOOK).ipynb" ] || { cd notebooks && set -- *.ipynb; \
 	  echo "make lab: expected NOTEBOOK=one of $$*, found '$(NOTEBOOK)'" >&2; exit 3; }
 	@PARAMS="$(PARAMS)" BUILDCOMPARE_TEST="$(TEST)" BUILDCOMPARE_METRIC="$(METRIC)" BUILDCOMPARE_LABEL="$(LABEL)" \
@@ -74,32 +76,32 @@ prometheus: ## serve a copy of an archived Prometheus data folder: DATA=folder, 
 data: $(READY) ## simulate the bundled recordings again (from a fixed seed: the same values)
 	@$(RUN) -m buildcompare simulate $(ARGS)
 
-test: $(READY) ## run the tests with coverage; TESTS=tests/load: only these, without
+test: $(EVERYTHING) ## run the tests with coverage; TESTS=tests/load: only these, without
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),--cov) $(ARGS)
 
-test-fast: $(READY) ## only the tests that need no kernel, browser, server or real data, in one process
+test-fast: $(EVERYTHING) ## only the tests that need no kernel, browser, server or real data, in one process
 	@$(RUN) -m pytest -q -m "not slow" $(TESTS) $(ARGS)
 
-docs: $(READY) ## build the documentation: build/docs/index.html
+docs: $(EVERYTHING) ## build the documentation: build/docs/index.html
 	@$(RUN) -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
 	@echo "build/docs/index.html"
 
-golden: $(READY) ## accept what the bundled comparisons publish now, in tests/golden; then look at `git diff`
+golden: $(EVERYTHING) ## accept what the bundled comparisons publish now, in tests/golden; then look at `git diff`
 	@$(RUN) tests/golden.py
 
-lint: $(READY) ## check code and notebooks: ruff, mypy, no outputs in notebooks
+lint: $(EVERYTHING) ## check code and notebooks: ruff, mypy, no outputs in notebooks
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --quiet --check .
 	@$(RUN) -m mypy --no-error-summary
 	@set -- notebooks/*.ipynb; [ ! -e "$$1" ] || $(RUN) $(NBSTRIPOUT) --verify "$$@"
 	@echo "lint: clean"
 
-format: $(READY) ## put code and notebooks in shape, and empty the notebooks of outputs
+format: $(EVERYTHING) ## put code and notebooks in shape, and empty the notebooks of outputs
 	@$(RUN) -m ruff check --quiet --fix . || true
 	@$(RUN) -m ruff format --quiet .
 	@set -- notebooks/*.ipynb; [ ! -e "$$1" ] || $(RUN) $(NBSTRIPOUT) "$$@"
 
-setup: $(READY) ## only make the environment; every target does it where it is missing
+setup: $(EVERYTHING) ## only make the environment; every target does it where it is missing
 
 lock: ## pin every package again in requirements.lock, with hashes; UPGRADE=1: to new versions
 	@$(find_python); \
@@ -137,23 +139,58 @@ endef
 
 SECONDS_SINCE = $$(($$(date +%s) - $$(cat .venv/.started)))
 
+# What a report needs of requirements.lock: its packages without those that only JupyterLab and the tests ask for.
+define REPORT_LOCK
+import pathlib, re, tomllib
+
+LATER = {"anywidget", "ipywidgets", "jupyterlab"}
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+asked = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in project.get("dependencies", ())}
+asked = (asked - LATER) | {"setuptools"}  # which installs the project itself
+pins = re.split(r"\n(?=[A-Za-z0-9])", "\n" + pathlib.Path("requirements.lock").read_text(encoding="utf-8"))[1:]
+names = {pin.split("==")[0]: pin for pin in pins}
+via = {name: set(re.findall(r"^ +#(?: via)? +([\w.-]+)$$", pin, flags=re.MULTILINE)) for name, pin in names.items()}
+kept = asked & names.keys()
+while more := {name for name in names.keys() - kept - LATER if via[name] & kept}:
+    kept |= more
+print("\n".join(names[name].rstrip() for name in sorted(kept)))
+endef
+export REPORT_LOCK
+
+# Installs what the file $(1) pins, called $(2): by uv where it can be had, from where pip is told to, else by pip.
+define install
+since=$$(date +%s); uv=; \
+  if [ -z "$$PIP_NO_INDEX" ]; then \
+    uv=$$(command -v uv) || { .venv/bin/python -m pip install --quiet --no-input uv==$(UV_VERSION) 2>/dev/null && uv=.venv/bin/uv; } || uv=; \
+  fi; \
+  index=$${PIP_INDEX_URL:-$$(.venv/bin/python -m pip config get global.index-url 2>/dev/null)} || index=; \
+  [ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"; \
+  [ -z "$$PIP_CERT" ] || export SSL_CERT_FILE="$$PIP_CERT"; \
+  { [ -n "$$uv" ] && "$$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement $(1); } || \
+    .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement $(1); \
+  echo "  $(2): $$(grep -c == $(1)) packages in $$(($$(date +%s) - since)) s"
+endef
+
 # A .venv without its stamp is of another lock, of another place or half made, and never trusted.
 $(PACKAGES): $(shell [ -x .venv/bin/python ] || echo FORCE)
-	@$(find_python); \
-	  echo "Making .venv with $$("$$python" --version) from requirements.lock: once, it takes a few minutes."; \
-	  echo "1 of 3: an empty environment"; \
-	  rm -rf .venv && mkdir .venv && date +%s > .venv/.started && \
-	  "$$python" -m venv .venv && \
-	  echo "2 of 3: $$(grep -c == requirements.lock) packages (after $(SECONDS_SINCE) s)" && \
-	  .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement requirements.lock && \
+	@$(find_python); set -e; \
+	  echo "Making .venv with $$("$$python" --version) from requirements.lock, once."; \
+	  rm -rf .venv; \
+	  "$$python" -m venv .venv; \
+	  .venv/bin/python -c "$$REPORT_LOCK" > .venv/report.lock || cp requirements.lock .venv/report.lock; \
+	  $(call install,.venv/report.lock,what a report needs); \
 	  touch $@
 
 .venv/.project-%: $(PACKAGES)
 	@rm -f .venv/.project-*
-	@if [ -f .venv/.started ]; then echo "3 of 3: buildcompare itself (after $(SECONDS_SINCE) s)"; fi
 	@.venv/bin/python -m pip install --quiet --no-input --no-deps --no-build-isolation --editable .
-	@if [ -f .venv/.started ]; then echo "The environment is ready, after $(SECONDS_SINCE) s."; rm .venv/.started; fi
 	@touch $@
+
+# What JupyterLab and the tests need beside it is not in the way of the first report.
+.venv/.everything: $(READY)
+	@set -e; echo "Adding JupyterLab and the tools of developers to .venv, once."; \
+	  $(call install,requirements.lock,everything); \
+	  touch $@
 
 define CONDA_CHECK
 import importlib.metadata, pathlib, sys, tomllib
