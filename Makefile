@@ -82,6 +82,9 @@ test: $(EVERYTHING) ## run the tests with coverage; TESTS=tests/load: only these
 test-fast: $(EVERYTHING) ## only the tests that need no kernel, browser, server or real data, in one process
 	@$(RUN) -m pytest -q -m "not slow" $(TESTS) $(ARGS)
 
+bench: $(READY) ## CPU of a report alone, in a batch and by papermill and nbconvert: one table; ARGS=--profile: where it goes
+	@$(RUN) benchmarks/report.py $(ARGS)
+
 docs: $(EVERYTHING) ## build the documentation: build/docs/index.html
 	@$(RUN) -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
 	@echo "build/docs/index.html"
@@ -213,4 +216,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch index lab prometheus data test test-fast docs golden lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch index lab prometheus data test test-fast bench docs golden lint format setup lock clean distclean conda-environment FORCE

@@ -16,6 +16,8 @@ from buildcompare.config.project import resolve
 from buildcompare.recordings import artefacts
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
+NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
+"""Packages that only notebooks in JupyterLab need: an environment may have got no further than its first report."""
 
 
 def files_of(params: Comparison) -> list[str]:
@@ -51,7 +53,7 @@ def code_sha256() -> str:
     for file in sorted(file for file in library.rglob("*") if file.is_file() and file.suffix != ".pyc"):
         made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
     for asked in metadata.requires("buildcompare") or ():
-        if "extra ==" not in asked:
-            name = re.split(r"[^\w.-]", asked, maxsplit=1)[0]
+        name = re.split(r"[^\w.-]", asked, maxsplit=1)[0]
+        if "extra ==" not in asked and name not in NOT_IN_REPORTS:
             made.update(f"{name} {metadata.version(name)}\n".encode())
     return made.hexdigest()
