@@ -153,16 +153,18 @@ asked = (asked - LATER) | {"setuptools"}  # which installs the project itself
 pins = re.split(r"\n(?=[A-Za-z0-9])", "\n" + pathlib.Path("requirements.lock").read_text(encoding="utf-8"))[1:]
 names = {pin.split("==")[0]: pin for pin in pins}
 via = {name: set(re.findall(r"^ +#(?: via)? +([\w.-]+)$$", pin, flags=re.MULTILINE)) for name, pin in names.items()}
-kept = asked & names.keys()
+if asked - names.keys():
+    raise SystemExit(1)  # another lock than ours: all of it is installed
+kept = set(asked)
 while more := {name for name in names.keys() - kept - LATER if via[name] & kept}:
     kept |= more
 print("\n".join(names[name].rstrip() for name in sorted(kept)))
 endef
 export REPORT_LOCK
 
-# Installs what the file $(1) pins, called $(2): by uv where it can be had, from where pip is told to, else by pip.
+# Installs what the file $(1) pins: by uv where it can be had, from where pip is told to, else by pip.
 define install
-since=$$(date +%s); uv=; \
+uv=; \
   if [ -z "$$PIP_NO_INDEX" ]; then \
     uv=$$(command -v uv) || { .venv/bin/python -m pip install --quiet --no-input uv==$(UV_VERSION) 2>/dev/null && uv=.venv/bin/uv; } || uv=; \
   fi; \
@@ -170,30 +172,34 @@ since=$$(date +%s); uv=; \
   [ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"; \
   [ -z "$$PIP_CERT" ] || export SSL_CERT_FILE="$$PIP_CERT"; \
   { [ -n "$$uv" ] && "$$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement $(1); } || \
-    .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement $(1); \
-  echo "  $(2): $$(grep -c == $(1)) packages in $$(($$(date +%s) - since)) s"
+    .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement $(1)
 endef
 
 # A .venv without its stamp is of another lock, of another place or half made, and never trusted.
 $(PACKAGES): $(shell [ -x .venv/bin/python ] || echo FORCE)
 	@$(find_python); set -e; \
 	  echo "Making .venv with $$("$$python" --version) from requirements.lock, once."; \
-	  rm -rf .venv; \
+	  echo "1 of 3: an empty environment"; \
+	  rm -rf .venv; mkdir .venv; date +%s > .venv/.started; \
 	  "$$python" -m venv .venv; \
 	  .venv/bin/python -c "$$REPORT_LOCK" > .venv/report.lock || cp requirements.lock .venv/report.lock; \
-	  $(call install,.venv/report.lock,what a report needs); \
+	  echo "2 of 3: $$(grep -c == .venv/report.lock) packages (after $(SECONDS_SINCE) s)"; \
+	  $(call install,.venv/report.lock); \
 	  touch $@
 
 .venv/.project-%: $(PACKAGES)
 	@rm -f .venv/.project-*
+	@if [ -f .venv/.started ]; then echo "3 of 3: buildcompare itself (after $(SECONDS_SINCE) s)"; fi
 	@.venv/bin/python -m pip install --quiet --no-input --no-deps --no-build-isolation --editable .
+	@if [ -f .venv/.started ]; then echo "The environment is ready, after $(SECONDS_SINCE) s."; rm .venv/.started; fi
 	@touch $@
 
 # What JupyterLab and the tests need beside it is not in the way of the first report.
-.venv/.everything: $(READY)
-	@set -e; echo "Adding JupyterLab and the tools of developers to .venv, once."; \
-	  $(call install,requirements.lock,everything); \
-	  touch $@
+.venv/.everything: $(PACKAGES) | $(READY)
+	@set -e; date +%s > .venv/.started; \
+	  echo "Adding JupyterLab and the tools of developers to .venv: $$(grep -c == requirements.lock) packages in all, once."; \
+	  $(call install,requirements.lock); \
+	  echo "All is there, after $(SECONDS_SINCE) s."; rm .venv/.started; touch $@
 
 define CONDA_CHECK
 import importlib.metadata, pathlib, sys, tomllib

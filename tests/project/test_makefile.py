@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,30 @@ def test_a_made_environment_is_not_made_again(elsewhere: Path) -> None:
     os.utime(elsewhere / "pyproject.toml")
     assert "pip" not in make(elsewhere, "-n", "setup")
     assert "-m pip" in make(elsewhere.rename(elsewhere.with_name("moved")), "-n", "setup")
+
+
+@pytest.mark.slow
+def test_what_is_installed_first_is_all_that_a_report_imports(project: Path) -> None:
+    """What the Makefile takes from the lock for a report, against what a report really imports."""
+    text = (project / "Makefile").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^define REPORT_LOCK\n(.*?)\nendef", text, flags=re.MULTILINE | re.DOTALL)
+    command = [sys.executable, "-c", code.replace("$$", "$")]
+    lock = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True).stdout
+    first = set(re.findall(r"^([a-z0-9._-]+)==", lock, flags=re.MULTILINE))
+    assert lock.count("--hash=sha256:") > len(first)
+    assert {"papermill", "nbconvert", "statsmodels", "setuptools"} <= first
+    assert not {"jupyterlab", "mypy", "pytest", "sphinx", "distributed", "notebook-shim", "playwright"} & first
+    ask = (
+        "import sys, buildcompare.report.preload, buildcompare.api, importlib.metadata; "
+        "known = importlib.metadata.packages_distributions(); "
+        "names = {name.split('.')[0] for name, each in sys.modules.items() if each}; "
+        "print(*{package for name in names for package in known.get(name, [])})"
+    )
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    imported = {name.lower().replace("_", "-") for name in asked.split()}
+    optional = {"buildcompare", "cloudpickle", "msgpack", "pip"}  # imported by others where they are there
+    assert len(imported) > 40
+    assert imported - optional <= first
 
 
 NO_BACKEND = """
