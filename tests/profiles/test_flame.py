@@ -168,7 +168,7 @@ def test_it_asks_the_network_for_nothing(
 
 def test_the_finding_names_the_frame_and_its_noise(page: tuple[Path, list[Finding]]) -> None:
     [found] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
-    assert "validate (server.py) 50 % → 71 % (noise explains up to 37% of it)" in found.text
+    assert "validate (server.py) 50 % → 71 % (noise explains up to 30% of it)" in found.text
     assert found.evidence["total"][0]["frame"] == "validate (server.py)"
 
 

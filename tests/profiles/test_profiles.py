@@ -144,7 +144,7 @@ def test_the_frame_that_grew_is_found_in_real_profiles() -> None:
 def test_profiles_of_one_build_rarely_have_frames_that_grew(spread: float) -> None:
     rng = np.random.default_rng(1000)
     wrong, loud, found = 0, 0, 0
-    shares = rng.dirichlet(np.ones(30))
+    shares = np.array([0.4, 0.2, 0.1, *[0.3 / 27] * 27])
     for _ in range(300):
         profiles = []
         for _ in range(6):
@@ -157,4 +157,4 @@ def test_profiles_of_one_build_rarely_have_frames_that_grew(spread: float) -> No
         loud += sum(abs(row.points) > (row.noise_points or 0.0) for row in judged.own)
         found += len(judged.own)
     assert wrong <= 0.07 * 300
-    assert loud <= 0.06 * found
+    assert 0 < loud <= 0.065 * found

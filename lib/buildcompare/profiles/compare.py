@@ -12,7 +12,6 @@ from buildcompare.profiles.stacks import Profile, Stack
 from buildcompare.results import FrameResult, ProfilesResult
 from buildcompare.results.codes import SIDES, Pair
 from buildcompare.stats.effects import holm
-from buildcompare.stats.noise import pool_variances
 from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
@@ -116,26 +115,23 @@ def _noise(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """By frame, the difference that unchanged builds show in 19 of 20 cases, and the adjusted p-value.
 
-    None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n, times a factor
-    for what runs differ by beyond it (McCullagh & Nelder 1989, Generalized Linear Models, 4.5): the mean over frames,
-    or a frame's own where that is larger.
+    None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n, and beyond it
+    runs differ in proportion to p (1 - p), by as much for all frames. A frame's own variance counts for half beside
+    that (as moderated variances do: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:
         return None, None
-    counts = profiles.map(lambda each: np.array([profile.samples for profile in each]))
     groups = [table[side][:, kept] for side in SIDES]
-    shares = np.clip(np.concatenate(groups).mean(axis=0), 1e-9, 1.0)
-    counted = shares * (1.0 - shares)
-    scaled = [  # each profile's deviation, in units of what counting alone explains
-        (group - group.mean(axis=0)) * np.sqrt(counts[side])[:, None] / np.sqrt(np.maximum(counted, 1e-12))
-        for side, group in zip(SIDES, groups, strict=True)
-    ]
-    own = sum((each**2).sum(axis=0) for each in scaled) / df
-    typical, _ = pool_variances(own, np.full(own.size, df))
-    factor = np.maximum(np.maximum(own, typical), 1.0)
-    per_sample = sum(float((1.0 / each).sum()) / each.size**2 for each in counts)
-    sd = np.sqrt(factor * counted * per_sample)
+    shares = np.clip(np.concatenate(groups).mean(axis=0), 0.0, 1.0)  # sums of shares are rounded
+    scale = shares * (1.0 - shares)
+    sizes = profiles.map(lambda each: np.array([profile.samples for profile in each]))
+    counted = scale * float(np.mean(1.0 / np.concatenate([*sizes])))
+    own = sum(((group - group.mean(axis=0)) ** 2).sum(axis=0) for group in groups) / df
+    beyond = max(float((own - counted).sum() / max((scale**2).sum(), 1e-12)), 0.0)
+    variance = np.maximum((own + counted + beyond * scale**2) / 2.0, counted)
+    df = 2.0 * df
+    sd = np.sqrt(variance * sum(1.0 / len(each) for each in profiles))
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
     p_values = np.where(sd > 0, 2.0 * special.stdtr(df, -np.abs(differences) / np.where(sd > 0, sd, 1.0)), 1.0)
     return quantile(1.0 - ALPHA / 2.0, df) * sd, holm(p_values.tolist())

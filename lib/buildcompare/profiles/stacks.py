@@ -141,8 +141,8 @@ def _stacks(profile: dict[int, list[Any]]) -> tuple[dict[Stack, float], float]:
         return int(message[number][-1]) if message[number] else 0
 
     kinds = [(texts[one(kind, 1)], texts[one(kind, 2)]) for kind in map(_message, profile[1])]
-    shown = texts[one(profile, 14)]
-    chosen = next((i for i, (name, _) in enumerate(kinds) if name == shown and shown), len(kinds) - 1)
+    default = texts[one(profile, 14)]
+    chosen = next((i for i, (name, _) in enumerate(kinds) if name == default and default), len(kinds) - 1)
     counted = next((i for i, (_, unit) in enumerate(kinds) if unit == "count"), chosen)
     names = {one(function, 1): texts[one(function, 2)] for function in map(_message, profile[5])}
     frames: dict[int, list[str]] = {}
