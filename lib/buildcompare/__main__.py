@@ -140,7 +140,7 @@ def pull(params: ParamsFile, refresh: Refresh = False) -> None:
     with _said_faults():
         recordings = workbench.read_recordings(read_params(params), refresh=refresh)
         found = sum(len(runs) for test in recordings.values() for runs in test.values())
-        print(f"{params}: {found} recordings at hand")
+        _say(f"{params}: {found} recordings at hand")
 
 
 @app.command()
@@ -154,7 +154,7 @@ def calibrate(
 
     with _said_faults():
         made = learn(file, output, refresh=refresh)
-        print(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
+        _say(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
         said = "none, as a single group leaves nothing to be judged by."
         if check := made.self_check:
             called = (f"{check[each]['called']} of {check[each]['rows']} {each}" for each in ("metrics", "labels"))
@@ -258,7 +258,7 @@ def simulate(
     from loadsim.bundled import write_bundled
 
     for file in write_bundled(output or root() / "data/recordings"):
-        print(file)
+        _say(str(file))
 
 
 @app.command()
@@ -273,7 +273,7 @@ def history_import(
     with _said_faults():
         made = (import_comparisons if past.is_dir() else import_table)(past, output)
         studies = sum(entry.kind == "study" for entry in made)
-        print(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
+        _say(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
 
 
 @app.command()
@@ -284,7 +284,7 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
 
     with _said_faults():
         file, rows = write_index(output or reports(), ledger or [], metrics)
-        print(f"{file}: {rows} comparisons")
+        _say(f"{file}: {rows} comparisons")
 
 
 @app.command()
@@ -310,7 +310,7 @@ def history_pack(
 
     with _said_faults():
         moved = repack(ledger, undo=undo)
-        print(f"{ledger}: {moved} entries moved {'out of' if undo else 'into'} entries.parquet")
+        _say(f"{ledger}: {moved} entries moved {'out of' if undo else 'into'} entries.parquet")
 
 
 @app.command()
@@ -432,6 +432,10 @@ def _progress(is_shown: bool) -> Iterator[Callable[[int], None]]:
         yield hear
 
 
+def _say(line: str) -> None:
+    print(printable(line))
+
+
 def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:
     print(printable(f"buildcompare: {why}"), file=sys.stderr)
     return typer.Exit(code)
@@ -444,9 +448,55 @@ def _said_faults() -> Iterator[None]:
         yield
     except BuildcompareError as error:
         raise _refused(error, BAD_INPUT if isinstance(error, InputError) else FAILED) from None
+    except (typer.Exit, typer.Abort, _USAGE_ERROR):
+        raise
+    except (OSError, MemoryError) as error:  # of the machine: a full disk, a folder that cannot be read
+        raise _refused(f"expected a machine that can do this, found {error or type(error).__name__}", FAILED) from None
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
-        traceback.print_exc()
+        print(*map(printable, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
         raise typer.Exit(FAILED) from None
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output or error, which may be closed or full: that changes no exit code of what was done."""
+
+    fault: OSError | None = None
+
+    def write(self, text: str) -> int:
+        """Write, or remember why not."""
+        try:
+            return super().write(text)
+        except OSError as error:
+            self.fault = error
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what waits, or remember why not."""
+        try:
+            super().flush()
+        except OSError as error:
+            self.fault = error
+
+
+def _open_outputs() -> None:
+    """Put outputs that cannot fail in the place of the standard ones; one that was closed writes to nowhere."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free: this one
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        given = getattr(sys, name)
+        encoding = getattr(given, "encoding", None) or "utf-8"
+        raw = given.detach() if isinstance(given, io.TextIOWrapper) else os.fdopen(os.dup(number), "wb")
+        # A terminal of few characters shows what it can.
+        made = _Output(raw, encoding, errors="replace", line_buffering=name == "stderr" or raw.isatty())
+        setattr(sys, name, made)
+        setattr(sys, f"__{name}__", made)
+
+
+_PRINTING = {"schema", "history", "plan", "compare"}
+"""Commands whose work is what they print."""
 
 
 def main() -> None:
@@ -455,16 +505,26 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal of few characters shows what it can
+    _open_outputs()
+    code = FAILED
     try:
-        sys.exit(app(standalone_mode=False))
+        with _said_faults():
+            code = app(standalone_mode=False) or 0
+    except typer.Exit as ended:
+        code = ended.exit_code
     except _USAGE_ERROR as error:
-        error.show()
-        sys.exit(BAD_INPUT)
+        text = io.StringIO()
+        error.show(file=text)
+        print(*map(printable, text.getvalue().splitlines()), sep="\n", file=sys.stderr)
+        code = BAD_INPUT
     except typer.Abort:
-        sys.exit(FAILED)
+        code = FAILED
+    sys.stdout.flush()
+    fault = getattr(sys.stdout, "fault", None)
+    if fault is not None and not isinstance(fault, BrokenPipeError):  # whoever closed a pipe had read enough
+        print(f"buildcompare: standard output: expected one that can be written, found {fault}", file=sys.stderr)
+        code = code or (FAILED if _PRINTING & {*sys.argv[1:2]} else 0)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

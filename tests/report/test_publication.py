@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from buildcompare.config.project import locked
 from buildcompare.report import publication, warm
 from buildcompare.report.batch import Order, publish_here
 from buildcompare.results import Results
@@ -64,32 +65,73 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
 
 
-def dead_process() -> int:
-    """The number of a process that is gone."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
-
-
 def test_what_a_killed_run_left_is_tidied_up(tmp_path: Path) -> None:
-    gone = dead_process()
-    mine, theirs = tmp_path / f".x.{gone}.abc.making", tmp_path / f".x.{os.getppid()}.abc.making"
-    for folder in (mine, theirs):
+    """Whether somebody still works in a folder shows in its lock, which ends with its process."""
+    gone, alive, part = tmp_path / ".x.abc.making", tmp_path / ".x.def.making", tmp_path / ".x.y.abc.making"
+    for folder in (gone, alive, part):
         folder.mkdir()
-    with publication.staged(tmp_path / "x") as staging:
+    with locked(alive), publication.staged(tmp_path / "x") as staging:
         (staging / "results.json").write_text("{}")
-    assert not mine.exists()
-    assert theirs.exists()
+    assert not gone.exists()
+    assert alive.exists()
+    assert part.exists()  # of the report x.y
 
 
 def test_a_report_that_a_killed_run_had_moved_aside_comes_back(tmp_path: Path) -> None:
-    aside = tmp_path / f".x.{dead_process()}.abc.old" / "x"
-    aside.mkdir(parents=True)
-    (aside / "results.json").write_text(REPORT)
+    """The new one is whole by then, so it is put in place, with what somebody had put beside the old one."""
+    place = tmp_path / ".x.abc.making"
+    for name in ("old/results.json", "old/mine.txt", "new/results.json"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(REPORT)
     with pytest.raises(KeyboardInterrupt), publication.staged(tmp_path / "x"):
         raise KeyboardInterrupt
-    assert (tmp_path / "x" / "results.json").read_text() == REPORT
+    assert {path.name for path in (tmp_path / "x").iterdir()} == {"results.json", "mine.txt"}
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_links_and_pipes_in_a_report_s_folder_stay_what_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    (folder / "results.json").write_text(REPORT)
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "notes").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
+    with publication.staged(folder) as staging:
+        (staging / "results.json").write_text("new")
+    assert (folder / "results.json").read_text() == "new"
+    assert (folder / "dangling").readlink() == Path("nowhere")
+    assert (folder / "notes").readlink() == tmp_path
+    assert (folder / "pipe").is_fifo()
+
+
+RACE = """
+import pathlib, sys
+from buildcompare.config import project
+from buildcompare.config.project import locked
+from buildcompare.report import publication
+folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
+for i in range(int(sys.argv[3])):
+    (folder.parent / f"{name}-{i}").write_text("mine")
+    while True:
+        try:
+            (folder.parent / f"{name}-{i}").rename(folder / f"{name}-{i}")
+            break
+        except FileNotFoundError:
+            pass  # for a moment no report stands there
+    with publication.staged(folder) as new:
+        (new / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
+"""
+
+
+@pytest.mark.slow
+def test_publications_at_one_time_lose_nobody_s_file(tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "x"
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text(REPORT)
+    racers = [subprocess.Popen([sys.executable, "-c", RACE, str(folder), f"mine{i}", "50"]) for i in range(4)]
+    assert [racer.wait(120) for racer in racers] == [0] * 4
+    assert len([*folder.glob("mine*")]) == 200
+    assert [path.name for path in folder.parent.iterdir()] == ["x"]
 
 
 def is_whole(folder: Path) -> bool:

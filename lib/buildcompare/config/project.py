@@ -1,12 +1,20 @@
 """Where the project's folders are, and how files get there: relative paths mean the same from any working directory."""
 
 import contextlib
+import glob
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def root() -> Path:
@@ -59,6 +67,10 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
     try:
         for file, half in halves.items():
             file.parent.mkdir(parents=True, exist_ok=True)
+            for left in file.parent.glob(f".{glob.escape(file.name)}.*.part"):  # by a process that was killed
+                number = left.name.rsplit(".", 2)[1]
+                if number.isascii() and number.isdigit() and not _is_alive(int(number)):
+                    left.unlink(missing_ok=True)
             whole = contents[file]
             half.write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
         for file, half in halves.items():
@@ -66,6 +78,63 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
     finally:
         for half in halves.values():
             half.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (OSError, OverflowError) as error:
+        return not isinstance(error, (ProcessLookupError, OverflowError))  # else it is somebody else's
+    return True
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keep others from `folder` who ask for it likewise; without `wait`, whether nobody else has it.
+
+    The system gives it back when a process ends, however that happens. Where folders cannot be locked, all may.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        free = True
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            free = False
+        except OSError:  # a file system without locks
+            pass
+        yield free
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
+    """A new folder in `parent`, locked while its maker lives and removed at the end."""
+    with tempfile.TemporaryDirectory(suffix, prefix, parent, ignore_cleanup_errors=True) as name, locked(Path(name)):
+        yield Path(name)
+
+
+SOCKET_PATH = 60
+"""Longer folders leave no room for the name of a socket in them: systems cut paths at 104 to 108 characters."""
+
+
+@contextlib.contextmanager
+def socket_folder(prefix: str = "bc-") -> Iterator[Path]:
+    """A new folder for sockets and connection files; those that killed processes left are removed."""
+    parent = Path(tempfile.gettempdir())
+    parent = parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108
+    for left in parent.glob(f"{prefix}????????"):
+        with contextlib.suppress(OSError):  # somebody else's, or gone
+            if time.time() - left.stat().st_mtime > 60.0:  # seconds: else it may not be locked yet
+                with locked(left, wait=False) as free:
+                    if free:
+                        shutil.rmtree(left, ignore_errors=True)
+    with own_folder(parent, prefix) as folder:
+        yield folder
 
 
 def commit() -> str | None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from buildcompare import figures
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.params import version_in
-from buildcompare.config.project import resolve, root, write_files
+from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.figures import chart, picture
 from buildcompare.history.chain import Step, analyse_chain, ledger_test, supported_users_noise
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger
@@ -76,7 +76,8 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     shown["charts"] = level_charts(rows, catalogue)
     shown["left_out"] = [(at, len(view.chain.steps), view.count) for at, view in views.items() if view.left_out]
     html = page("index/index", "buildcompare/report", "index/index", component=figures.component(), **shown)
-    write_files({folder / INDEX: html})
+    with writing(folder / INDEX, "output", "a file that can be written"):
+        write_files({folder / INDEX: html})
     return folder / INDEX, len(rows)
 
 

@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.project import root, write_files, writing
+from buildcompare.config.project import locked, own_folder, root, write_files, writing
 from buildcompare.recordings.artefacts import FOLDER as ARTEFACTS
 from buildcompare.results import Results, dumps
 
@@ -24,6 +23,8 @@ FOLDERS = {
 """By folder, the names of the files that a report makes there."""
 MADE = frozenset({RESULTS, HTML, README, NOTEBOOK, JUNIT, "graphs", "tables"})
 """The files of every report; anything else in its folder but its artefacts is somebody's and is kept."""
+OLD, NEW = "old", "new"
+"""Names of both reports while one takes the other's place."""
 
 
 def reports() -> Path:
@@ -36,7 +37,9 @@ def save_results(results: Results) -> str:
     folder = reports() / results.comparison
     if (folder / HTML).exists():
         return f"{folder} holds a published report and was left as it is; `make report` publishes anew"
-    write_files({folder / RESULTS: dumps(results)})
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent):
+        write_files({folder / RESULTS: dumps(results)})
     return f"saved {folder / RESULTS}"
 
 
@@ -57,68 +60,98 @@ def staged(folder: Path) -> Iterator[Path]:
     What `folder` held and no report makes is carried over. An :class:`InputError` where `folder` cannot be made, is no
     folder, or holds files but no report.
     """
+    with contextlib.ExitStack() as stack:
+        with writing(folder, "output", "a folder that can be written"):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with locked(folder.parent):
+                _tidy_up(folder)
+                _refuse_others(folder)
+                # A level down, where nobody takes it for a report among the reports.
+                place = stack.enter_context(own_folder(folder.parent, f".{folder.name}.", ".making"))
+        Path(place, NEW).mkdir()
+        yield place / NEW
+        with locked(folder.parent):
+            _put_in_place(place, folder)
+
+
+def _refuse_others(folder: Path) -> None:
+    """Refuse a place that is no folder, or one that holds files but no report."""
     fault = functools.partial(InputError, file=folder, key="output")
-    with writing(folder, "output", "a folder that can be written"):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _tidy_up(folder)
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise fault(expected="a folder", found="something else")
-        names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-        try:
-            found = json.loads((folder / RESULTS).read_text("utf-8"))
-        except (OSError, ValueError):
-            found = None
-        ours = isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
-        if names and not ours:
-            expected = "a new or empty folder, or one that holds a report"
-            raise fault(expected=expected, found=f"other files, such as {names[0]}")
-        staging = _beside(folder, "making")
-    with staging as place:
-        making = Path(place, folder.name)  # one level down, where nobody takes it for a report among the reports
-        making.mkdir()
-        yield making
-        _put_in_place(making, folder)
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise fault(expected="a folder", found="something else")
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+    try:
+        found = json.loads((folder / RESULTS).read_text("utf-8"))
+    except (OSError, ValueError):
+        found = None
+    ours = isinstance(found, dict) and {"schema_version", "comparison", "complete"} <= found.keys()
+    if names and not ours:
+        expected = "a new or empty folder, or one that holds a report"
+        raise fault(expected=expected, found=f"other files, such as {names[0]}")
 
 
-def _put_in_place(making: Path, folder: Path) -> None:
-    if not folder.exists():
-        making.rename(folder)
-        return
-    for entry in [*folder.iterdir(), *(each for name in FOLDERS for each in (folder / name).glob("*"))]:
-        ours = FOLDERS[entry.parent.name].fullmatch(entry.name) if entry.parent != folder else entry.name in MADE
-        if not ours and entry.name not in {*FOLDERS, ARTEFACTS}:
-            target = making / entry.relative_to(folder)
-            target.parent.mkdir(exist_ok=True)
-            shutil.copytree(entry, target, symlinks=True) if entry.is_dir() else shutil.copy2(entry, target)
-    with _beside(folder, "old") as place:
-        old = folder.rename(Path(place, folder.name))
-        try:
-            making.rename(folder)
-        except OSError:
+def _put_in_place(place: Path, folder: Path) -> None:
+    """Move what stood in `folder` aside, all that no report makes into the new report, and that into its place."""
+    old, new = place / OLD, place / NEW
+    moved: list[tuple[Path, Path]] = []
+    try:
+        if folder.exists():
+            folder.rename(old)
+        for entry in _others(old):  # by renaming: links, pipes and large files stay what they are
+            target = new / entry.relative_to(old)
+            if not os.path.lexists(target):
+                target.parent.mkdir(exist_ok=True)
+                entry.rename(target)
+                moved.append((target, entry))
+        new.rename(folder)
+    except BaseException:
+        for target, entry in reversed(moved):
+            target.rename(entry)
+        if old.exists():
             old.rename(folder)
-            raise
+        raise
+    _empty(old, folder)
 
 
-def _beside(folder: Path, what: str) -> tempfile.TemporaryDirectory[str]:
-    """A new hidden folder beside `folder`, which names the process that made it."""
-    prefix = f".{folder.name}.{os.getpid()}."
-    return tempfile.TemporaryDirectory(f".{what}", prefix, folder.parent, ignore_cleanup_errors=True)
+def _empty(old: Path, folder: Path) -> None:
+    """Remove a report that was replaced; what somebody saves in it until its folder is gone comes into `folder`."""
+    for _ in range(3):  # a folder that is not empty cannot be removed: then something came in between
+        for entry in _others(old):
+            if not os.path.lexists(target := folder / entry.relative_to(old)):
+                target.parent.mkdir(exist_ok=True)
+                entry.rename(target)
+        made = (each for name in FOLDERS for each in _inside(old / name) if FOLDERS[name].fullmatch(each.name))
+        for entry in [*made, *(old / name for name in MADE)]:
+            with contextlib.suppress(OSError):  # a folder too
+                entry.unlink()
+        shutil.rmtree(old / ARTEFACTS, ignore_errors=True)
+        for emptied in (*(old / name for name in FOLDERS), old):
+            with contextlib.suppress(OSError):
+                emptied.rmdir()
+
+
+def _others(folder: Path) -> list[Path]:
+    """What somebody put into a report's folder, or among its graphs, images and tables."""
+    if not folder.is_dir():
+        return []
+    own = {*MADE, *FOLDERS, ARTEFACTS}
+    return [
+        *(each for each in folder.iterdir() if each.name not in own),
+        *(each for name, made in FOLDERS.items() for each in _inside(folder / name) if not made.fullmatch(each.name)),
+    ]
+
+
+def _inside(folder: Path) -> list[Path]:
+    return [] if folder.is_symlink() else [*folder.glob("*")]
 
 
 def _tidy_up(folder: Path) -> None:
-    """Remove what a killed process left beside `folder`, and put back a report that it had moved aside."""
-    left = re.compile(re.escape(f".{folder.name}.") + r"(\d+)\.[^.]+\.(making|old)")
-    for entry in folder.parent.iterdir():
-        name = left.fullmatch(entry.name)
-        if name and not _is_alive(int(name[1])):
-            if name[2] == "old" and (entry / folder.name).is_dir() and not folder.exists():
-                (entry / folder.name).rename(folder)
-            shutil.rmtree(entry, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:
-        return not isinstance(error, ProcessLookupError)  # else it is somebody else's
-    return True
+    """Remove what a killed process left beside `folder`, and finish what it had begun to put in place."""
+    left = re.compile(re.escape(f".{folder.name}.") + r"[^.]+\.making")
+    for place in folder.parent.iterdir():
+        if left.fullmatch(place.name):
+            with contextlib.suppress(FileNotFoundError), locked(place, wait=False) as free:  # its maker may be done now
+                if free:
+                    if (place / OLD).is_dir():
+                        _empty(place / OLD, folder) if folder.exists() else _put_in_place(place, folder)
+                    shutil.rmtree(place, ignore_errors=True)

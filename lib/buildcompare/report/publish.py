@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shlex
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
 from buildcompare.comparison.inputs import files_of, inputs_sha256
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison, read_params
-from buildcompare.config.project import resolve, root, write_files
+from buildcompare.config.project import resolve, root, socket_folder, write_files
 from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.recordings import artefacts
@@ -104,9 +103,10 @@ def _kernel() -> Iterator[dict[str, Any]]:
 
         kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
-    with tempfile.TemporaryDirectory(prefix="bc-") as sockets:
+    with socket_folder() as sockets:
         # Sockets in a folder of this kernel's own: TCP ports race, and a shared folder cross-connects.
-        transport = {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}} if os.name == "posix" else {}
+        own = {"connection_file": f"{sockets}/kernel.json"}
+        transport = {"KernelManager": {**own, "transport": "ipc", "ip": f"{sockets}/k"}} if os.name == "posix" else {}
         settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
         yield {**settings, "on_cell_start": lambda cell, cell_index: warm.tell(cell_index)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterator
 
@@ -33,7 +34,8 @@ def lines(results: Results, *, width: int, coloured: bool = False, every: bool =
     A metric has a row where it changed or where users feel it, and a finding its text where it warns; the others are
     counted, or with `every` shown too.
     """
-    console = Console(width=width, force_terminal=coloured, highlight=False)
+    nowhere = io.StringIO()  # what is captured is for somebody else to write, who may find the output closed or full
+    console = Console(file=nowhere, width=width, force_terminal=coloured, highlight=False)
     found = opening(results)
     tests = sorted(results.tests, key=lambda test: GRAVEST_FIRST.index(test.verdict))
     rows = {test.name: _rows(test, every=every) for test in tests}

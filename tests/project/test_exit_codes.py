@@ -1,0 +1,89 @@
+"""Exit codes are right whatever becomes of standard output, standard error and the folder of temporary files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from buildcompare.config import project as paths
+from support import small_params, write_params
+
+COMMAND = f"{sys.executable} -m buildcompare"
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a shell makes of a line, which prints the exit codes on its last one."""
+    known = {**os.environ, **environment}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env=known, timeout=120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (f"{COMMAND} schema | true; echo ${{PIPESTATUS[0]}}", 0),  # whoever closed the pipe had read enough
+        (f"{COMMAND} schema > /dev/full; echo $?", 4),  # its work is what it prints
+        (f"{COMMAND} report missing.yaml 2>&-; echo $?", 3),
+        (f"{COMMAND} report missing.yaml 2> /dev/full; echo $?", 3),
+        (f"({COMMAND} report missing.yaml <&- >&- 2>&-); echo $?", 3),
+        (f"{COMMAND} bogus 2>&-; echo $?", 3),
+    ],
+)
+def test_the_code_is_that_of_the_work(line: str, code: int) -> None:
+    assert shell(line).stdout.splitlines()[-1] == str(code)
+
+
+@pytest.mark.slow
+def test_a_published_report_is_done_whoever_reads_of_it(tmp_path: Path) -> None:
+    file = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    line = f"{COMMAND} report {file} --output {tmp_path / 'out'} --fail-on regression"
+    done = shell(f"{line} > /dev/full; echo $?; {line} | true; echo ${{PIPESTATUS[0]}}", TMPDIR=str(tmp_path / "none"))
+    assert done.stdout.split() == ["0", "0"]
+    assert done.stderr.startswith("buildcompare: standard output: expected one that can be written, found ")
+    assert (tmp_path / "out/report.html").exists()
+
+
+@pytest.mark.slow
+def test_no_escape_sequence_of_a_name_reaches_the_terminal(tmp_path: Path) -> None:
+    name = tmp_path / "a\x1b]0;owned\x07\nb.yaml"
+    done = subprocess.run([*COMMAND.split(), "report", str(name)], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "\x1b" not in done.stderr + done.stdout
+    assert r"a\x1b]0;owned\x07\nb.yaml" in done.stderr
+
+
+def test_sockets_have_a_short_folder_and_what_the_killed_left_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systems cut paths of sockets at 104 characters; connection files of killed kernels stand in these folders."""
+    long = tmp_path / ("x" * 150)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with paths.socket_folder() as folder:
+        assert len(str(folder)) < 80
+    short = tmp_path / "t"
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    monkeypatch.setattr(paths, "SOCKET_PATH", 1_000)
+    for left in ("bc-aaaaaaaa", "bc-bbbbbbbb"):
+        (short / left).mkdir(parents=True)
+        (short / left / "kernel.json").write_text("{}")
+        os.utime(short / left, (1.0, 1.0))
+    with paths.locked(short / "bc-bbbbbbbb"), paths.socket_folder():
+        names = {path.name for path in short.iterdir()}
+    assert "bc-aaaaaaaa" not in names
+    assert "bc-bbbbbbbb" in names
+
+
+def test_halves_of_files_that_a_killed_process_left_go_with_the_next_writing(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for process in (gone.pid, os.getppid()):
+        (tmp_path / f".x.json.{process}.part").write_text("half")
+    paths.write_files({tmp_path / "x.json": "whole"})
+    assert {path.name for path in tmp_path.iterdir()} == {"x.json", f".x.json.{os.getppid()}.part"}
