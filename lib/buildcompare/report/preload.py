@@ -1,8 +1,11 @@
 """Everything that a report needs, imported and set up once: by the fork server, whose children share it."""
 
+import os
 import sys
 from importlib import import_module
 
+# Threads for matrices as small as ours cost more than the sums; and a process that has none can be forked safely.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
 
