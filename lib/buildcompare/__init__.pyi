@@ -1,12 +1,16 @@
 """The public names, each with the module that defines it."""
 
 from .api import Result as Result
+from .api import VariantsReport as VariantsReport
 from .api import compare as compare
+from .api import compare_variants as compare_variants
 from .api import investigate as investigate
+from .comparison.matrix import variants_parameters as variants_parameters
 from .config.errors import BuildcompareError as BuildcompareError
 from .config.errors import InputError as InputError
 from .config.errors import SourceError as SourceError
 from .config.params import read_params as read_params
+from .config.variants import read_variants as read_variants
 from .labels.tables import label_table as label_table
 from .labels.traffic_mix import traffic_mix as traffic_mix
 from .load.curve import load_curve as load_curve

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings
+from buildcompare.comparison.matrix import Matrix, analyse_matrix
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
 from buildcompare.config.project import write_files, writing
+from buildcompare.config.variants import Variants
 from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
@@ -321,6 +323,103 @@ class Result(Analysis):
         from buildcompare.report.sections import summary
 
         return summary(self).styled()
+
+
+def compare_variants(variants: Variants, *, command: str | None = None) -> VariantsReport:
+    """Compare the variants of a matrix with their baseline.
+
+    Parameters
+    ----------
+    variants
+        The matrix, from :func:`read_variants` or :func:`variants_parameters`.
+    command
+        What makes the report again, for its provenance.
+
+    Returns
+    -------
+    VariantsReport
+        Contrasts, effects of factors, ranks and findings.
+
+    Raises
+    ------
+    InputError
+        Where a run cannot be read, or nothing can be compared.
+
+    Examples
+    --------
+    >>> from buildcompare.config.variants import read_variants
+    >>> found = compare_variants(read_variants("params/ceilometer-schemas.yaml"))
+    >>> rows = found.contrasts.query("operation == 'resource-list' and variant == 'Normalise + index'")
+    >>> rows[["against", "times_better"]].round(2).values.tolist()[0]
+    ['Master', 4.5]
+    """
+    return VariantsReport(**vars(analyse_matrix(variants, command=command)))
+
+
+@dataclass(frozen=True, repr=False)
+class VariantsReport(Matrix):
+    """What a matrix of variants showed: tables as DataFrames, figures, and the report."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Regression where a variant is surely worse than what it is compared with."""
+        return self.results.verdict
+
+    @functools.cached_property
+    def contrasts(self) -> pd.DataFrame:
+        """One row for each variant beside another, in each operation."""
+        return pd.DataFrame([row.model_dump() for row in self.result.contrasts])
+
+    @functools.cached_property
+    def effects(self) -> pd.DataFrame:
+        """One row for each level of a factor, and for each pair of levels of two factors."""
+        return pd.DataFrame([row.model_dump() for row in self.result.effects])
+
+    @functools.cached_property
+    def ranking(self) -> pd.DataFrame:
+        """One row for each variant in each operation: its level and the places that it may have."""
+        return pd.DataFrame([row.model_dump() for row in self.result.ranking])
+
+    @functools.cached_property
+    def findings(self) -> pd.DataFrame:
+        """The findings, the most severe first, each with its evidence."""
+        return pd.DataFrame([row.model_dump() for row in self.results.findings])
+
+    def show(self, section: str) -> None:
+        """Display one section of the report in a notebook: ``"verdict"``, ``"variants"``, ``"factors"`` and so on."""
+        from IPython.display import display
+
+        from buildcompare.report.sections import MATRIX_SECTIONS
+
+        display(*MATRIX_SECTIONS[section][1](self))  # type: ignore[no-untyped-call]  # IPython's has no types
+
+    def save(self) -> None:
+        """Keep results.json in the notebook; run by hand, save it too, unless a report was published there."""
+        from IPython.display import display
+
+        from buildcompare.report import publication
+        from buildcompare.report.sections import EmbeddedResults
+
+        if not self.published:
+            print(publication.save_results(self.results))
+        display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's has no types
+
+    def to_json(self) -> str:
+        """The text of results.json."""
+        return dumps(self.results)
+
+    def to_html(self, file: str | os.PathLike[str]) -> Path:
+        """Write the report as one page that opens offline, and return its path."""
+        from buildcompare.report.html import page_of
+        from buildcompare.report.sections import MATRIX_SECTIONS
+
+        path = Path(file)
+        write_files({path: page_of(self, MATRIX_SECTIONS.values())})
+        return path
+
+    def __repr__(self) -> str:
+        lines = [f"<buildcompare.VariantsReport: {len(self.result.variants)} variants>", opening(self.results).title]
+        return "\n".join([*lines, *(f"  {each.severity}: {_cut(each.text)}" for each in self.results.findings[:5])])
 
 
 _MOST_TESTS, _WIDTH = 8, 100

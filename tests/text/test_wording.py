@@ -152,6 +152,48 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         {"name": "import", "unit": "seconds", "base": 61.8, "new": 55.2, "delta_percent": -10.7, "within_low": None},
         "Bounded Postgres: import of v2 55.2 s against 61.8 s, −10.7 %, which is unproven. // How far two runs of one build lie apart is not known. Two or three runs of each build would tell.",
     ),
+    FindingKind.VARIANT: (
+        {
+            "variant": "new disk",
+            "name": "tps",
+            "unit": "1/s",
+            "base": 600.0,
+            "new": 660.0,
+            "other": "old disk",
+            "delta_percent": 10.0,
+            "times_better": 1.1,
+            "ci_low": None,
+            "chance_sd_percent": 3.5,
+        },
+        (
+            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of old disk, +10.0 % (1.10 times as good). Unproven, "
+            "as no run was repeated: it is more than chance only if one run scatters by less than 3.5 %."
+        ),
+    ),
+    FindingKind.VARIANT_CLAIM: (
+        {
+            "text": None,
+            "says": "same",
+            "variant": "new disk",
+            "other": "old disk",
+            "name": "tps",
+            "status": "unproven",
+            "delta_percent": 1.0,
+            "chance_sd_percent": None,
+            "runs_needed": {"2": 3, "5": 19},
+        },
+        (
+            "Bounded Postgres: “new disk is no different from old disk in tps”: the figures agree, but nothing proves it "
+            "(+1.0 %). If one run scatters by 5 %, 19 runs of each would settle it."
+        ),
+    ),
+    FindingKind.VARIANT_FACTOR: (
+        {"factors": ["disk", "scale"], "name": "tps", "largest_percent": -14.6, "p_adjusted": 0.012},
+        (
+            "Bounded Postgres: disk and scale act together on tps: up to −14.6 % (p 0.012 over all factors and "
+            "operations)."
+        ),
+    ),
     FindingKind.BLIND_SPOTS: (
         {"by_name": {"CPU": [19.0, 40.0], "supported users": [7.3]}},
         "Smaller changes could go unseen: CPU 19 to 40 %, supported users 7.3 %.",

@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from buildcompare import findings
 from buildcompare import results as schema
 from buildcompare.calibration.learn import Calibration, groups_without, read_calibration
@@ -354,8 +356,6 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         noise = supported_users_noise(catalogue, groups)
         past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated)
     history, drift, setup_differences = past or (None, [], [])
-    # The same from a file, from papermill and from a hand-filled cell:
-    asked = json.dumps(params.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     results = schema.Results(
         comparison=params.name or "",
         base=Label(label=labels[0]),
@@ -377,15 +377,28 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         self_check=self_check,
         suggestions=findings.suggest(tests, labels, findings_history.former_setup(*past) if past else ()),
         findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),
-        provenance=schema.Provenance(
-            params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
-            catalogue=params.metrics,
-            inputs=inputs,
-            artefacts=[row for row, _ in artefacts.found_of(params)],
-            run=_this_run(command or f"python -m buildcompare report params/{params.name}.yaml"),
-        ),
+        provenance=provenance(params, params.metrics, inputs, command, artefacts.found_of(params)),
     )
     return Analysis(params, catalogue, recordings, results, compared)
+
+
+def provenance(
+    params: BaseModel,
+    catalogue: str,
+    inputs: list[schema.InputProvenance],
+    command: str | None,
+    left: Sequence[tuple[schema.ArtefactProvenance, object]] = (),
+) -> schema.Provenance:
+    """Where results come from; the parameters are the same from a file, from papermill and from a hand-filled cell."""
+    told = params.model_dump(mode="json")
+    asked = json.dumps(told, sort_keys=True, ensure_ascii=False)
+    return schema.Provenance(
+        params_sha256=hashlib.sha256(asked.encode()).hexdigest(),
+        catalogue=catalogue,
+        inputs=inputs,
+        artefacts=[row for row, _ in left],
+        run=_this_run(command or f"python -m buildcompare report params/{told['name']}.yaml"),
+    )
 
 
 def import_comparisons(folder: Path, ledger: Path) -> list[Entry]:

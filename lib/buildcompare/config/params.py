@@ -338,9 +338,14 @@ def read_params(file: str | Path) -> Comparison:
     """
     path = Path(file)
     comparison = check_params(read_yaml(path))
-    if comparison.name is None and not re.fullmatch(SLUG, path.stem):
+    return comparison.model_copy(update={"name": name_of(path, comparison.name)})
+
+
+def name_of(path: Path, name: str | None) -> str:
+    """The `name` that a params file states, or its stem, which becomes a folder's name too."""
+    if name is None and not re.fullmatch(SLUG, path.stem):
         raise InputError(file=path, key="file name", expected=_SLUG, found=repr(path.stem))
-    return comparison.model_copy(update={"name": comparison.name or path.stem})
+    return name or path.stem
 
 
 def check_params(data: Any) -> Comparison:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from buildcompare.findings import variants
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import beyond_noise
 from buildcompare.findings.metrics import detectable, leans, lost
@@ -94,6 +95,8 @@ def opening(results: Results) -> Opening:
 
     That the load of a test was not recorded stands first, as all that follows is limited by it.
     """
+    if results.variants is not None:
+        return Opening(*variants.opening(results, results.variants))
     made = _opening(results)
     unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""

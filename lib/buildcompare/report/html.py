@@ -1,7 +1,7 @@
 """Write the HTML report: one page that loads nothing and reads without JavaScript."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -9,7 +9,6 @@ from markupsafe import Markup
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
-from buildcompare.comparison.analysis import Analysis
 from buildcompare.figures import FIGURE_MIME, component, unused
 from buildcompare.report.commonmark import to_html
 from buildcompare.report.sections import (
@@ -58,10 +57,10 @@ def page_of_notebook(
     return render(results, (part for cell in cells for part in _of_cell(cell)), beside=beside, written=written)
 
 
-def page_of(analysis: Analysis) -> str:
-    """The report of an analysis as one page, without running a notebook."""
+def page_of(analysis: Any, sections: Iterable[tuple[str, Callable[[Any], Any]]] = SECTIONS) -> str:
+    """The report of an analysis, or of what other `sections` show, as one page, without running a notebook."""
     parts = []
-    for heading, section in SECTIONS:
+    for heading, section in sections:
         shown = section(analysis)
         parts += [f"<h2>{heading}</h2>"] if heading else []
         for each in [shown] if isinstance(shown, Fragment) else shown:

@@ -45,7 +45,8 @@ class MarkdownReportExporter(Exporter):
 
 def graphs_of(notebook: NotebookNode) -> list[Figure]:
     """The figures of an executed notebook that stand in README.md."""
-    return [figure for figure in figures_of(notebook) if figure.graph_of is not None]
+    every = results_of(notebook).variants is not None
+    return [figure for figure in figures_of(notebook) if every or figure.graph_of is not None]
 
 
 def files_of(graphs: Sequence[Figure], results: Results) -> dict[str, bytes]:
@@ -61,7 +62,8 @@ def render(results: Results, graphs: Sequence[Figure]) -> str:
     told, rest = above_the_fold(headlines(results.findings))
     said = {"opening": opening(results), "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
     said["titles"] = {test.name: title(test) for test in tests}
-    return template("README.md").render(results=results, tests=tests, graphs=graphs, **said)
+    name = "variants.md" if results.variants else "README.md"
+    return template(name).render(results=results, tests=tests, graphs=graphs, **said)
 
 
 def markers(block: str) -> str:

@@ -15,8 +15,9 @@ from buildcompare.recordings.artefacts import FOLDER as ARTEFACTS
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"
+VARIANTS = "variants.ipynb"
 FOLDERS = {
-    "graphs": re.compile(r".+_0_.+\.png"),
+    "graphs": re.compile(r".+_0_.+\.png|(?:contrasts|interaction|heat_map).*\.png"),
     "images": re.compile(r"[0-9a-f]{8}\.(png|jpeg|gif|webp)"),
     "tables": re.compile(r"[a-z_]+\.csv"),
 }
@@ -121,7 +122,7 @@ def _empty(old: Path, folder: Path) -> None:
                 target.parent.mkdir(exist_ok=True)
                 entry.rename(target)
         made = (each for name in FOLDERS for each in _inside(old / name) if FOLDERS[name].fullmatch(each.name))
-        for entry in [*made, *(old / name for name in MADE)]:
+        for entry in [*made, *(old / name for name in (*MADE, VARIANTS))]:
             with contextlib.suppress(OSError):  # a folder too
                 entry.unlink()
         shutil.rmtree(old / ARTEFACTS, ignore_errors=True)
@@ -134,7 +135,7 @@ def _others(folder: Path) -> list[Path]:
     """What somebody put into a report's folder, or among its graphs, images and tables."""
     if not folder.is_dir():
         return []
-    own = {*MADE, *FOLDERS, ARTEFACTS}
+    own = {*MADE, VARIANTS, *FOLDERS, ARTEFACTS}
     return [
         *(each for each in folder.iterdir() if each.name not in own),
         *(each for name, made in FOLDERS.items() for each in _inside(folder / name) if not made.fullmatch(each.name)),

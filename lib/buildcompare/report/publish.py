@@ -17,6 +17,8 @@ from buildcompare.comparison.inputs import files_of, inputs_sha256
 from buildcompare.config.errors import ExecutionError, InputError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.config.project import resolve, root, socket_folder, write_files
+from buildcompare.config.variants import Variants, holds_variants, read_variants
+from buildcompare.config.yaml import read_yaml
 from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.recordings import artefacts
@@ -26,6 +28,7 @@ from buildcompare.report.sections import keep_beside_results, results_of
 from buildcompare.results import Results, dumps
 from buildcompare.results.tables import tables
 from buildcompare.text.sentences import say
+from buildcompare.variants.compare import catalogue_of, read_runs
 
 Engine = Literal["warm", "kernel"]
 
@@ -37,8 +40,8 @@ class KernelInputError(InputError):
         Exception.__init__(self, message)
 
 
-def execute(params: Comparison, *, command: str, engine: Engine | None = None) -> NotebookNode:
-    """Run the notebook with `params`, by a warm `engine` or by a kernel; `command` makes the report again.
+def execute(params: Comparison | Variants, *, command: str, engine: Engine | None = None) -> NotebookNode:
+    """Run the notebook of builds or of variants, by a warm `engine` or by a kernel; `command` makes the report again.
 
     Raises :class:`InputError` at a fault of the user's (a file that is missing, empty or damaged), at any other
     :class:`ExecutionError`.
@@ -46,11 +49,12 @@ def execute(params: Comparison, *, command: str, engine: Engine | None = None) -
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
+    source = NOTEBOOK if isinstance(params, Comparison) else NOTEBOOK.with_name(publication.VARIANTS)
     notebook: NotebookNode
     with _kernel() if (engine or best_engine()) == "kernel" else _forked() as settings:
         try:
             notebook = papermill.execute_notebook(
-                str(root() / NOTEBOOK),
+                str(root() / source),
                 None,  # it is written once, when it is whole
                 parameters={**params.model_dump(mode="json"), "command": command},
                 cwd=str(root()),
@@ -61,16 +65,16 @@ def execute(params: Comparison, *, command: str, engine: Engine | None = None) -
         except PapermillExecutionError as error:
             if error.ename == InputError.__name__:
                 raise KernelInputError(error.evalue) from None
-            where = f"cell {error.exec_count} of {NOTEBOOK}"
+            where = f"cell {error.exec_count} of {source}"
             raise ExecutionError(f"{where}: {error.ename}: {error.evalue}") from None
         except ExecutionError as error:  # a process that was killed
-            raise ExecutionError(f"{NOTEBOOK}, {error}") from None
+            raise ExecutionError(f"{source}, {error}") from None
         except Exception as error:  # a kernel that dies or does not start raises whatever its libraries raise
             raise ExecutionError(f"the notebook could not be run: {type(error).__name__}: {error}") from error
     for cell in notebook.cells:  # it is published: warnings and papermill name files of this machine
         if "outputs" in cell:
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
-    notebook.metadata.get("papermill", {}).update(input_path=str(NOTEBOOK), output_path=NOTEBOOK.name)
+    notebook.metadata.get("papermill", {}).update(input_path=str(source), output_path=source.name)
     return notebook
 
 
@@ -158,6 +162,8 @@ def publish(
     Without `graphs`, README.md has none: they are what takes longest. With `resume`, a whole report that stands there
     is kept where it was made from the same inputs by the same code (``provenance.run.inputs_sha256``).
     """
+    if holds_variants(read_yaml(params_file)):
+        return _publish_variants(params_file, output, engine=engine, ledger_as=ledger_as, graphs=graphs)
     params = read_params(params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
     if ledger_as is not None:
@@ -185,20 +191,7 @@ def publish(
             raise
         keep_beside_results(notebook, {"inputs_sha256": inputs})
         results = results_of(notebook)
-        drawn = markdown.graphs_of(notebook) if graphs else []
-        written = markdown.read_written(folder / publication.README)
-        csv = {f"tables/{name}.csv": text for name, text in tables(results).items()}
-        beside = [publication.README, publication.RESULTS, publication.NOTEBOOK, *csv]
-        texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}
-        texts[publication.HTML] = page_of_notebook(notebook, results, beside=beside, written=written)
-        texts[publication.NOTEBOOK] = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]  # it has no types
-        texts[publication.README] = markdown.put_written(markdown.render(results, drawn), written)
-        texts |= csv
-        (staging / "tables").mkdir()
-        write_files({staging / name: text for name, text in texts.items()})
-        for name, contents in markdown.files_of(drawn, results).items():
-            (staging / name).parent.mkdir(exist_ok=True)
-            (staging / name).write_bytes(contents)
+        _write(notebook, results, publication.NOTEBOOK, staging, folder, graphs=graphs)
         for _, files in left:
             artefacts.copy(files, staging)
         if ledger_as is not None and ledger is not None:  # a refusal leaves the published report as it was
@@ -210,3 +203,37 @@ def publish(
                 recorded = place_in_words(read_ledger(ledger.folder), entry.name)
                 recorded += f" {say('history', 'packed', packed)}" if packed else ""
     return Published(folder, results, recorded)
+
+
+def _publish_variants(
+    params_file: Path, output: Path | None, *, engine: Engine | None, ledger_as: str | None, graphs: bool
+) -> Published:
+    params = read_variants(params_file)
+    if ledger_as is not None:
+        expected = "two builds to record (a matrix of variants has no place in a ledger)"
+        raise InputError(file=params_file, key="factors", expected=expected, found="variants")
+    read_runs(params, catalogue_of(params))  # a fault is said with its line, which the kernel is not told
+    folder, shown = folder_of(params_file, output), shlex.quote(shown_as(params_file))
+    markdown.read_written(folder / publication.README)
+    with publication.staged(folder) as staging:
+        notebook = execute(params, command=f"python -m buildcompare report {shown}", engine=engine)
+        results = results_of(notebook)
+        _write(notebook, results, publication.VARIANTS, staging, folder, graphs=graphs)
+    return Published(folder, results)
+
+
+def _write(notebook: NotebookNode, results: Results, name: str, staging: Path, folder: Path, *, graphs: bool) -> None:
+    """Write every format of a report; what people wrote into the README in `folder` is kept."""
+    drawn = markdown.graphs_of(notebook) if graphs else []
+    written = markdown.read_written(folder / publication.README)
+    csv = {f"tables/{table}.csv": text for table, text in tables(results).items()}
+    beside = [publication.README, publication.RESULTS, name, *csv]
+    texts = {publication.RESULTS: dumps(results), publication.JUNIT: junit.render(results)}
+    texts[publication.HTML] = page_of_notebook(notebook, results, beside=beside, written=written)
+    texts[name] = nbformat.writes(notebook) + "\n"  # type: ignore[no-untyped-call]  # it has no types
+    texts[publication.README] = markdown.put_written(markdown.render(results, drawn), written)
+    (staging / "tables").mkdir()
+    write_files({staging / file: text for file, text in (texts | csv).items()})
+    for file, contents in markdown.files_of(drawn, results).items():
+        (staging / file).parent.mkdir(exist_ok=True)
+        (staging / file).write_bytes(contents)

@@ -18,11 +18,13 @@ from markupsafe import Markup
 
 from buildcompare import figures
 from buildcompare.comparison.analysis import Analysis
+from buildcompare.comparison.matrix import Matrix
 from buildcompare.config.errors import ExecutionError
 from buildcompare.config.project import resolve
 from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
+from buildcompare.findings.variants import is_known
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.report import commonmark
@@ -141,7 +143,7 @@ def _command(results: Results, test: str, slug: str | None) -> str | None:
 
 
 def _plain(name: str) -> Callable[[Analysis], Fragment]:
-    return lambda analysis: _fragment(name, results=analysis.results)
+    return lambda analysis: fragment(name, results=analysis.results)
 
 
 title, comments, action_items, setup = _plain("title"), _plain("comments"), _plain("action_items"), _plain("setup")
@@ -162,18 +164,18 @@ def verdict(analysis: Analysis) -> Fragment:
     said = opening(results)
     split["top"], split["rest"] = above_the_fold([each for each in results.findings if each.text not in said.sentence])
     split |= {"with_users": any(test.supported_users for test in results.tests), "places": places(results)}
-    return _fragment("verdict", results=results, opening=said, gate_metrics=columns, gates=gates, **split)
+    return fragment("verdict", results=results, opening=said, gate_metrics=columns, gates=gates, **split)
 
 
 def further_runs(analysis: Analysis) -> Fragment:
     """How many further runs would decide what is not decided, in which order, and what they would show."""
     titles = {test.name: title_of(test) for test in analysis.results.tests}
-    return _fragment("further_runs", results=analysis.results, titles=titles)
+    return fragment("further_runs", results=analysis.results, titles=titles)
 
 
 def summary(analysis: Analysis) -> Fragment:
     """The verdict, the findings and the metrics, for a notebook's cell."""
-    return _fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
+    return fragment("summary", results=analysis.results, title=title(analysis).html, verdict=verdict(analysis).html)
 
 
 def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
@@ -189,18 +191,18 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
                 yield _chart_tools([figure], hint=not hinted)
                 hinted = True
             yield replace(figure, caption=title_of(test.result), shown=shown)
-    yield _fragment("ramp_up", results=analysis.results)
+    yield fragment("ramp_up", results=analysis.results)
 
 
 def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
     """Every metric over the steady windows, and at equal load where the load was not the same."""
-    yield _fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
+    yield fragment("matrix", results=analysis.results, matrix=_matrix(analysis.results.tests))
     for test in analysis.tests():
-        yield _fragment("test_heading", test=test.result)
+        yield fragment("test_heading", test=test.result)
         rows = list(zip(test.result.metrics, figures.names(test.result.metrics, test.result.name), strict=True))
-        yield _fragment("metrics", results=analysis.results, test=test.result, rows=rows)
+        yield fragment("metrics", results=analysis.results, test=test.result, rows=rows)
         if test.result.distributions:
-            yield _fragment("distributions", results=analysis.results, test=test.result)
+            yield fragment("distributions", results=analysis.results, test=test.result)
         if test.result.type == "benchmark":
             yield from figures.ecdfs(test)
         else:
@@ -209,10 +211,10 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
             yield from drawn
         if test.profiles:
             graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
-            yield _fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
+            yield fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
     if analysis.results.pooled:
-        yield _fragment("pooled", results=analysis.results)
-    yield _fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
+        yield fragment("pooled", results=analysis.results)
+    yield fragment("metrics_rule", results=analysis.results, prior_source=analysis.catalogue.prior_source)
 
 
 def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]]]:
@@ -235,13 +237,13 @@ def labels(analysis: Analysis) -> Fragment:
                 by_label[row.label][row.stat] = row
             stats = sorted({stat for row in by_label.values() for stat in row})
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, by_label))
-    return _fragment("labels", results=analysis.results, tables=tables)
+    return fragment("labels", results=analysis.results, tables=tables)
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:
     """What is chosen for all charts of a test; with a `hint` how they are used."""
     group = next((figure.chart["group"] for figure in drawn if figure.chart), None)
-    return _fragment("chart_tools", group=group, hint=hint)
+    return fragment("chart_tools", group=group, hint=hint)
 
 
 @functools.cache
@@ -271,7 +273,8 @@ def _style() -> str:
     return "\n".join([figures.themes(), (TEMPLATES / "sections/fragment.css").read_text("utf-8")])
 
 
-def _fragment(name: str, **values: object) -> Fragment:
+def fragment(name: str, **values: object) -> Fragment:
+    """The section template `name` with these values."""
     html = template(f"{name}.html").render(**values)
     return Fragment(Markup(html), f"[{name.replace('_', ' ')}]")  # noqa: S704  # escaped by the template
 
@@ -337,3 +340,79 @@ SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | F
     ("Provenance", provenance),
 )
 """Headings of a report with what stands below them; the notebook's cells are the same."""
+
+
+# ---- A matrix of variants --------------------------------------------------------------------------------------------
+
+
+def _of_matrix(name: str) -> Callable[[Matrix], Iterator[Fragment | Figure]]:
+    return lambda matrix: iter([fragment(name, results=matrix.results)])
+
+
+def matrix_title(matrix: Matrix) -> Iterator[Fragment]:
+    """What is compared."""
+    yield fragment("variants_title", results=matrix.results, result=matrix.result, title=matrix.params.title)
+
+
+def matrix_verdict(matrix: Matrix) -> Iterator[Fragment]:
+    """The verdict with its rule, what others concluded, and the findings."""
+    yield fragment("variants_verdict", results=matrix.results, opening=opening(matrix.results))
+
+
+def matrix_contrasts(matrix: Matrix) -> Iterator[Fragment | Figure]:
+    """Each variant beside what it is compared with, in all operations, and then operation by operation."""
+    if heat := figures.heat_map(matrix.result):
+        yield heat
+    for operation in matrix.result.operations:
+        rows = [row for row in matrix.result.contrasts if row.operation == operation.slug]
+        if rows:
+            told = {"results": matrix.results, "result": matrix.result, "operation": operation, "rows": rows}
+            yield fragment("variants_contrasts", **told)
+            if figure := figures.contrasts(matrix.result, operation):
+                yield figure
+
+
+def matrix_factors(matrix: Matrix) -> Iterator[Fragment | Figure]:
+    """What each factor does, and how two act together."""
+    for operation in matrix.result.operations:
+        terms = [term for term in matrix.result.terms if term.operation == operation.slug]
+        rows = [row for row in matrix.result.effects if row.operation == operation.slug]
+        yield fragment("variants_factors", results=matrix.results, operation=operation, terms=terms, rows=rows)
+        if rows:
+            yield from figures.interactions(matrix.result, operation)
+    yield fragment("variants_factors_rule", results=matrix.results)
+
+
+def matrix_ranking(matrix: Matrix) -> Iterator[Fragment]:
+    """The variants in order, with ties where the runs cannot tell two apart."""
+    if not is_known(matrix.result):
+        yield fragment("variants_unranked", results=matrix.results)
+        return
+    groups = [
+        (matrix.result.operation(slug), [(task, [*of]) for task, of in groupby(rows, key=lambda row: row.workload)])
+        for slug, rows in groupby(matrix.result.ranking, key=lambda row: row.operation)
+    ]
+    yield fragment("variants_ranking", results=matrix.results, result=matrix.result, groups=groups)
+
+
+def matrix_runs(matrix: Matrix) -> Iterator[Fragment]:
+    """Every run with its numbers."""
+    every = matrix.result.runs
+    facts = list(dict.fromkeys(name for run in every for name in run.facts))
+    told = {"blocks": any(run.block for run in every), "sources": any(run.source for run in every), "facts": facts}
+    yield fragment("variants_runs", results=matrix.results, result=matrix.result, **told)
+
+
+MATRIX_SECTIONS: dict[str, tuple[str, Callable[[Matrix], Iterator[Fragment | Figure]]]] = {
+    "title": ("", matrix_title),
+    "verdict": ("Verdict", matrix_verdict),
+    "comments": ("Comments", _of_matrix("comments")),
+    "action_items": ("", _of_matrix("action_items")),
+    "variants": ("Variants", matrix_contrasts),
+    "factors": ("Factors", matrix_factors),
+    "ranking": ("Ranking", matrix_ranking),
+    "setup": ("Setup", _of_matrix("setup")),
+    "runs": ("Runs", matrix_runs),
+    "provenance": ("Provenance", _of_matrix("provenance")),
+}
+"""By name, the heading of each section and what stands below it, in the order of the report and its notebook."""

@@ -25,6 +25,7 @@ from buildcompare.results.codes import (
 )
 from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.results.users import Phase, RampUp, RampUps
+from buildcompare.results.variants import VariantsResult
 
 
 class Estimate(Model):
@@ -700,6 +701,8 @@ class Results(Model):
     tests: list[TestResult]
     pooled: list[PooledResult] = Field(default_factory=list)
     """Metrics over all tests of a type; no verdict counts them."""
+    variants: VariantsResult | None = None
+    """Of a matrix of variants; then there are no tests, and `base` is the baseline."""
     plan: list[TestPlan] = Field(default_factory=list)
     """What further runs would show, of each valid test."""
     findings: list[Finding]

@@ -83,6 +83,10 @@ Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "Which way a metric gets better."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE REPEATS NONE")
 NoiseSource.__doc__ = "Where the run-to-run noise of a row comes from."
+ClaimStatus = StrEnum("ClaimStatus", "HOLDS LIKELY UNPROVEN DISAGREES CONTRADICTED")
+ClaimStatus.__doc__ = """What runs say of a conclusion.
+
+Without noise: likely (the figures agree, and only a large scatter would make it chance), unproven, disagrees."""
 ReasonCode = StrEnum(
     "ReasonCode",
     """
@@ -117,7 +121,7 @@ FindingKind = StrEnum(
     LOOKS METHODS_WITH_HANDLERS METRIC METRICS_NOWHERE MISSING_METRICS MORE_EVENTS NO_HISTORY NO_LABEL_TABLE
     PREVIOUS_NEW PROFILES RECORDING_NOTE REPORTED_AGAINST_ESTIMATED RUN_LEFT_OUT SERVER_VERSIONS SETUP_DIFFERENCES
     SINGLE_RUNS SUPPORTED_USERS TIME_TO_USERS TRAFFIC_MIX UNCHANGED UNJUDGEABLE UNRECOGNISED USERS_IN_PARAMS VALIDITY
-    WAVES
+    VARIANT VARIANT_CLAIM VARIANT_FACTOR WAVES
     """,
 )
 FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."

@@ -24,7 +24,7 @@ def tables(results: Results) -> dict[str, str]:
         "tests": pd.DataFrame([{"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests]),
         "findings": frame((row.test, row) for row in results.findings).drop(columns="evidence", errors="ignore"),
         "supported_users": frame((test.name, test.supported_users) for test in tests if test.supported_users),
-        "ramp_up": pd.concat([_ramps(test) for test in tests]),
+        "ramp_up": pd.concat([pd.DataFrame(), *map(_ramps, tests)]),
         "metrics": frame((test.name, row) for test in tests for row in test.metrics),
         "pooled": frame((None, row) for row in results.pooled).drop(columns="test", errors="ignore"),
         "errors": frame((test.name, row) for test in tests for row in test.errors),
@@ -39,6 +39,7 @@ def tables(results: Results) -> dict[str, str]:
                 for step in row.steps
             ]
         ),
+        "variants": pd.DataFrame([dict(row) for row in results.variants.contrasts] if results.variants else []),
         "setup": pd.DataFrame([dict(row) for row in results.setup]),
         "setup_differences": pd.DataFrame([dict(row) for row in results.setup_differences]),
         "drift": frame((row.test, row) for row in results.drift),

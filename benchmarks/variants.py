@@ -1,0 +1,87 @@
+"""Matrices with known effects: how often intervals hold the truth, and how often an absent effect is called.
+
+    python benchmarks/variants.py [matrices]
+
+Settings were chosen on seeds below 250; figures come from seeds 1000 and up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import numpy as np
+import pandas as pd
+
+from buildcompare.stats.effects import holm
+from buildcompare.variants.model import between_cells, cell_means, interaction, main_effect
+
+DESIGNS = {
+    "2 x 3 x 2, three runs of each": ((2, 3, 2), 3, None),
+    "2 x 3, a cell missing, two runs": ((2, 3), 2, None),
+    "2 x 2, four rounds that drift": ((2, 2), 4, "round"),
+    "2 x 3, machines of one level each": ((2, 3), 6, "machine"),
+}
+SD, BETWEEN = 0.05, 0.05
+FACTORS = (0.3, -0.2, 0.1)
+"""Of each factor's last level, on the log scale; the last factor but one also acts with the first where `acts`."""
+
+
+def simulate(design: str, seed: int, *, acts: bool) -> tuple[pd.DataFrame, dict[tuple[str, ...], float]]:
+    """The runs of one matrix, and the true log level of each cell."""
+    levels, repeats, blocks = DESIGNS[design]
+    rng = np.random.default_rng(seed)
+    cells = [*itertools.product(*([str(i) for i in range(n)] for n in levels))]
+    cells = cells[:-1] if "missing" in design else cells
+    truth = {}
+    for cell in cells:
+        main = sum(size * (level == str(n - 1)) for size, level, n in zip(FACTORS, cell, levels, strict=False))
+        joint = 0.25 * (cell[0] != "0" and cell[1] != "0")
+        truth[cell] = (main + joint) if acts else 0.0
+    rows = []
+    effects = {}
+    for cell, i in itertools.product(cells, range(repeats)):
+        block = "" if blocks is None else str(i) if blocks == "round" else f"{cell[0]}-{i % 3}"
+        level = effects.setdefault(block, rng.normal(0, BETWEEN)) if block else 0.0
+        rows.append((cell, truth[cell] + level + rng.normal(0, SD), block))
+    return pd.DataFrame(rows, columns=["cell", "log", "block"]), truth
+
+
+def measure(design: str, seeds: range) -> dict[str, float]:
+    """Parts of matrices: of intervals that hold the truth, and of matrices with any absent effect called."""
+    held, called = [], {"main": 0, "interaction": 0, "any": 0}
+    levels = DESIGNS[design][0]
+    pairs = [*itertools.combinations(range(len(levels)), 2)]
+    for seed in seeds:
+        for acts in (True, False):
+            table, truth = simulate(design, seed, acts=acts)
+            means = cell_means(table)
+            of_cells = np.array([truth[cell] for cell in means.cells])
+            terms = {
+                **{(i,): [main_effect(means, i, str(k), "0") for k in range(1, n)] for i, n in enumerate(levels)},
+                **{(i, j): [interaction(means, (i, j), (str(a), str(b)), ("0", "0"))
+                            for a in range(1, levels[i]) for b in range(1, levels[j])] for i, j in pairs},
+            }  # fmt: skip
+            if acts:
+                contrasts = [each for found in terms.values() for each in found if each is not None]
+                contrasts += [between_cells(means, cell, means.cells[0]) for cell in means.cells[1:]]
+                for contrast in contrasts:
+                    effect = means.effect(contrast)
+                    assert effect is not None
+                    low, high = effect.interval()
+                    held.append(low <= 100 * np.expm1(contrast @ of_cells) <= high)
+                continue
+            tested = {key: means.test(np.array([e for e in found if e is not None])) for key, found in terms.items()}
+            known = {key: each[1] for key, each in tested.items() if each is not None}
+            wrong = [key for key, p in zip(known, holm([*known.values()]), strict=True) if p < 0.05]
+            called["main"] += any(len(key) == 1 for key in wrong)
+            called["interaction"] += any(len(key) == 2 for key in wrong)
+            called["any"] += bool(wrong)
+    return {"held": float(np.mean(held)), **{key: count / len(seeds) for key, count in called.items()}}
+
+
+if __name__ == "__main__":
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    for name in DESIGNS:
+        found = measure(name, range(1000, 1000 + count))
+        print(f"{name}: " + ", ".join(f"{key} {100 * part:.1f} %" for key, part in found.items()))

@@ -1,0 +1,106 @@
+"""A whole matrix of variants: parameters in, runs read and compared, findings drawn."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from buildcompare import results as schema
+from buildcompare.comparison.analysis import provenance
+from buildcompare.config.errors import InputError
+from buildcompare.config.project import resolve
+from buildcompare.config.variants import Variants, check_variants, read_variants
+from buildcompare.findings import gravest_first
+from buildcompare.findings import variants as findings
+from buildcompare.findings.finding import finding
+from buildcompare.results.codes import Label, Pair
+from buildcompare.results.variants import VariantsResult
+from buildcompare.text.sentences import Names, say
+from buildcompare.variants.compare import catalogue_of, compare_cells, read_runs, verdict_of
+
+BUNDLED = "params/azbench.yaml"
+"""What the notebook opens when nobody said what to compare."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix that was read and compared."""
+
+    params: Variants
+    results: schema.Results
+    published: bool = False
+    """Whether a command runs the notebook, and publishes the report itself."""
+
+    @property
+    def result(self) -> VariantsResult:
+        """The matrix in the results."""
+        assert self.results.variants is not None
+        return self.results.variants
+
+
+def variants_parameters(params_file: str | None = None, **given: Any) -> Variants:
+    """The checked parameters of a notebook of variants, as papermill fills them in or as a file holds them.
+
+    Parameters
+    ----------
+    params_file
+        A params file; without it and without keys the file is read that the environment variable ``PARAMS`` names, or
+        else a bundled one.
+    **given
+        The keys of a params file (docs/variants.md); None: not given.
+
+    Returns
+    -------
+    Variants
+        What to compare.
+
+    Raises
+    ------
+    InputError
+        With file, key, what was expected and what was found.
+
+    Examples
+    --------
+    >>> variants_parameters("params/azbench.yaml").baseline
+    {'disk': 'managed', 'scheduler': 'none'}
+    """
+    given = {key: value for key, value in given.items() if value is not None}
+    if not given:
+        return read_variants(resolve(params_file or os.environ.get("PARAMS") or BUNDLED))
+    made = check_variants(given)
+    if made.name is None:
+        expected = "`name: ...` in the params file, whose own name papermill does not tell a notebook"
+        raise InputError(file=None, key="name", expected=expected, found="none")
+    return made
+
+
+def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:
+    """Compare every variant and draw the findings; `command` makes the report again."""
+    catalogue = catalogue_of(params)
+    runs = read_runs(params, catalogue)
+    result = compare_cells(params, runs, catalogue)
+    if not result.contrasts:
+        expected = "two variants of one task, of which one is the baseline or differs from it in one choice"
+        raise InputError(file=None, key="runs", expected=expected, found="none that were measured in one operation")
+    count = len(result.variants)
+    labels = (", ".join(params.baseline.values()), f"{count} variants")
+    names = Names(Pair(*labels), {})
+    results = schema.Results(
+        comparison=params.name or "",
+        base=Label(label=labels[0]),
+        new=Label(label=labels[1]),
+        simulated=False,
+        verdict=verdict_of(result),
+        verdict_rule=say("reasons", "variants_rule"),
+        setup=[schema.SetupRow(setting=setting, value=value) for setting, value in params.setup.items()],
+        comments=params.comments,
+        action_items=params.action_items,
+        action_items_title=params.action_items_title,
+        grafana=[],
+        tests=[],
+        variants=result,
+        findings=gravest_first([finding(each, names) for each in findings.find(result)]),
+        provenance=provenance(params, params.metrics or "operations", [], command),
+    )
+    return Matrix(params, results, command is not None)

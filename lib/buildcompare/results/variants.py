@@ -1,0 +1,153 @@
+"""Schema of what is kept of a matrix of variants."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from buildcompare.results.codes import Better, ClaimStatus, Model, NoiseSource, Number, Status
+
+
+class VariantRunResult(Model):
+    """One run with its numbers: the level of each operation, and further facts."""
+
+    variant: str
+    levels: dict[str, str]
+    block: str | None
+    values: dict[str, float]
+    """By operation; of several requests or iterations their mean, of times the geometric one."""
+    facts: dict[str, float | str] = Field(default_factory=dict)
+    source: str | None = None
+    """File and line that it was read from; null where the params hold it."""
+
+
+class OperationResult(Model):
+    """What was measured, and the noise between runs that it is judged by."""
+
+    slug: str
+    name: str
+    unit: str
+    better: Better
+    gate: bool
+    margin_percent: float
+    model: Literal["linear", "mixed", "none"]
+    """`mixed`: runs share blocks; `none`: no run was repeated and nobody stated the noise."""
+    run_sd_percent: Number = None
+    block_sd_percent: Number = None
+    noise_source: NoiseSource = NoiseSource.NONE
+
+
+class Unproven(Model):
+    """What a difference of single runs rests on."""
+
+    chance_sd_percent: Number
+    """Chance is excluded (at 5 %) only if one run scatters by less than this (one standard deviation)."""
+    runs_needed: dict[str, int | None]
+    """By the scatter of one run in percent, the runs of each variant that would show it in four of five cases; null
+    beyond 99."""
+
+
+class ContrastResult(Unproven):
+    """One variant beside another in one operation."""
+
+    operation: str
+    variant: str
+    against: str
+    differs_in: list[str]
+    base: float
+    new: float
+    delta_percent: float
+    times_better: float
+    """How many times better the variant is: of times, the other's over its own."""
+    ci_low: Number = None
+    """95 % interval of `delta_percent`, of this row alone."""
+    ci_high: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    """Holm's over all contrasts of the operations that decide, or over those of the others."""
+    status: Status
+    no_worse_than_percent: Number = None
+    required_runs: int | None = None
+    """Of each variant, to show a change of the margin's size."""
+
+
+class EffectResult(Model):
+    """What a level of a factor does, or of two together, as the mean over all else that was run."""
+
+    operation: str
+    factors: list[str]
+    levels: list[str]
+    bases: list[str]
+    delta_percent: float
+    """Of two factors: how much more the two levels do together than each alone (a ratio of ratios)."""
+    ci_low: Number = None
+    ci_high: Number = None
+
+
+class TermResult(Model):
+    """One factor, or two together, in one operation: whether any of its levels does anything."""
+
+    operation: str
+    factors: list[str]
+    df: int | None = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    """Holm's over all terms of all operations."""
+    proven: bool = False
+    largest_percent: float
+    """Of its effects, the largest."""
+
+
+class RankResult(Model):
+    """The place of a variant in one operation, among those with the same task."""
+
+    operation: str
+    workload: dict[str, str]
+    variant: str
+    level: float
+    first: int
+    """Variants that are surely better, plus one."""
+    last: int
+    """All variants, less those that are surely worse."""
+    runs_to_next: int | None = None
+    """Of each, to tell it from the next in the list in four of five cases; null where it is told, or beyond 99."""
+
+
+class ClaimResult(Unproven):
+    """What somebody concluded, beside what the runs say."""
+
+    says: Literal["better", "worse", "same", "not_better"]
+    operation: str
+    variant: str
+    against: str
+    text: str | None
+    delta_percent: float
+    status: ClaimStatus
+
+
+class VariantsResult(Model):
+    """A matrix of variants, each beside its baseline."""
+
+    factors: dict[str, list[str]]
+    baseline: dict[str, str]
+    workload: list[str]
+    variants: dict[str, dict[str, str]]
+    """By name, the levels of each; the baseline's first."""
+    operations: list[OperationResult]
+    runs: list[VariantRunResult]
+    contrasts: list[ContrastResult]
+    terms: list[TermResult]
+    effects: list[EffectResult]
+    ranking: list[RankResult]
+    claims: list[ClaimResult] = Field(default_factory=list)
+
+    def choice(self, variant: str) -> str:
+        """A variant without its task, which a row says once."""
+        return variant.partition(" (")[0] if self.workload else variant
+
+    def task(self, variant: str) -> str:
+        """The levels of the workload of a variant."""
+        return ", ".join(f"{name} {self.variants[variant][name]}" for name in self.workload)
+
+    def operation(self, slug: str) -> OperationResult:
+        """The operation of this slug."""
+        return next(each for each in self.operations if each.slug == slug)

@@ -1,0 +1,242 @@
+"""Estimate what each factor of a matrix does to an operation: log means of its cells, and contrasts of them.
+
+The error is that of repeated runs of one cell, so no interaction hides in it: without repeats nothing is tested. Where
+runs share a block (a machine, a round), a mixed model with a random level of each block takes the place of the linear
+one, and contrasts within blocks have other degrees of freedom than contrasts between them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from buildcompare.recordings.recording import FloatArray
+from buildcompare.results.codes import NoiseSource
+from buildcompare.stats.effects import Effect
+from buildcompare.stats.noise import CATALOGUE_DF, LEAST_REPEATS, LEAST_SD
+
+Cell = tuple[str, ...]
+"""The level of each factor, in the order of the factors."""
+TINY = 1e-9  # part of a variance that is rounding: such a contrast lies within blocks
+
+
+@dataclass(frozen=True, eq=False)
+class CellMeans:
+    """The mean log level of each cell, with what it is known with."""
+
+    cells: Sequence[Cell]
+    means: FloatArray
+    """Shape (cells,)."""
+    counts: FloatArray
+    """Runs of each cell."""
+    weights: FloatArray
+    """Of each run in each cell's mean, shape (cells, runs)."""
+    blocks: FloatArray
+    """Number of each run's block, shape (runs,); each its own where there are none."""
+    variance: float
+    """Of a run around the level of its cell and block; NaN where nothing says it."""
+    between: float = 0.0
+    """Of a block around the level of its cell."""
+    df: float = 0.0
+    df_between: float = 0.0
+    source: NoiseSource = NoiseSource.NONE
+
+    @property
+    def known(self) -> bool:
+        """Whether the noise between runs is known."""
+        return self.source != NoiseSource.NONE
+
+    @cached_property
+    def index(self) -> dict[Cell, int]:
+        """The place of each cell."""
+        return {cell: i for i, cell in enumerate(self.cells)}
+
+    def parts(self, contrast: FloatArray) -> tuple[float, float]:
+        """The variance of a contrast (shape (cells,)) from within blocks, and from between them."""
+        weights = contrast @ self.weights
+        number = self.blocks.astype(np.int64)
+        size = np.bincount(number).astype(np.float64)
+        mean = np.bincount(number, weights) / size
+        within = self.variance * float(((weights - mean[number]) ** 2).sum())
+        return within, float((size * mean**2 * (self.variance + size * self.between)).sum())
+
+    def df_of(self, contrast: FloatArray) -> float:
+        """Degrees of freedom of a contrast (Satterthwaite 1946, Biometrics Bulletin 2); 0: nothing was repeated."""
+        if not self.df_between and not self.between:
+            return self.df
+        within, across = self.parts(contrast)
+        across = 0.0 if across < TINY * (within + across) else across
+        within = 0.0 if within < TINY * (within + across) else within
+        if (across and not self.df_between) or (within and not self.df):
+            return 0.0
+        squares = (within**2 / self.df if within else 0.0) + (across**2 / self.df_between if across else 0.0)
+        return (within + across) ** 2 / squares if squares else 0.0
+
+    def effect(self, contrast: FloatArray) -> Effect | None:
+        """The contrast as a log ratio with its error; None where noise or repeats of it are not known."""
+        if not self.known or not (df := self.df_of(contrast)):
+            return None
+        sd = max(math.sqrt(sum(self.parts(contrast))), LEAST_SD * float(np.abs(contrast).max()))
+        runs = float((np.abs(contrast) / self.counts * np.abs(contrast)).sum())
+        return Effect(float(contrast @ self.means), sd, df, sd / math.sqrt(runs), self.source)
+
+    def test(self, contrasts: FloatArray) -> tuple[float, float] | None:
+        """Number of independent contrasts (shape (n, cells)) and the p-value that all are zero; None where unknown."""
+        if not self.known or not len(contrasts):
+            return None
+        df = min(self.df_of(each) for each in contrasts)
+        covariance = self.covariance
+        inner = contrasts @ covariance @ contrasts.T
+        rank = int(np.linalg.matrix_rank(contrasts))
+        found = contrasts @ self.means
+        if not df or not rank:
+            return None
+        value = float(found @ np.linalg.pinv(inner, hermitian=True) @ found) / rank
+        return float(rank), float(special.fdtrc(rank, df, value))
+
+    @cached_property
+    def covariance(self) -> FloatArray:
+        """Of the cells' means, shape (cells, cells)."""
+        same = self.blocks[:, None] == self.blocks
+        noise = max(self.variance, LEAST_SD**2)
+        of_runs = noise * np.eye(self.blocks.size) + self.between * same
+        return np.asarray(self.weights @ of_runs @ self.weights.T)
+
+
+def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans:
+    """Estimate the level of each cell by a linear or a mixed model.
+
+    Parameters
+    ----------
+    table
+        One row for each run: ``cell`` (a tuple of levels), ``log`` (logarithm of what it measured) and ``block`` (text;
+        empty where the run shares none).
+    run_sd
+        Standard deviation of one run's logarithm, where it is known from elsewhere; it counts beside repeats.
+
+    Returns
+    -------
+    CellMeans
+        Means and noise; without repeats and `run_sd` the noise is not known.
+
+    References
+    ----------
+    Laird & Ware (1982), Biometrics 38. Schluchter & Elashoff (1990), J. Statistical Computation and Simulation 37.
+
+    Examples
+    --------
+    >>> cells = [("old",), ("old",), ("new",), ("new",)]
+    >>> runs = pd.DataFrame({"cell": cells, "log": [0.0, 0.2, 1.0, 1.2], "block": ""})
+    >>> found = cell_means(runs)
+    >>> effect = found.effect(np.array([-1.0, 1.0]))
+    >>> round(effect.log_ratio, 2), round(effect.sd, 3), effect.df
+    (1.0, 0.141, 2.0)
+    """
+    cells = list(dict.fromkeys(table["cell"]))
+    place = table["cell"].map({cell: i for i, cell in enumerate(cells)}).to_numpy()
+    logs = table["log"].to_numpy(dtype=np.float64)
+    design = (place[:, None] == np.arange(len(cells))).astype(np.float64)
+    counts = design.sum(axis=0)
+    own = np.where(table["block"] == "", [f"\0{i}" for i in range(len(table))], table["block"])
+    number, names = pd.factorize(own)
+    blocks = number.astype(np.float64)
+    shared = len(names) < len(table)
+    members = (number[:, None] == np.arange(len(names))).astype(np.float64)
+    rank = int(np.linalg.matrix_rank(np.hstack([design, members])))
+    df, df_between = float(len(table) - len(cells)), 0.0
+    weights = (design / counts).T
+    residual = logs - design @ (weights @ logs)
+    variance, between = float(residual @ residual) / df if df else math.nan, 0.0
+    if shared:
+        df, df_between = float(len(table) - rank), float(rank - len(cells))
+        if df and df_between:
+            variance, between = _mixed(place, blocks, logs)
+            precise = np.linalg.inv(variance * np.eye(len(table)) + between * (members @ members.T))
+            weights = np.linalg.solve(design.T @ precise @ design, design.T @ precise)
+        elif not df:  # one run of each block: blocks are what is repeated
+            df, df_between = df_between, 0.0
+            blocks = np.arange(len(table), dtype=np.float64)
+        elif not any(len({*place[number == i]}) > 1 for i in range(len(names))):
+            df = 0.0  # each cell ran in one block alone: what the block does cannot be told from what the cell does
+    made = CellMeans(cells, weights @ logs, counts, weights, blocks, variance, between, df, df_between)
+    source = NoiseSource.REPEATS if df + df_between >= LEAST_REPEATS else NoiseSource.NONE
+    if run_sd is not None and not shared:
+        known = CATALOGUE_DF * run_sd**2 + (df * variance if df else 0.0)
+        return _with(made, known / (CATALOGUE_DF + df), CATALOGUE_DF + df, NoiseSource.CATALOGUE)
+    return _with(made, max(variance, LEAST_SD**2) if df + df_between else math.nan, df, source)
+
+
+def _with(made: CellMeans, variance: float, df: float, source: NoiseSource) -> CellMeans:
+    return CellMeans(**{**vars(made), "variance": variance, "df": df, "source": source})
+
+
+def _mixed(cell: FloatArray, block: FloatArray, logs: FloatArray) -> tuple[float, float]:
+    """Variances of runs within blocks and of blocks, by restricted likelihood."""
+    import statsmodels.formula.api as smf  # late: takes seconds to import
+
+    table = pd.DataFrame({"cell": cell, "block": block, "log": logs})
+    spread = float(logs.std()) or 1.0
+    table["log"] = (table["log"] - table["log"].mean()) / spread  # the search has one scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no block differs is no fault
+        found = smf.mixedlm("log ~ 0 + C(cell)", table, groups="block").fit(reml=True, method=["nm", "powell"])
+    return float(found.scale) * spread**2, max(float(found.cov_re.iloc[0, 0]), 0.0) * spread**2
+
+
+# ---- Contrasts ------------------------------------------------------------------------------------------------------
+
+
+def between_cells(means: CellMeans, cell: Cell, against: Cell) -> FloatArray:
+    """The contrast of one cell with another."""
+    contrast = np.zeros(len(means.cells))
+    contrast[means.index[cell]] += 1.0
+    contrast[means.index[against]] -= 1.0
+    return contrast
+
+
+def main_effect(means: CellMeans, factor: int, level: str, base: str) -> FloatArray | None:
+    """The mean contrast of a level with the base level, over all combinations of the others that were run with both."""
+    pairs = [
+        (cell, other)
+        for cell in means.cells
+        if cell[factor] == level and (other := _moved(cell, {factor: base})) in means.index
+    ]
+    return np.mean([between_cells(means, *pair) for pair in pairs], axis=0) if pairs else None
+
+
+def interaction(means: CellMeans, factors: tuple[int, int], levels: Cell, bases: Cell) -> FloatArray | None:
+    """How a contrast of one factor differs by another's level (a ratio of ratios), over what was run with all four."""
+    (one, other), found = factors, []
+    for cell in means.cells:
+        if (cell[one], cell[other]) == levels:
+            without = [_moved(cell, {one: bases[0]}), _moved(cell, {other: bases[1]})]
+            neither = _moved(cell, dict(zip(factors, bases, strict=True)))
+            if all(each in means.index for each in (*without, neither)):
+                found.append(between_cells(means, cell, without[0]) - between_cells(means, without[1], neither))
+    return np.mean(found, axis=0) if found else None
+
+
+def reference_levels(levels: dict[str, list[str]], baseline: dict[str, str], means: CellMeans) -> list[str]:
+    """The level that each factor is compared with: the baseline's, or the first that was run."""
+    run = [{cell[i] for cell in means.cells} for i in range(len(levels))]
+    return [
+        baseline.get(name) or next(level for level in of if level in there)
+        for (name, of), there in zip(levels.items(), run, strict=True)
+    ]
+
+
+def pairs_of(factors: Sequence[str]) -> list[tuple[int, int]]:
+    """All pairs of factors."""
+    return [*itertools.combinations(range(len(factors)), 2)]
+
+
+def _moved(cell: Cell, levels: dict[int, str]) -> Cell:
+    return tuple(levels.get(i, level) for i, level in enumerate(cell))

@@ -1,0 +1,292 @@
+"""Matrices of variants: what is known of simulated ones is found, and the published ones say no more than they hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+import yaml
+from scipy import stats
+from statsmodels.stats.anova import anova_lm
+from typer.testing import CliRunner
+
+import buildcompare as bc
+from buildcompare.__main__ import app
+from buildcompare.config.errors import InputError
+from buildcompare.config.variants import check_variants
+from buildcompare.report.publish import publish
+from buildcompare.variants.ranking import chance_sd, runs_needed
+
+
+def matrix(**more: Any) -> dict[str, Any]:
+    """Two disks and two schedulers, three runs of each in three rounds; ephemeral disks are 30 % faster."""
+    rng = np.random.default_rng(1)
+    runs = []
+    for turn in range(3):
+        round_level = rng.normal(0, 0.03)
+        for disk in ("managed", "ephemeral"):
+            for scheduler in ("none", "mq"):
+                tps = 600 * np.exp(0.26 * (disk == "ephemeral") + round_level + rng.normal(0, 0.01))
+                levels = {"disk": disk, "scheduler": scheduler}
+                runs.append({"levels": levels, "values": {"tps": float(tps)}, "block": f"round {turn}"})
+    return {
+        "name": "disks",
+        "factors": {"disk": ["managed", "ephemeral"], "scheduler": ["none", "mq"]},
+        "baseline": {"disk": "managed", "scheduler": "none"},
+        "operations": {"tps": {"unit": "1/s", "better": "higher", "margin_percent": 5.0}},
+        "runs": runs,
+        **more,
+    }
+
+
+# ---- Simulated ------------------------------------------------------------------------------------------------------
+
+
+def test_a_known_effect_is_found_within_drifting_rounds() -> None:
+    claims = [
+        {"says": "better", "operation": "tps", "of": {"disk": "ephemeral", "scheduler": "none"}},
+        {"says": "same", "operation": "tps", "of": {"disk": "managed", "scheduler": "mq"}},
+        {"says": "worse", "operation": "tps", "of": {"disk": "ephemeral", "scheduler": "mq"}},
+    ]
+    found = bc.compare_variants(check_variants(matrix(claims=claims)))
+    (operation,) = found.result.operations
+    assert (operation.model, operation.noise_source) == ("mixed", "repeats")
+    assert operation.run_sd_percent == pytest.approx(1.0, abs=0.6)
+    rows = {(row.variant, row.against): row for row in found.result.contrasts}
+    disk = rows["ephemeral, none", "managed, none"]
+    assert (disk.status, disk.times_better) == ("improvement", pytest.approx(np.exp(0.26), abs=0.04))
+    assert disk.ci_low < 100 * np.expm1(0.26) < disk.ci_high
+    assert rows["managed, mq", "managed, none"].status == "equivalent"
+    proven = {tuple(term.factors): term.proven for term in found.result.terms}
+    assert proven == {("disk",): True, ("scheduler",): False, ("disk", "scheduler"): False}
+    assert [claim.status for claim in found.result.claims] == ["holds", "holds", "contradicted"]
+    places = {row.variant: (row.first, row.last) for row in found.result.ranking}
+    assert places["ephemeral, none"] == places["ephemeral, mq"] == (1, 2)
+    assert places["managed, none"] == places["managed, mq"] == (3, 4)
+    assert found.verdict == bc.Verdict.PASS
+
+
+def test_without_blocks_a_contrast_is_that_of_the_pooled_t_test() -> None:
+    given = matrix()
+    for run in given["runs"]:
+        del run["block"]
+    found = bc.compare_variants(check_variants(given))
+    logs: dict[tuple[str, str], list[float]] = {}
+    for run in given["runs"]:
+        logs.setdefault((run["levels"]["disk"], run["levels"]["scheduler"]), []).append(np.log(run["values"]["tps"]))
+    pooled = np.sqrt(np.mean([np.var(each, ddof=1) for each in logs.values()]))
+    delta = np.mean(logs["ephemeral", "none"]) - np.mean(logs["managed", "none"])
+    half = stats.t.ppf(0.975, 8) * pooled * np.sqrt(2 / 3)
+    row = found.result.contrasts[1]
+    assert (row.variant, row.against) == ("ephemeral, none", "managed, none")
+    expected = 100 * np.expm1([delta - half, delta + half])
+    assert [row.ci_low, row.ci_high] == pytest.approx(expected.tolist())
+    table = pd.DataFrame([{**run["levels"], "log": np.log(run["values"]["tps"])} for run in given["runs"]])
+    anova = anova_lm(smf.ols("log ~ C(disk) * C(scheduler)", table).fit())
+    (disk,) = (term for term in found.result.terms if term.factors == ["disk"])
+    assert (disk.df, disk.p_value) == (1, pytest.approx(anova.loc["C(disk)", "PR(>F)"], rel=1e-6))
+    (both,) = (term for term in found.result.terms if len(term.factors) == 2)
+    assert both.p_value == pytest.approx(anova.loc["C(disk):C(scheduler)", "PR(>F)"], rel=1e-6)
+
+
+@pytest.mark.untraced
+def test_intervals_hold_the_truth_and_absent_effects_are_rarely_called(project: Path) -> None:
+    """A small version of benchmarks/variants.py."""
+    measure = runpy.run_path(str(project / "benchmarks/variants.py"))["measure"]
+    for design, count in (("2 x 3, a cell missing, two runs", 150), ("2 x 2, four rounds that drift", 25)):
+        found = measure(design, range(1000, 1000 + count))
+        assert 0.90 <= found["held"] <= 0.99, design
+        assert found["any"] <= stats.binom.ppf(0.999, count, 0.05) / count, design
+
+
+def test_machine_and_variant_that_cannot_be_told_apart_are_not_judged() -> None:
+    given = matrix()
+    for run in given["runs"]:
+        run["block"] = "-".join(run["levels"].values())
+    found = bc.compare_variants(check_variants(given))
+    assert {row.status for row in found.result.contrasts} == {"inconclusive"}
+    assert {row.p_value for row in found.result.contrasts} == {None}
+
+
+def test_stated_noise_judges_single_runs() -> None:
+    given = matrix()
+    given["runs"] = [{**run, "block": None} for run in given["runs"][:4]]
+    unknown = bc.compare_variants(check_variants(given))
+    assert unknown.verdict == bc.Verdict.INCONCLUSIVE
+    given["operations"]["tps"]["run_sd_percent"] = 1.0
+    assert bc.compare_variants(check_variants(given)).result.contrasts[1].status == "improvement"
+
+
+def test_how_many_runs_would_show_a_difference() -> None:
+    """A simulation of as many runs as are said to be needed finds it in four of five cases."""
+    count = runs_needed(np.log(1.1))["5"]
+    assert count is not None
+    rng = np.random.default_rng(5)
+    base, new = rng.normal(0, np.log(1.05), (2, 4000, count))
+    power = np.mean(stats.ttest_ind(new + np.log(1.1), base, axis=1).pvalue < 0.05)
+    assert 0.75 <= power <= 0.9
+    assert chance_sd(np.log(1.1)) == pytest.approx(100 * np.expm1(np.log(1.1) / (1.96 * np.sqrt(2))), rel=1e-3)
+
+
+# ---- Published matrices ---------------------------------------------------------------------------------------------
+
+
+def test_every_figure_of_seed_001_is_in_its_params(real: Path, project: Path) -> None:
+    (seed,) = (real.parent / "seeds").glob("001_*.txt")
+    _, *sections = re.split(
+        r"(?m)^(?=(?:Master|Index Patch|Normalise Patch|Normalise \+ Index|cdent's WIP \+ Index)\n)", seed.read_text()
+    )
+    runs = yaml.safe_load((project / "params/ceilometer-schemas.yaml").read_text())["runs"]
+    assert len(sections) == len(runs) == 5
+    for section, run in zip(sections, runs, strict=True):
+        times = re.findall(r"(\w+-list): ([\d.]+) seconds / ([\d.]+)per", section)
+        assert run["values"] == {name: float(total) for name, total, _ in times}
+        counts = {name: int(count) for name, count in re.findall(r"(samples|meters|resources): (\d+)", section)}
+        assert run["facts"] == counts | {f"{name} each": float(each) for name, _, each in times}
+
+
+def test_every_figure_of_seed_003_is_in_its_params(real: Path, project: Path) -> None:
+    (seed,) = (real.parent / "seeds").glob("003_*.txt")
+    read = bc.pgbench_runs(seed).to_dict("records")
+    runs = yaml.safe_load((project / "params/azbench.yaml").read_text())["runs"]
+    for known, run in zip(read, runs, strict=True):
+        values = (known["tps including connections"], known["latency average"], known["tps"])
+        assert tuple(run["values"].values()) == pytest.approx(values)
+        assert run["levels"]["scale"] == known["scale"]
+        assert run["facts"] == {key: known[key] for key in ("clients", "threads", "duration", "transactions")}
+
+
+def test_seed_001_says_what_holds_without_spread_and_what_would_settle_it() -> None:
+    found = bc.compare_variants(bc.read_variants("params/ceilometer-schemas.yaml"))
+    rows = {(row.operation, row.variant, row.against): row for row in found.result.contrasts}
+    assert rows["resource-list", "Normalise + index", "Master"].times_better == pytest.approx(4.50, abs=0.005)
+    assert {row.status for row in rows.values()} == {"inconclusive"}
+    told = [(claim.operation, claim.says, claim.status, claim.runs_needed["5"]) for claim in found.result.claims]
+    assert told == [
+        ("meter-list", "better", "likely", 2),
+        ("meter-list", "not_better", "unproven", 3),
+        ("sample-list", "same", "unproven", 19),
+        ("resource-list", "better", "likely", 2),
+        ("resource-list", "not_better", "unproven", 4),
+    ]
+    assert found.verdict == bc.Verdict.INCONCLUSIVE
+
+
+def test_seed_003_shows_disks_and_schedulers_and_proves_nothing() -> None:
+    found = bc.compare_variants(bc.read_variants("params/azbench.yaml"))
+    rows = [row for row in found.result.contrasts if row.operation == "tps"]
+    small = [row for row in rows if "D4s_v3" in row.variant]
+    disk = next(row for row in small if row.variant == "ephemeral, none (D4s_v3, scale 120)")
+    assert disk.times_better == pytest.approx(1.75, abs=0.005)
+    schedulers = [row.delta_percent for row in small if row.differs_in == ["scheduler"]]
+    assert schedulers == pytest.approx([12.6, 9.5, 0.1], abs=0.05)
+    assert {(row.status, row.p_value) for row in rows} == {("inconclusive", None)}
+    assert all("scale" not in row.differs_in for row in rows)
+
+
+# ---- Reports --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("matrix")
+    (folder / "disks.yaml").write_text(yaml.safe_dump(matrix(title="<b>Disks</b>"), sort_keys=False))
+    return publish(folder / "disks.yaml", output=folder / "out").folder
+
+
+@pytest.mark.slow
+def test_a_matrix_is_published_in_every_format(published: Path) -> None:
+    results = json.loads((published / "results.json").read_text("utf-8"))
+    assert (results["verdict"], results["tests"], len(results["variants"]["contrasts"])) == ("pass", [], 5)
+    page = (published / "report.html").read_text("utf-8")
+    for said in ("Variants", "Factors", "Ranking", "&lt;b&gt;Disks&lt;/b&gt;", "mixed model of logarithms", "1 to 2"):
+        assert said in page, said
+    readme = (published / "README.md").read_text("utf-8")
+    linked = re.findall(r"\(graphs/([^)]+)\)", readme)
+    assert sorted(linked) == sorted(file.name for file in (published / "graphs").iterdir())
+    assert {"heat_map.png", "contrasts_tps.png", "interaction_tps_disk_scheduler.png"} <= {*linked} | {
+        name.replace("scheduler_disk", "disk_scheduler") for name in linked
+    }
+    suites = ElementTree.parse(published / "junit.xml").getroot()
+    assert sum(int(suite.get("tests", 0)) for suite in suites) == 5
+    assert sum(int(suite.get("failures", 0)) for suite in suites) == 0
+    assert (published / "variants.ipynb").exists()
+
+
+@pytest.mark.slow
+def test_a_worse_variant_fails_the_build(tmp_path: Path) -> None:
+    worse = matrix(baseline={"disk": "ephemeral", "scheduler": "none"})
+    (tmp_path / "worse.yaml").write_text(yaml.safe_dump(worse))
+    command = ["report", str(tmp_path / "worse.yaml"), "-o", str(tmp_path / "out"), "--fail-on", "regression"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1, done.output
+    assert "Regression: tps −2" in done.output
+
+
+def test_the_notebook_has_every_key_and_calls_the_public_interface_only(project: Path) -> None:
+    notebook = json.loads((project / "notebooks/variants.ipynb").read_text("utf-8"))
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert 10 <= len(notebook["cells"]) <= 15
+    keys = set(re.findall(r"(?m)^(\w+) = None", code[0])) - {"params_file", "command"}
+    assert keys == set(type(check_variants(matrix())).model_fields)
+    assert re.findall(r"(?m)^\s*(?:from|import) .*", "\n".join(code)) == ["import buildcompare as bc"]
+
+
+def test_runs_are_read_from_files_of_pgbench(tmp_path: Path) -> None:
+    def block(scale: int, tps: float) -> str:
+        return (
+            f"scaling factor: {scale}\nnumber of clients: 4\nduration: 60 s\n"
+            "number of transactions actually processed: 9\n"
+            f"latency average = {4000 / tps:.3f} ms\ntps = {tps} (without initial connection time)\n"
+        )
+
+    for disk, factor in (("managed", 1.0), ("ephemeral", 1.5)):
+        (tmp_path / f"{disk}.txt").write_text(
+            "".join(block(s, f * factor) for s in (1, 10) for f in (600.0, 606.0, 594.0))
+        )
+    given = {
+        "name": "x", "factors": {"disk": ["managed", "ephemeral"], "scale": [1, 10]}, "workload": ["scale"],
+        "baseline": {"disk": "managed"}, "metrics": "pgbench",
+        "runs": [{"levels": {"disk": name}, "pgbench": f"{tmp_path}/{name}.txt"} for name in ("managed", "ephemeral")],
+    }  # fmt: skip
+    found = bc.compare_variants(check_variants(given))
+    assert {(row.operation, row.status) for row in found.result.contrasts} == {
+        ("tps", "improvement"), ("latency-average", "improvement")
+    }  # fmt: skip
+    assert [run.source for run in found.result.runs][1] == f"{tmp_path}/managed.txt, line 7"
+    given["factors"] = {"disk": ["managed", "ephemeral"], "scale": [1, 20]}
+    with pytest.raises(InputError, match=r"pgbench: .*managed\.txt, line 19: expected scale 1 or 20, found 10"):
+        bc.compare_variants(check_variants(given))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda p: p["factors"].pop("scheduler"), "a level of disk as `baseline`"),
+        (lambda p: p["baseline"].update(disk="tape"), "a level of 'disk' (managed, ephemeral), found 'tape'"),
+        (lambda p: p["baseline"].pop("disk"), "a level of disk, scheduler as `baseline`"),
+        (lambda p: p["runs"][0].pop("values"), "expected `values` or `pgbench`, found none of them"),
+        (lambda p: p["runs"][0]["levels"].pop("disk"), "expected a level of 'disk' (managed, ephemeral), found none"),
+        (lambda p: p.update(workload=["disk", "scheduler"]), "a factor that is no workload"),
+        (lambda p: p.update(operations={}), "`operations`, or a catalogue (`metrics`), found neither"),
+        (lambda p: p["runs"][0]["values"].update(tps=-1.0), "greater than 0"),
+        (lambda p: p.update(runs=p["runs"][:1] * 2), "runs of two variants or more"),
+        (lambda p: p.update(claims=[{"says": "better", "operation": "tps", "of": {"disk": "tape"}}]), "found 'tape'"),
+    ],
+)
+def test_a_fault_of_the_params_is_one_line(change: Callable[[dict[str, Any]], object], expected: str) -> None:
+    given = matrix()
+    change(given)
+    with pytest.raises(InputError) as caught:
+        bc.compare_variants(check_variants(given))
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
