@@ -23,6 +23,7 @@ from typer.testing import CliRunner, Result
 import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
+from buildcompare.config.variants import read_variants
 from buildcompare.config.yaml import checked
 from buildcompare.experiment.matrix import Matrix, cells, read_matrix
 from buildcompare.experiment.run import CELLS, State
@@ -121,6 +122,7 @@ def test_all_cells_run_once_in_their_order_and_a_params_file_holds_them(tmp_path
     assert params["baseline"] == {"cache": "on", "size": "1", "disk": "local"}
     assert [each["levels"] for each in params["runs"]] == [dict(cell.levels) for cell in order]
     assert all(each["values"] == {"speed": float(f"1{each['levels']['size']}.5")} for each in params["runs"])
+    assert len(read_variants(out / "params.yaml").runs) == 12, "what variants.ipynb reads"
     assert {"Kernel", "CPU", "Cores", "Memory"} <= params["setup"].keys()
     assert "seed 7" in params["setup"]["Order of the runs"]
     assert run(file, "--output", out).stdout.count("\n") == 1, "nothing is left to run"
@@ -386,7 +388,7 @@ def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: l
         done = run(file, "--output", tmp_path / "out")
     assert done.exit_code == 0, done.stdout + done.stderr
     params = yaml.safe_load((tmp_path / "out/params.yaml").read_text("utf-8"))
-    assert len(params["runs"]) == 4
+    assert len(read_variants(tmp_path / "out/params.yaml").runs) == 4
     assert params["setup"]["PostgreSQL"][0].isdigit()
     for each in params["runs"]:
         [found] = bc.pgbench_runs(each["pgbench"]).to_dict("records")
