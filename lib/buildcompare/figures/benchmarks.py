@@ -87,7 +87,8 @@ def contrasts(result: VariantsResult, operation: OperationResult) -> Figure | No
     axes.set_yticks(places, names, fontsize=6.5, parse_math=False)
     axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=say("figures", "contrasts_axis", operation))
     sns.despine(ax=axes)
-    return finished(drawing, f"contrasts_{operation.slug}", say("figures", "contrasts_alt", operation, rows))
+    made = finished(drawing, f"contrasts_{operation.slug}", say("figures", "contrasts_alt", operation, rows))
+    return replace(made, caption=operation.name)
 
 
 def interactions(result: VariantsResult, operation: OperationResult) -> Iterator[Figure]:
@@ -115,7 +116,8 @@ def _interaction(table: pd.DataFrame, operation: OperationResult, across: str, l
     axes.legend(ncols=3, **LEGEND)
     means = table.groupby([across, lines], sort=False)["value"].mean().reset_index().itertuples(index=False, name=None)
     alt = say("figures", "interaction_alt", operation, across, lines, list(means))
-    return finished(figure, f"interaction_{operation.slug}_{slugify(across)}_{slugify(lines)}", alt)
+    made = finished(figure, f"interaction_{operation.slug}_{slugify(across)}_{slugify(lines)}", alt)
+    return replace(made, caption=say("figures", "interaction_title", operation, across, lines))
 
 
 @mpl.rc_context(STYLE)
@@ -133,14 +135,15 @@ def heat_map(result: VariantsResult) -> Figure | None:
     signed = np.log1p(table / 100.0) * [better[name] for name in table.columns]
     drawing = Drawing(figsize=(min(3.4 + 1.5 * len(table.columns), 9.0), 1.3 + ROW * len(table)), layout="constrained")
     axes = drawing.add_subplot()
-    axes.set_title(say("figures", "heat_title"), pad=10)
+    axes.set_title(say("figures", "heat_legend"), pad=10)
     most = max(float(np.nanmax(np.abs(np.asarray(signed)))), 0.05)
     words = table.map(change)
     sns.heatmap(signed, annot=words, fmt="", cmap="vlag_r", center=0, vmin=-most, vmax=most, cbar=False, ax=axes,
                 annot_kws={"fontsize": 7})  # fmt: skip
     axes.set(xlabel="", ylabel="")
     axes.tick_params(axis="y", labelsize=7, rotation=0)
-    return finished(drawing, "heat_map", say("figures", "heat_alt", rows, names))
+    made = finished(drawing, "heat_map", say("figures", "heat_alt", rows, names))
+    return replace(made, caption=say("figures", "heat_title"))
 
 
 def _table(result: VariantsResult, operation: OperationResult) -> pd.DataFrame:
