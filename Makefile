@@ -14,6 +14,7 @@ TESTS ?=#                           the tests to run, such as tests/load; all of
 WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
 DATA ?=#                            the data folder that `prometheus` serves
 PORT ?= 9090#                       and its port
+SECONDS ?= 600#                     how long `fuzz` takes
 PYTHON ?=#                          the Python that makes .venv; found when empty
 UPGRADE ?=#                         `make lock UPGRADE=1` moves every version, not only what pyproject.toml asks for
 UV_VERSION := 0.13.8
@@ -84,6 +85,12 @@ test-fast: $(EVERYTHING) ## only the tests that need no kernel, browser, server 
 
 bench: $(READY) ## CPU of a report alone, in a batch and by papermill and nbconvert: one table; ARGS=--profile: where it goes
 	@$(RUN) benchmarks/report.py $(ARGS)
+
+fuzz: $(EVERYTHING) ## give changed files to every reader: SECONDS=3600
+	@$(RUN) benchmarks/fuzz.py $(SECONDS)
+
+audit: $(READY) ## ask a database for advisories on the packages of requirements.lock
+	@$(RUN) .ci/audit.py
 
 docs: $(EVERYTHING) ## build the documentation: build/docs/index.html
 	@$(RUN) -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
@@ -222,4 +229,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch index lab prometheus data test test-fast bench docs golden lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch index lab prometheus data test test-fast bench fuzz audit docs golden lint format setup lock clean distclean conda-environment FORCE

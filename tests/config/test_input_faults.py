@@ -233,7 +233,7 @@ data("recording", "a year that no test was in", table("9999-12-31T00:00:00Z,rps,
 data("recording", "digits that other programs do not read", table("1,rps,１２\n"))
 data("recording", "a damaged Parquet", b"PAR1 and no more")
 CORPUS = Path(__file__).parents[1] / "corpus"
-data("recording", "a Parquet that ends its reader", (CORPUS / "aborts-pyarrow.parquet").read_bytes())
+data("recording", "a Parquet that ends its reader", (CORPUS / "parquet-aborts-pyarrow").read_bytes())
 LISTS = pa.table({"timestamp": [1.0], "metric": ["rps"], "value": [[1.0]]})
 data("recording", "a Parquet with lists for values", parquet(LISTS))
 MANY = pa.table({"timestamp": pa.array(np.zeros(20_000_001))})
