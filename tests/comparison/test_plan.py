@@ -13,7 +13,7 @@ from buildcompare.comparison.analysis import Analysis, analyse, read_recordings
 from buildcompare.comparison.plan import order_of_runs, plan_text
 from buildcompare.config.params import check_params
 from buildcompare.findings.verdict import opening
-from buildcompare.report import markdown, sections
+from buildcompare.report import sections
 from buildcompare.stats.planning import plan_runs
 from support import small_params, write_params
 
@@ -57,8 +57,6 @@ def test_the_plan_is_said_where_something_is_open(bench: Analysis, tmp_path: Pat
     assert open_, "else nothing is tested"
     text = plan_text(bench.results)
     assert f"{open_[0].steps[0].further} further run of each build" in text
-    readme = markdown.render(bench.results, [])
-    assert "Further runs would decide" in readme
     html = str(sections.further_runs(bench).html)
     assert html.count("<tr>") == 1 + sum(len(row.steps) for row in open_)
     file = write_params(tmp_path / "small.yaml", bench.params.model_dump(mode="json", exclude_defaults=True))
@@ -73,7 +71,6 @@ def test_where_nothing_is_open_nothing_is_asked_for(bench: Analysis) -> None:
     ]
     results = bench.results.model_copy(update={"plan": decided})
     assert plan_text(results) == "Every row that the verdict rests on is decided: no further runs are asked for.\n"
-    assert "Further runs would decide" not in markdown.render(results, [])
 
 
 def test_the_opening_says_what_further_hours_would_give(bench: Analysis) -> None:

@@ -162,3 +162,15 @@ def test_the_page_as_first_opened_is_read_in_a_minute(
     assert [sentence for each in top for sentence in sentences(each.text) if len(sentence.split()) > 25] == []
     said = [sentence for sentence in sentences(seen["text"]) if len(sentence.split()) > 5]
     assert [sentence for sentence in set(said) if said.count(sentence) > 1] == []
+
+
+@pytest.mark.parametrize("name", golden.BUNDLED)
+def test_the_readme_says_nothing_twice_and_no_sentence_is_long(bundled: Callable[[str], Path], name: str) -> None:
+    readme = (bundled(name) / "README.md").read_text("utf-8")
+    generated = readme.partition("## Comments")[0]
+    lines = [line for line in generated.splitlines() if not line.startswith(("#", "<!--"))]
+    said = [sentence for line in lines for sentence in sentences(re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line))]
+    assert len(said) > 3
+    assert [sentence for sentence in said if len(sentence.split()) > 30] == []
+    assert len(set(said)) == len(said)
+    assert len(generated.split()) < 250

@@ -6,6 +6,7 @@ import html
 import itertools
 import json
 import re
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ class Figure:
     pixels: bytes | None = None  # The picture as PNG where matplotlib drew it
     caption: str = ""
     shown: bool | None = True  # On the page: large, or small until it is opened; None: not at all
+    alone: bool = True  # Whether it brings the script of charts into a notebook; else `Charts` stands above it
 
     @functools.cached_property
     def png(self) -> bytes:
@@ -63,12 +65,43 @@ class Figure:
         data = {"image/svg+xml": self.svg, "text/plain": self.alt}
         if self.pixels is not None:
             data["image/png"] = base64.b64encode(self.pixels).decode("ascii")
-        about = {name: getattr(self, name) for name in ("name", "alt", "graph_of", "chart", "caption", "shown")}
+        about = {name: getattr(self, name) for name in ("name", "alt", "graph_of", "caption", "shown")}
         if self.chart is not None:  # a notebook that is not trusted runs no script and shows a picture
-            alone = element({"tools": "", **self.chart})
-            shown = f'<div class="buildcompare"><style>{themes()}</style>{alone}</build-chart></div>'
-            data["application/javascript"] = f"{component()}\nelement.innerHTML = {json.dumps(shown)};"
+            style = f"<style>{themes()}</style>" if self.alone else ""
+            chart = element({"tools": "", **self.chart})
+            shown = json.dumps(f'<div class="buildcompare">{style}{chart}</build-chart></div>')
+            data["application/javascript"] = f"{component() if self.alone else ''}\n{_SHOWN}{shown};"
         return data, {FIGURE_MIME: about}
+
+
+_SHOWN = "element.innerHTML = "
+
+
+def chart_of(script: str) -> dict[str, str] | None:
+    """The attributes of the chart that the script of a notebook's output shows."""
+    shown = json.loads(script.rpartition(_SHOWN)[2].rstrip(";\n")) if _SHOWN in script else ""
+    found = re.search(r"<build-chart ([^>]*)>", shown)
+    attributes = re.findall(r'(\w+)="([^"]*)"', found[1]) if found else []
+    return {name: html.unescape(value) for name, value in attributes if name != "tools"} or None
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The script and the colours of charts, once for all figures of a notebook."""
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        style = json.dumps(f"<style>{themes()}</style>")
+        return {"application/javascript": f"{component()}\n{_SHOWN}{style};", "text/plain": ""}
+
+
+def packed(text: str) -> str:
+    """`text` compressed, for a notebook."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+def unpacked(text: str) -> str:
+    """What was `packed`."""
+    return zlib.decompress(base64.b64decode(text)).decode()
 
 
 def element(attributes: dict[str, str]) -> str:

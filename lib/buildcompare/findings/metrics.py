@@ -6,14 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
-from buildcompare.results import Decided, MetricResult, TestResult
+from buildcompare.results import LEANING, Decided, MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
-LEANING = 0.1
-"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either. A round number;
-`benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
 ERRORS_PERCENT = 0.025
 """Load-test tools take users away above this part of failed requests (mattermost-load-test-ng's thresholds)."""
 ERRORS_PER_USER_MINUTE = 1.0 / 480.0

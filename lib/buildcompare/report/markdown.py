@@ -10,14 +10,13 @@ from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.config.errors import InputError
-from buildcompare.figures import Figure
+from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import images
 from buildcompare.report.sections import figures_of, results_of, template
 from buildcompare.results import Results
 from buildcompare.text.numbers import db_name
-from buildcompare.text.sentences import title
 
 GRAPHS = PurePosixPath("graphs")
 BLOCKS = ("comments", "action-items")
@@ -58,10 +57,13 @@ def files_of(graphs: Sequence[Figure], results: Results) -> dict[str, bytes]:
 
 def render(results: Results, graphs: Sequence[Figure]) -> str:
     """README.md from `results`; `graphs` are the figures that stand beside it."""
+    order = [
+        name for test in results.tests for name in names(test.metrics, test.name)
+    ]  # the page's: what changed first
+    graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
     told, rest = above_the_fold(headlines(results.findings))
     said = {"opening": opening(results), "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
-    said["titles"] = {test.name: title(test) for test in tests}
     name = "variants.md" if results.variants else "README.md"
     return template(name).render(results=results, tests=tests, graphs=graphs, **said)
 

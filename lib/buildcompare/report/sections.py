@@ -76,7 +76,7 @@ class EmbeddedResults:
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         found = self.results
         text = f"{found.comparison}: {found.verdict} ({len(found.tests)} tests, {len(found.findings)} findings)"
-        return {RESULTS_MIME: json.loads(dumps(found)), "text/plain": text}
+        return {RESULTS_MIME: {"packed": figures.packed(dumps(found))}, "text/plain": text}
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,11 @@ supported_users, events, provenance = _plain("supported_users"), _plain("events"
 errors = _plain("errors")
 
 
+def charts() -> figures.Charts:
+    """What all charts of a notebook need."""
+    return figures.Charts()
+
+
 def verdict(analysis: Analysis) -> Fragment:
     """The verdict, a table of all tests, the findings, and the rule that made the verdict."""
     results, tests = analysis.results, analysis.results.tests
@@ -190,7 +195,7 @@ def ramp_up(analysis: Analysis) -> Iterator[Fragment | Figure]:
             if shown:
                 yield _chart_tools([figure], hint=not hinted)
                 hinted = True
-            yield replace(figure, caption=title_of(test.result), shown=shown)
+            yield replace(figure, caption=title_of(test.result), shown=shown, alone=False)
     yield fragment("ramp_up", results=analysis.results)
 
 
@@ -208,7 +213,7 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
         else:
             drawn = sorted([*figures.graphs(test), *figures.at_equal_load(test)], key=lambda each: not each.shown)
             yield _chart_tools(drawn)
-            yield from drawn
+            yield from (replace(each, alone=False) for each in drawn)
         if test.profiles:
             graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
             yield fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours
@@ -301,7 +306,7 @@ def results_of(notebook: NotebookNode) -> Results:
     """The results that the notebook embeds; an :class:`ExecutionError` where it was not run to its end."""
     for output in outputs_of(notebook):
         if RESULTS_MIME in output.get("data", {}):
-            return Results.model_validate(output["data"][RESULTS_MIME])
+            return Results.model_validate_json(figures.unpacked(output["data"][RESULTS_MIME]["packed"]))
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 
@@ -309,7 +314,9 @@ def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> None:
     """Keep `more` under `provenance.run` of the results that the notebook embeds."""
     for output in outputs_of(notebook):
         if RESULTS_MIME in output.get("data", {}):
-            output["data"][RESULTS_MIME]["provenance"]["run"] |= more
+            held = json.loads(figures.unpacked(output["data"][RESULTS_MIME]["packed"]))
+            held["provenance"]["run"] |= more
+            output["data"][RESULTS_MIME] = {"packed": figures.packed(json.dumps(held, ensure_ascii=False))}
 
 
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
@@ -321,7 +328,8 @@ def figure_of(output: Any) -> Figure:
     """The figure that an output of a notebook shows."""
     data = output["data"]
     pixels = base64.b64decode(data["image/png"]) if "image/png" in data else None
-    return Figure(**output["metadata"][FIGURE_MIME], svg=data["image/svg+xml"], pixels=pixels)
+    chart = figures.chart_of("".join(data.get("application/javascript", "")))
+    return Figure(**output["metadata"][FIGURE_MIME], svg="".join(data["image/svg+xml"]), pixels=pixels, chart=chart)
 
 
 SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | Figure]]], ...] = (

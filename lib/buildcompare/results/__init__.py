@@ -203,6 +203,11 @@ class Tested(Change):
     p_value: Number = None
 
 
+LEANING = 0.1
+"""One-sided adjusted p-value below which a row leans worse: no regression, but no pass either. A round number;
+`benchmarks/identical.py` prints how many pairs of identical runs pass, and what warns in the others."""
+
+
 class Decided(Tested):
     """A change that a verdict may rest on."""
 
@@ -228,6 +233,11 @@ class Decided(Tested):
     """The part of it that the samples within the runs show; in a wavy load it is many times too large."""
     noise_comparisons: int = 0
     """How many earlier comparisons the noise was learned from, alone (`ledger`) or beside its source."""
+
+    @property
+    def leans_worse(self) -> bool:
+        """Whether it may have got worse, though not surely: no regression, but no pass either."""
+        return self.p_worse_one_sided is not None and self.p_worse_one_sided < LEANING
 
     @property
     def by_chance_percent(self) -> float | None:
