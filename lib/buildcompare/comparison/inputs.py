@@ -27,6 +27,11 @@ def files_of(params: Comparison) -> list[str]:
     named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
     for slot, run in runs_of(params):
         named += [slot.path] if run.is_pulled else [run.file, run.labels]
+        for path in run.artefacts:
+            below = sorted(file.relative_to(resolve(path)) for file in resolve(path).rglob("*") if file.is_file())
+            named += [str(Path(path) / file) for file in below] or [path]
+    for profiles in (test.profiles for test in params.tests if test.profiles is not None):
+        named += [*profiles.base, *profiles.new]
     for profiles in filter(None, (test.profiles for test in params.tests)):
         named += [*profiles.base, *profiles.new]
     with suppress(InputError):  # which publishing says

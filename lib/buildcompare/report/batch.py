@@ -119,7 +119,7 @@ def _pack(order: Order) -> Bundle | Outcome:
         analysis.pull_recordings(params, quiet=True)
         folder = publish.folder_of(order.params, settings.get("output"))
         if settings.get("resume"):
-            made_from = publish.made_from(params, order.params, graphs=settings.get("graphs", True))
+            made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", True))
             if made_from and (kept := publication.whole(folder, made_from)):
                 return _published(order, publish.Published(folder, kept, kept=True))
         files = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}

@@ -136,11 +136,13 @@ def shown_as(params_file: Path) -> str:
     return str(path.relative_to(root()) if path.is_relative_to(root()) else params_file.name)
 
 
-def made_from(params: Comparison, params_file: Path, *, graphs: bool) -> str | None:
-    """The hash of all that the report is made from; None where a file is missing, which the notebook will say."""
+def made_from(params: Comparison, params_file: Path, folder: Path, *, graphs: bool) -> str | None:
+    """The hash of all that the report in `folder` is made from; None where a file is missing: the notebook says it."""
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
-    return inputs_sha256(params, graphs=graphs, shown_as=shown_as(params_file))
+    written = markdown.read_written(folder / publication.README)
+    settings = {"graphs": graphs, "shown_as": shown_as(params_file)}
+    return inputs_sha256(params, written={name: text for name, text in written.items() if text.strip()}, **settings)
 
 
 def publish(
@@ -179,7 +181,7 @@ def publish(
     markdown.read_written(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
-    inputs = made_from(params, params_file, graphs=graphs)
+    inputs = made_from(params, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
         return Published(folder, kept, kept=True)
     with publication.staged(folder) as staging:
