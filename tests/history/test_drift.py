@@ -177,17 +177,17 @@ def test_a_comparison_recorded_late_does_not_break_the_chain() -> None:
 def test_chains_whose_batches_scatter_rarely_have_a_false_jump_and_show_a_true_one(links: int) -> None:
     """Batches of tests lie 8 % apart, as the published ones do; the true step halves the level."""
     rng = np.random.default_rng(20_000)
-    levels, own = np.empty((300, 1, links + 1)), np.empty((300, 2, links + 1))
-    for i in range(300):
+    levels, own = np.empty((200, 1, links + 1)), np.empty((200, 2, links + 1))
+    for i in range(200):
         levels[i] = np.exp(math.log(10_000) + rng.normal(size=links + 1) * 0.08 / math.sqrt(2))
         own[i] = np.exp(rng.normal(size=(2, links + 1)) * NOISE.sd)
     drawn = (levels * own).swapaxes(0, 1)
     quiet = drift_of(entries(*drawn))
-    assert quiet.loc[quiet["jump"], "test"].nunique() <= 0.09 * 300
+    assert quiet.loc[quiet["jump"], "test"].nunique() <= 0.09 * 200
     at = links // 2 + 1
     drawn[:, :, at:] /= 2
     stepped = drift_of(entries(*drawn))
-    assert stepped.loc[f"c{at}", "jump"].sum() >= 0.85 * 300
+    assert stepped.loc[f"c{at}", "jump"].sum() >= 0.85 * 200
 
 
 def test_a_comparison_without_this_test_is_skipped() -> None:

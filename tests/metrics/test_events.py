@@ -440,9 +440,9 @@ def test_a_spike_at_the_end_of_one_ramp_is_an_event_of_the_load(kind: Literal["b
     assert [(each.phase, each.build, each.warning) for each in result.events] == [("ramp", "new", True)] * 2
     (found,) = load.events(result)
     assert found.severity == "info", "it says nothing of the level"
-    text = finding(found, Names.of(("v1", "v2"), [result]), test.name).text
-    assert " on the ramp, at " in text
-    assert ("nothing similar" in text) == (kind == "unbounded"), "of bounded ramps nobody knows how rare it is"
+    told = finding(found, Names.of(("v1", "v2"), [result]), test.name)
+    assert " on the ramp, at " in told.text
+    assert ("nothing similar" in told.detail) == (kind == "unbounded"), "of bounded ramps nobody knows how rare it is"
 
 
 # ---- What is told -----------------------------------------------------------------------------------------------

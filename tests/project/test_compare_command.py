@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, files: dict[st
     assert re.search(said, done.stderr)
     missing = run("compare", tmp_path / "no\x1bwhere.csv", tmp_path / "x")
     assert missing.exit_code == 3
-    assert "no�where.csv: expected a recording: Parquet, or a CSV with the columns" in missing.stderr
+    assert r"no\x1bwhere.csv: expected a recording: Parquet, or a CSV with the columns" in missing.stderr
     assert missing.stderr.endswith("found no such file\n")
 
 

@@ -72,8 +72,8 @@ def test_the_width_is_kept_and_nothing_steers_the_terminal(slower: bc.Result, wi
     assert max(map(len, shown.splitlines())) <= width
     assert all(each.isprintable() for each in shown.replace("\n", ""))
     assert shown.isascii() is False
-    assert "Base v1�[31m , new v2 �2J." in shown
-    assert ("�]0;title" in shown) is every
+    assert r"Base v1\x1b[31m , new v2 \x9b2J." in shown
+    assert (r"\x1b]0" in shown) is every
 
 
 def test_colours_change_no_letter(slower: bc.Result) -> None:

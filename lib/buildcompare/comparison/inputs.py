@@ -58,7 +58,7 @@ def code_sha256() -> str:
     for file in sorted(file for file in library.rglob("*") if file.is_file() and file.suffix != ".pyc"):
         made.update(f"{file.relative_to(library).as_posix()}\n".encode() + file.read_bytes())
     for asked in metadata.requires("buildcompare") or ():
-        name = re.split(r"[^\w.-]", asked, maxsplit=1)[0]
-        if "extra ==" not in asked and name not in NOT_IN_REPORTS:
+        name, marker = re.split(r"[^\w.-]", asked, maxsplit=1)[0], asked.partition(";")[2]
+        if name not in NOT_IN_REPORTS and not re.search(r"\bextra\b", marker):
             made.update(f"{name} {metadata.version(name)}\n".encode())
     return made.hexdigest()

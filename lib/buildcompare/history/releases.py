@@ -89,7 +89,7 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
     --------
     >>> rng = np.random.default_rng(1)
     >>> level_changes(np.repeat([100.0, 130.0], 20) * np.exp(0.02 * rng.normal(size=40)))
-    [LevelChange(at=20, percent=30.2...)]
+    [LevelChange(at=20, percent=29.8...)]
     """
     places = np.flatnonzero(levels > 0)
     logs = np.log(levels[places])

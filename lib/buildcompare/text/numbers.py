@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from buildcompare.config.outside import shown
 from buildcompare.results.codes import Better, Status, Verdict
 
 MISSING = "–"
@@ -34,8 +35,8 @@ VERDICT_SYMBOLS = {Verdict.PASS: "✓", Verdict.REGRESSION: "✗", Verdict.INCON
 
 
 def printable(text: str) -> str:
-    """`text` as one line in which nothing steers a terminal: spaces for white space, � for control characters."""
-    return "".join(each if each.isprintable() else " " if each.isspace() else "\ufffd" for each in text)
+    """`text` as one line in which nothing steers a terminal: spaces for white space, control characters written out."""
+    return text if text.isprintable() else shown("".join(" " if each.isspace() else each for each in text))
 
 
 def significant(value: float, digits: int = 3) -> str:
