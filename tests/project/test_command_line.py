@@ -34,7 +34,10 @@ def params_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_report_is_published_and_said_where(params_file: Path, tmp_path: Path) -> None:
+def test_a_report_is_published_and_said_where(
+    params_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     done = run("report", str(params_file), "--output", str(tmp_path / "out"))
     assert done.exit_code == 0
     assert str(tmp_path / "out" / "report.html") in done.stdout

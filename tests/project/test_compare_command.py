@@ -52,7 +52,7 @@ def test_two_files_give_the_table_the_page_and_the_results_of_the_library(tmp_pa
     assert "Base v1.0, new v1.1.\n✗ Regression: Avg API times +" in done.stdout
     assert done.stdout.endswith(f"The report is {tmp_path / 'x.html'}\nThe report is {tmp_path / 'x.json'}\n")
     written, expected = json.loads((tmp_path / "x.json").read_text("utf-8")), json.loads(result.to_json())
-    assert written["provenance"].pop("run")["command"].startswith("python -m buildcompare ")
+    assert written["provenance"].pop("run")["command"].startswith("python -m buildcompare")
     expected["provenance"].pop("run")
     assert written == expected
     assert "Regression: Avg API times" in (tmp_path / "x.html").read_text("utf-8")

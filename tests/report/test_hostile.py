@@ -203,7 +203,7 @@ BOMBS: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "params with aliases of aliases": ("params", yaml_aliases, "values"),
     "params nested 100,000 deep": ("params", yaml_nested, "nested"),
     "a CSV of 5 GB": ("recording", sparse, "32 MB"),
-    "a CSV with 10 million columns": ("recording", wide_csv, "at most 50"),
+    "a CSV with 10 million columns": ("recording", wide_csv, "field larger than field limit"),
     "a gzip that unpacks to 5 GB of CSV": ("recording", csv_bomb, "32 MB"),
     "a gzip that unpacks to 4.5 GB of JSON": ("report", json_bomb, "32 MB"),
     "JSON of 10 million empty lists": ("report", json_lists, "ltctl"),

@@ -122,11 +122,16 @@ SOCKET_PATH = 60
 """Longer folders leave no room for the name of a socket in them: systems cut paths at 104 to 108 characters."""
 
 
+def short_parent() -> Path:
+    """Where temporary files may stand whose sockets need a short path: TMPDIR, or ``/tmp`` where that is too long."""
+    parent = Path(tempfile.gettempdir())
+    return parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108
+
+
 @contextlib.contextmanager
 def socket_folder(prefix: str = "bc-") -> Iterator[Path]:
     """A new folder for sockets and connection files; those that killed processes left are removed."""
-    parent = Path(tempfile.gettempdir())
-    parent = parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108
+    parent = short_parent()
     for left in parent.glob(f"{prefix}????????"):
         with contextlib.suppress(OSError):  # somebody else's, or gone
             if time.time() - left.stat().st_mtime > 60.0:  # seconds: else it may not be locked yet

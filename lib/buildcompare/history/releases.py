@@ -88,8 +88,9 @@ def level_changes(levels: FloatArray) -> list[LevelChange]:
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> level_changes(np.repeat([100.0, 130.0], 20) * np.exp(0.02 * rng.normal(size=40)))
-    [LevelChange(at=20, percent=29.8...)]
+    >>> changes = level_changes(np.repeat([100.0, 130.0], 20) * np.exp(0.02 * rng.normal(size=40)))
+    >>> [(change.at, round(change.percent)) for change in changes]
+    [(20, 30)]
     """
     places = np.flatnonzero(levels > 0)
     logs = np.log(levels[places])

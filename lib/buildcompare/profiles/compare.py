@@ -42,7 +42,7 @@ def compare_profiles(profiles: Pair[list[Profile]]) -> ProfilesResult:
     --------
     >>> base = Profile({("main", "parse"): 60.0, ("main", "send"): 40.0}, 100)
     >>> new = Profile({("main", "parse"): 80.0, ("main", "send"): 20.0}, 100)
-    >>> compare_profiles(Pair([base], [new])).own[0].points
+    >>> round(compare_profiles(Pair([base], [new])).own[0].points, 6)
     20.0
     """
     rows = {own: _rows(profiles, own=own) for own in (True, False)}

@@ -2,16 +2,34 @@
 
 from typing import Any
 
-from papermill.engines import Engine
-
 from buildcompare.config.errors import ExecutionError
 from buildcompare.report import warm
 
 NAME = "warm"
 
 
-class WarmEngine(Engine):  # type: ignore[misc]  # papermill has no types
-    """Runs cells in a child of the fork server, or where this process is one, here."""
+class WarmEngine:
+    """Runs cells in a child of the fork server, or where this process is one, here.
+
+    Not derived from papermill's engine: importing papermill loads this module, so it cannot import papermill first.
+    """
+
+    @classmethod
+    def execute_notebook(cls, *given: Any, **options: Any) -> Any:
+        """Run the notebook as every engine of papermill does."""
+        from papermill.engines import Engine
+
+        return Engine.execute_notebook.__func__(cls, *given, **options)
+
+    @staticmethod
+    def nb_kernel_name(nb: Any, name: str | None = None) -> str:
+        """The kernel that the notebook names; it is not started."""
+        return str(name or nb.metadata.kernelspec.name)
+
+    @staticmethod
+    def nb_language(nb: Any, language: str | None = None) -> str:
+        """The language of the notebook, which papermill writes its parameters in."""
+        return language or "python"
 
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:

@@ -11,12 +11,14 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from buildcompare.config.errors import ExecutionError
+from buildcompare.config.project import short_parent
 
 T = TypeVar("T")
 PRELOAD = ["buildcompare.report.preload", "buildcompare.api"]
@@ -84,6 +86,11 @@ def start(task: Callable[..., object], *arguments: object) -> tuple[Any, Connect
 def _context() -> Any:
     made: Any = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOAD)
+    usual, tempfile.tempdir = tempfile.tempdir, str(short_parent())
+    try:
+        util.get_temp_dir()  # made here and kept: the fork server's socket stands in it
+    finally:
+        tempfile.tempdir = usual
     atexit.register(_stop)
     current = multiprocessing.current_process()
     if current.daemon:  # a worker of Dask; it waits for each of its children
