@@ -138,6 +138,7 @@ def walk(page: Any) -> tuple[int, list[str], list[str]]:
         unseen += [] if at["seen"] else [at["what"]]
         if at["what"].startswith("<summary") and not at["open"]:
             page.keyboard.press("Enter")
+            page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")  # it is filled
     return stops, unseen, page.evaluate(LEFT)
 
 
