@@ -123,6 +123,17 @@ def measure_cut(page: Any) -> Any:
     return page.evaluate(CUT)
 
 
+DRAWN = """async () => {
+  for (const chart of document.querySelectorAll("build-chart")) if (chart.checkVisibility()) await chart.build();
+}"""
+
+
+def walk_drawn(page: Any) -> tuple[int, list[str], list[str]]:
+    """The same once every chart is drawn: the choices above one stand there no sooner."""
+    page.evaluate(DRAWN)
+    return walk(page)
+
+
 def walk(page: Any) -> tuple[int, list[str], list[str]]:
     """The stops of the Tab key, those whose focus is not seen, and what it did not reach."""
     unseen, stops = [], 0
@@ -168,7 +179,7 @@ def test_nothing_is_cut(pages: dict[str, Path], browser: Any, name: str, view: s
 @pytest.mark.parametrize("name", PAGES)
 def test_the_keyboard_alone_reaches_everything(pages: dict[str, Path], browser: Any, name: str, view: str) -> None:
     """Every link, fold, field, button and scrolling region, by the Tab key, with a focus that is seen."""
-    stops, unseen, left = look(browser, pages[name], view, "dark", walk)
+    stops, unseen, left = look(browser, pages[name], view, "dark", walk_drawn if name == "index" else walk)
     assert stops > 5
     assert unseen == []
     assert left == []

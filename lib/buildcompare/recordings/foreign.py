@@ -6,6 +6,7 @@ file; to standard output goes one line of JSON, the fault or null, and then the 
 
 import io
 import json
+import os
 import sys
 from typing import Any
 
@@ -96,6 +97,8 @@ def main() -> None:
     sys.stdout.buffer.write(json.dumps(fault).encode() + b"\n")
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
         stream.write_table(table)
+    sys.stdout.buffer.flush()
+    os._exit(0)  # all is written: what threads do while Python ends them may abort
 
 
 if __name__ == "__main__":
