@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from buildcompare.config.project import locked
-from buildcompare.report import publication, warm
+from buildcompare.report import engine, publication
 from buildcompare.report.batch import Order, publish_here
 from buildcompare.results import Results
 from support import small_params, write_params
@@ -159,7 +159,7 @@ def test_killed_at_any_moment_it_leaves_a_whole_report_or_none(tmp_path: Path, p
     heard: list[Connection] = []
 
     def start() -> BaseProcess:
-        process, said = warm.start(publish_here, order)
+        process, said = engine.start(publish_here, order)
         heard.append(said)  # a child that nobody waits for would end by itself
         return process
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError
-from buildcompare.report import warm
+from buildcompare.report import engine
 from buildcompare.results.codes import Verdict
 from buildcompare.text.numbers import printable
 
@@ -41,7 +41,7 @@ class Outcome:
 
 def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Outcome:
     """Publish a report from a process of its own, where one can be forked; `hear` gets the number of each cell."""
-    if not warm.is_safe():
+    if not engine.is_safe():
         return publish_here(order)
     now = 0
 
@@ -52,7 +52,7 @@ def publish_one(order: Order, hear: Callable[[int], object] | None = None) -> Ou
             hear(cell)
 
     try:
-        return warm.in_child(publish_here, order, hear=told)
+        return engine.in_child(publish_here, order, hear=told)
     except ExecutionError as error:
         return Outcome(FAILED, f"buildcompare: {order.params}: {f'cell {now}: ' if now else ''}{error}")
 
@@ -95,11 +95,11 @@ class Bundle:
 def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
     """Publish a report that a worker of `executor` makes of the bytes that it is sent, in a folder of its own."""
     try:
-        packed = warm.in_child(_pack, order)
+        packed = engine.in_child(_pack, order)
         if isinstance(packed, Outcome):
             return packed
         outcome, files = executor.submit(_work, packed).result()
-        return warm.in_child(_put, order, files, outcome) if outcome.code == 0 else outcome
+        return engine.in_child(_put, order, files, outcome) if outcome.code == 0 else outcome
     except ExecutionError as error:
         return Outcome(FAILED, f"buildcompare: {order.params}: {error}")
     except Exception as error:  # a cluster that ends raises what its library raises
@@ -133,7 +133,7 @@ def _pack(order: Order) -> Bundle | Outcome:
 
 def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
     """On a worker: make a report; its files by their names."""
-    if not warm.is_safe():
+    if not engine.is_safe():
         return Outcome(FAILED, f"buildcompare: {bundle.order.params}: the worker cannot fork processes"), {}
     with tempfile.TemporaryDirectory(prefix="buildcompare-") as place:
         here = Path(place)
@@ -150,7 +150,7 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
         settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
         order = replace(bundle.order, params=params, settings=settings)
         try:
-            outcome = warm.in_child(_made_there, order, environment, bundle.code)
+            outcome = engine.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:
             outcome = Outcome(FAILED, f"buildcompare: {params}: {error}")
         said = outcome.said.replace(str(params), str(bundle.order.params)).replace(str(output), bundle.folder)

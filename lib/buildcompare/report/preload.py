@@ -9,8 +9,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
 
-for name in ("report.publish", "report.batch", "report.shell", "figures.curves", "figures.raster"):
+for name in ("report.publish", "report.batch", "figures.curves", "figures.raster"):
     import_module(f"buildcompare.{name}")
+import_module("IPython.core.interactiveshell")
 import_module("statsmodels.stats.multitest")  # it imports scipy.stats
 
 from buildcompare.report import sections  # noqa: E402

@@ -22,7 +22,8 @@ from buildcompare.config.yaml import read_yaml
 from buildcompare.history.chain import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.recordings import artefacts
-from buildcompare.report import junit, markdown, publication, warm
+from buildcompare.report import engine as warm
+from buildcompare.report import junit, markdown, publication
 from buildcompare.report.html import page_of_notebook
 from buildcompare.report.sections import keep_beside_results, results_of
 from buildcompare.results import Results, dumps
@@ -88,10 +89,8 @@ def _forked() -> Iterator[dict[str, Any]]:
     """Settings by which papermill runs a notebook in a forked process, whatever engines are installed."""
     from papermill.engines import papermill_engines
 
-    from buildcompare.report.engine import NAME, WarmEngine
-
-    papermill_engines.register(NAME, WarmEngine)
-    yield {"engine_name": NAME}
+    papermill_engines.register(warm.NAME, warm.WarmEngine)
+    yield {"engine_name": warm.NAME}
 
 
 @contextlib.contextmanager
