@@ -507,6 +507,13 @@ def test_what_people_wrote_is_said_letter_for_letter() -> None:
     assert said == f"{HOSTILE}: {HOSTILE} recorded no label table {HOSTILE}."
 
 
+def test_every_number_in_a_row_s_explanation_is_written_for_readers() -> None:
+    change = {"status": "inconclusive", "ci_low": -3.0, "by_chance_percent": 24.0, "min_detectable_percent": 41.0}
+    row = {**CHANGE, **change, "required_runs": 11, "required_runs_show_percent": 9.956310511383226}
+    said = say("reasons", "explain", row)
+    assert said.endswith("11 runs of each build would show a change of 10.0 %."), said
+
+
 def test_a_value_that_a_sentence_needs_must_be_there() -> None:
     with pytest.raises(UndefinedError, match="group"):
         sentence(FindingKind.NO_LABEL_TABLE, {"side": "base"}, NAMES, PG)

@@ -66,6 +66,7 @@ def environment() -> Environment:
 
     templates = FileSystemLoader(Path(__file__).parent / "sentences")
     look: dict[str, Any] = {"autoescape": False, "undefined": StrictUndefined, "extensions": [OneLine]}
+    look["finalize"] = _written
     made = Environment(loader=templates, optimized=False, **look)  # noqa: S701  # most sentences are said once or never
     known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
     made.filters |= known
@@ -78,6 +79,11 @@ def environment() -> Environment:
         "VERDICT_WORDS": numbers.VERDICT_WORDS,
     }
     return made
+
+
+def _written(value: object) -> object:
+    """What stands in a sentence: a number that no filter has written is cut to three digits."""
+    return numbers.significant(value) if isinstance(value, float) else value
 
 
 def each(items: Iterable[Any], macro: Callable[..., str]) -> list[str]:
