@@ -46,17 +46,16 @@ def view(**curves: list[np.ndarray]) -> TestView:
     )
 
 
-def test_the_long_frame_holds_every_run_and_no_spike_is_lost() -> None:
+def test_every_run_is_drawn_and_no_spike_is_lost() -> None:
     long_run = np.sin(np.arange(2000.0))
     long_run[[700, 1300]] = 99.0, -99.0
-    frame = figures.long_frame(view(base=[np.ones(10), np.ones(20)], new=[long_run]), "rps")
-    assert list(frame.columns) == ["elapsed_min", "value", "stretch", "build", "run"]
-    sizes = frame.groupby(["build", "run"]).size()
-    assert sizes.to_dict() == {("base", 1): 10, ("base", 2): 20, ("new", 1): figures.POINTS_PER_CURVE}
-    extremes = frame.set_index("value")["elapsed_min"]
-    assert extremes[99.0] == pytest.approx(700 * STEP / 60)
-    assert extremes[-99.0] == pytest.approx(1300 * STEP / 60)
-    assert frame.groupby(["build", "run"])["elapsed_min"].is_monotonic_increasing.all()
+    found = figures.stretches(view(base=[np.ones(10), np.ones(20)], new=[long_run]), "rps")
+    assert [minutes.size for minutes, _ in found["base"]] == [10, 20]
+    ((minutes, values),) = found["new"]
+    assert minutes.size == values.size == figures.POINTS_PER_CURVE
+    for spike, place in ((99.0, 700), (-99.0, 1300)):
+        assert minutes[values == spike] == pytest.approx(place * STEP / 60)
+    assert (np.diff(minutes) > 0).all()
 
 
 @pytest.mark.parametrize("missing", [np.nan, np.inf])
@@ -64,15 +63,11 @@ def test_the_long_frame_holds_every_run_and_no_spike_is_lost() -> None:
 def test_a_line_ends_where_samples_are_missing(missing: float, size: int) -> None:
     values = np.ones(size)
     values[10:12] = missing
-    frame = figures.long_frame(view(base=[values], new=[np.ones(5)]), "rps")
-    base = frame[frame["build"] == "base"]
-    assert np.isfinite(base["value"]).all()
-    edge = 10.5 * STEP / 60
-    assert set(base.loc[base["elapsed_min"] < edge, "stretch"]).isdisjoint(
-        base.loc[base["elapsed_min"] > edge, "stretch"]
-    )
-    assert base["stretch"].nunique() == 2
-    assert set(base["stretch"]).isdisjoint(frame.loc[frame["build"] == "new", "stretch"])
+    found = figures.stretches(view(base=[values], new=[np.ones(5)]), "rps")
+    before, after = found["base"]
+    assert before[0].max() < 10.5 * STEP / 60 < after[0].min()
+    assert np.isfinite([*before[1], *after[1]]).all()
+    assert len(found["new"]) == 1
 
 
 def test_a_build_without_the_metric_is_not_drawn() -> None:

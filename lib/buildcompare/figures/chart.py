@@ -174,6 +174,9 @@ def _users(test: TestView, recording: Recording) -> list[int | None]:
     series = recording.total(load.slug) if load else None
     if series is None or not series.times.size:
         return []
-    curve = recording.curve(series).astype(np.float64)
-    means = curve[np.isfinite(curve)].groupby(lambda second: int(second // 60)).mean()
-    return [None if np.isnan(mean) else round(mean) for mean in means.reindex(range(int(means.index.max()) + 1))]
+    curve = recording.curve(series)
+    elapsed, users = curve.index.to_numpy(), curve.to_numpy(dtype=np.float64)
+    minutes, finite = (elapsed // 60).astype(int), np.isfinite(users)
+    counts = np.bincount(minutes[finite])
+    means = np.bincount(minutes[finite], users[finite]) / np.maximum(counts, 1)
+    return [round(mean) if count else None for mean, count in zip(means.tolist(), counts.tolist(), strict=True)]

@@ -163,31 +163,34 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
     return Figure(name, alt, plot.svg(alt))
 
 
-def long_frame(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """The drawn samples of each run, without `labels` of the sum of the series; lines end where a ``stretch`` ends."""
-    parts = []
+Stretch = tuple[np.ndarray, np.ndarray]
+"""Elapsed minutes and values of samples without a gap between them."""
+
+
+def stretches(test: TestView, slug: str, labels: Mapping[str, str] | None = None) -> dict[Side, list[Stretch]]:
+    """The drawn samples of the runs of each build, without `labels` of the sum of the series."""
+    found: dict[Side, list[Stretch]] = {}
     for side in SIDES:
-        for run, recording in enumerate(test.recordings[side], start=1):
+        for recording in test.recordings[side]:
             series = recording.total(slug) if labels is None else recording.find(slug, labels)
-            if series is not None:
-                parts.append(_thinned(recording.curve(series)).assign(build=side, run=run))
-    if not parts:
-        return pd.DataFrame(columns=["elapsed_min", "value", "stretch", "build", "run"])
-    long = pd.concat(parts, ignore_index=True)
-    return long.assign(stretch=long.groupby(["build", "run", "stretch"]).ngroup())
+            if series is not None and (drawn := _thinned(recording.curve(series))):
+                found.setdefault(side, []).extend(drawn)
+    return found
 
 
-def _thinned(curve: pd.Series) -> pd.DataFrame:
-    """The smallest and the largest value of each of many stretches of equal length, so that no spike is lost."""
+def _thinned(curve: pd.Series) -> list[Stretch]:
+    """The smallest and the largest value of each of many pieces of equal length, so that no spike is lost."""
     elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
     steps, finite = np.diff(elapsed), np.isfinite(values)
     missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
-    frame = pd.DataFrame({"elapsed_min": elapsed / 60, "value": values, "stretch": np.cumsum(missing | ~finite)})
-    shown: pd.DataFrame = frame[finite]
-    if len(shown) > POINTS_PER_CURVE:
-        chunks = shown["value"].groupby(np.arange(len(shown)) * (POINTS_PER_CURVE // 2) // len(shown))
-        shown = shown.loc[np.union1d(chunks.idxmin(), chunks.idxmax())]
-    return shown
+    stretch, shown = np.cumsum(missing | ~finite), np.flatnonzero(finite)
+    if shown.size > POINTS_PER_CURVE:
+        piece = np.arange(shown.size) * (POINTS_PER_CURVE // 2) // shown.size
+        starts = np.flatnonzero(np.diff(piece, prepend=-1))
+        extremes = [np.lexsort((sign * values[shown], piece))[starts] for sign in (1, -1)]
+        shown = shown[np.union1d(*extremes)]
+    ends = np.flatnonzero(np.diff(stretch[shown])) + 1
+    return [(elapsed[part] / 60, values[part]) for part in np.split(shown, ends) if part.size]
 
 
 def _with_curves(
@@ -200,11 +203,13 @@ def _with_curves(
     below: float = 0.0,
 ) -> Plot:
     """Every run of both builds, without `labels` the sum of their series, over shaded steady windows and shutdowns."""
-    long = long_frame(test, metric.slug, labels)
-    top = float(long["value"].abs().max()) if len(long) else 0.0
+    curves = stretches(test, metric.slug, labels)
+    minutes, values = (
+        np.concatenate([[0.0], *(part[i] for parts in curves.values() for part in parts)]) for i in range(2)
+    )
+    top, last = float(np.abs(values).max()), float(minutes.max())
     factor, unit = unit_scale(top, metric.unit)
-    low, high = (min(0.0, factor * float(long["value"].min())), factor * top) if top else (0.0, 1.0)
-    last = float(long["elapsed_min"].max()) if len(long) else 1.0
+    low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
     axes: dict[str, Any] = {"x": (0.0, ROOM * (last or 1.0)), "y": (ROOM * low, ROOM * high)}
     plot = Plot(size, title, ylabel=unit, below=below, **axes)
     middle = None
@@ -219,12 +224,7 @@ def _with_curves(
     if middle is not None:
         words = WINDOWS[test.result.type]
         plot.text(float(plot.across(middle)), plot.top + 8, words, points=NOTE, anchor="middle", opacity=0.7)
-    drawn = []
-    for side in SIDES:
-        own = long[long["build"] == side]
-        if len(own):
-            drawn.append(side)
-            parts = (part for _, part in own.groupby("stretch", sort=False))
-            plot.curve([(part["elapsed_min"], part["value"] * factor) for part in parts], side)
-    plot.legend({side: test.labels[side] for side in drawn})
+    for side, parts in curves.items():
+        plot.curve([(minutes, factor * values) for minutes, values in parts], side)
+    plot.legend({side: test.labels[side] for side in curves})
     return plot
