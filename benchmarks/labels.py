@@ -1,33 +1,44 @@
 """How often is a label said to be slower than noise explains where nothing changed, and in published releases?
 
     python benchmarks/labels.py [FOLDER]
+    python benchmarks/labels.py series [20000]
 
 Releases of four tests are put together from pairs of identical ceiling runs of `FOLDER` (default: BUILDCOMPARE_REAL, or
 ../shared/real): two unbounded setups, smallest machines left out, and both bounded ones. Counted are those with a label
 that is several times slower in two tests, and the same without the bound on unlikely changes. Then the labels of the
 published comparisons that are named. No published run holds how often a label was called: what many calls do is
 counted in pairs of simulated runs of one build, and in others where one handler takes eight times as long.
+
+With `series` it prints instead what a report of one test costs whose runs have so many label series each, and a tenth
+and a hundredth of them: CPU beyond that of a report with ten, a series of a run, the largest memory of any process, and
+the sizes of page and results.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import resource
+import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import yaml
 from identical import CATALOGUE, SMALL, read
 from releases import with_labels
 
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Test
 from buildcompare.labels import tables
-from buildcompare.recordings.recording import Recording
+from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import record
+from buildcompare.recordings.table import write_recording
 from buildcompare.results import LabelResult
 from buildcompare.results.codes import SIDES
 from loadsim import Coordinator, RunSettings, Thresholds, Traffic, simulate_run
@@ -35,6 +46,7 @@ from validity import published
 
 RELEASES = 1000
 SEED = 1
+CALM = Coordinator(max_users=3000, thresholds=Thresholds(None, None, None, None))
 
 
 def main(folder: str | None = None) -> None:
@@ -80,13 +92,55 @@ def compared(base: Recording, new: Recording, kind: str) -> list[LabelResult]:
 
 def simulated(seed: int, times: Sequence[tuple[str, float]] = ()) -> list[LabelResult]:
     """The label rows of two simulated bounded runs, of which in the new one labels take so many times as long."""
-    calm = Coordinator(max_users=3000, thresholds=Thresholds(None, None, None, None))
     runs = []
     for number, traffic in enumerate((Traffic(), Traffic(times=tuple(times)))):
-        settings = RunSettings(type="bounded", coordinator=calm)
+        settings = RunSettings(type="bounded", coordinator=CALM)
         runs.append(simulate_run(settings, 2 * seed + number, traffic=traffic).recording)
     return compared(runs[0], runs[1], "bounded")
 
 
+def series(most: int) -> None:
+    """Print what reports of many label series cost."""
+    print("series a run    CPU s  ms a series  memory MB  page MB  results MB")
+    fixed = 0.0
+    for count in (10, most // 100, most // 10, most):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "buildcompare", "report", str(many_labels(Path(folder), count)), "--quiet"]
+            before = os.times()
+            subprocess.run([*command, "--output", f"{folder}/report"], check=True)
+            after = os.times()
+            cpu = after.children_user + after.children_system - before.children_user - before.children_system
+            sizes = (Path(folder, "report", name).stat().st_size / 1e6 for name in ("report.html", "results.json"))
+            page, results = sizes
+        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
+        fixed = fixed or cpu
+        each = 1e3 * (cpu - fixed) / count
+        print(f"{count:12,} {cpu:8.1f} {each:12.2f} {memory:10.0f} {page:8.2f} {results:11.2f}", flush=True)
+
+
+def many_labels(folder: Path, count: int) -> Path:
+    """The params file of a bounded test whose runs have `count` label series: the mean and the calls of each label."""
+    sides = {}
+    for number, side in enumerate(SIDES):
+        rng = np.random.default_rng(number)
+        run = simulate_run(RunSettings(type="bounded", coordinator=CALM), 7 + number).recording
+        kept = [each for each in run.series if each.role == "graph"]
+        times = np.arange(run.window[0] + 60.0, run.window[1], 60.0)
+        for label in range(count // 2):
+            usual = {"avg": 0.001 * (1 + label % 400), "calls": 20.0 + label % 7}
+            for stat, level in usual.items():
+                values = level * np.exp(rng.normal(0.0, 0.05, times.size))
+                kept.append(Series("api", f"api/handler{label}", "", times, values, role="label", stat=stat))
+        write_recording(replace(run, series=tuple(kept), label_summaries=()), folder / f"{side}.parquet")
+        sides[side] = {"recording": str(folder / f"{side}.parquet")}
+    test = {"name": "labels", "type": "bounded", "db_engine": "postgresql", "users": 3000, **sides}
+    params = {"base": {"label": "v1"}, "new": {"label": "v2"}, "source": {"kind": "recorded"}, "tests": [test]}
+    (folder / "labels.yaml").write_text(yaml.safe_dump(params), "utf-8")
+    return folder / "labels.yaml"
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:2] == ["series"]:
+        series(int(*sys.argv[2:] or [20_000]))
+    else:
+        main(*sys.argv[1:])

@@ -29,7 +29,7 @@ class LabelTables:
     runs: Pair[list[pd.DataFrame]]
     steady: bool  # Whether all are of the steady window; False: of the whole run, as the sources summed it up
     noise: LabelNoise
-    whole: Pair[list[pd.DataFrame]]  # The same of the whole runs, as far as the sources summed them up
+    whole: Pair[list[pd.DataFrame]] | None  # Beside steady ones: as the sources summed them up
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
@@ -38,7 +38,8 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
     runs = views.map(lambda of: [label_levels(each.recording, None if whole else each.steady.window) for each in of])
-    return LabelTables(runs, steady, label_noise, views.map(lambda of: [label_levels(v.recording, None) for v in of]))
+    beside = views.map(lambda of: [label_levels(each.recording, None) for each in of]) if steady else None
+    return LabelTables(runs, steady, label_noise, beside)
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
@@ -195,8 +196,9 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     comparable = rows.assign(base=rows["base"].where(rows["delta_percent"].notna()))
     effects = tables.noise.effects(comparable, (len(tables.runs.base), len(tables.runs.new)))
     judged = judge_labels([*zip(rows["group"] + " " + rows["stat"], effects["effect"], strict=True)])
-    whole = label_table(*(pd.concat(runs) for runs in tables.whole)).set_index(LABEL_KEY)["delta_percent"]
-    rows = rows.join(whole.rename("whole_run_percent"), on=LABEL_KEY)
+    if tables.whole is not None:
+        whole = label_table(*(pd.concat(runs) for runs in tables.whole)).set_index(LABEL_KEY)["delta_percent"]
+        rows = rows.join(whole.rename("whole_run_percent"), on=LABEL_KEY)
     for side in SIDES:
         average = rows["stat"].eq("avg").map({True: 1.0, False: np.nan}) * rows[side]
         spent = (average * rows[f"{side}_calls"]).groupby([rows["group"], rows["label"]]).transform("first")
@@ -223,7 +225,7 @@ def _result(
         p_adjusted=judged.p_adjusted if judged else None,
         calls=calls if calls != Pair(None, None) else None,
         time_share=shares if shares != Pair(None, None) else None,
-        whole_run_percent=row["whole_run_percent"] if tables.steady else None,
+        whole_run_percent=row.get("whole_run_percent"),
         window="steady" if tables.steady else "whole_run",
         at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
         reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),

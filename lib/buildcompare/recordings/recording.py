@@ -280,12 +280,16 @@ class Recording:
     def coverage(self, series: Series, window: tuple[float, float] | None = None) -> SeriesCoverage:
         """How much a series covers of the run, or of a `window` in it (elapsed seconds, both ends belong to it)."""
         start, end = window or (0.0, self.duration_s)
-        curve = self.curve(series).loc[start:end]
-        step = series.step_s
-        expected = len(curve) if not step > 0 else max(len(curve), math.floor((end - start) / step + 1e-6) + 1)
-        finite = curve.index.to_numpy()[np.isfinite(curve.to_numpy())]
-        gap = float(np.diff(np.concatenate(([start], finite, [end]))).max())
-        counts = {"expected": expected, "present": len(curve), "finite": finite.size}
+        elapsed, step = series.times - self.window[0], series.step_s
+        first, stop = (
+            np.searchsorted(elapsed, max(start, 0.0)),
+            np.searchsorted(elapsed, min(end, self.duration_s), "right"),
+        )
+        elapsed, known = elapsed[first:stop], np.isfinite(series.values[first:stop])
+        present = elapsed.size
+        expected = present if not step > 0 else max(present, math.floor((end - start) / step + 1e-6) + 1)
+        gap = float(np.diff(np.concatenate(([start], elapsed[known], [end]))).max())
+        counts = {"expected": expected, "present": present, "finite": int(known.sum())}
         return SeriesCoverage(slug=series.metric, longest_gap_s=gap, **counts)
 
 

@@ -1,5 +1,6 @@
 """Everything that a report needs, imported and set up once: by the fork server, whose children share it."""
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -8,15 +9,29 @@ from importlib import import_module
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
+gc.disable()  # nothing of this is garbage
+
+LATE = """
+IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.magics IPython.core.oinspect
+pandas.core.methods.to_dict pandas.io.formats.csvs papermill papermill.translators patsy
+scipy.ndimage statsmodels.stats.meta_analysis statsmodels.stats.multitest
+"""
+"""What others import when it is first used."""
 
 for name in ("report.publish", "report.batch", "figures.curves", "figures.raster"):
     import_module(f"buildcompare.{name}")
-import_module("IPython.core.interactiveshell")
-import_module("statsmodels.stats.multitest")  # it imports scipy.stats
+for name in LATE.split():
+    import_module(name)
+
+from PIL import Image  # noqa: E402
 
 from buildcompare.report import sections  # noqa: E402
 from buildcompare.text import sentences  # noqa: E402
 
+Image.preinit()
 for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
         environment.get_template(name)
+
+gc.freeze()  # else every child copies the memory of what it looks through
+gc.enable()

@@ -28,7 +28,7 @@ from buildcompare.findings.variants import is_known
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.report import commonmark
-from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult, dumps
+from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult
 from buildcompare.results.codes import FindingKind, Verdict
 from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
@@ -76,7 +76,8 @@ class EmbeddedResults:
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         found = self.results
         text = f"{found.comparison}: {found.verdict} ({len(found.tests)} tests, {len(found.findings)} findings)"
-        return {RESULTS_MIME: {"packed": figures.packed(dumps(found))}, "text/plain": text}
+        held = json.dumps(found.model_dump(mode="json"), ensure_ascii=False, allow_nan=False)
+        return {RESULTS_MIME: {"packed": figures.packed(held)}, "text/plain": text}
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,7 @@ def templates() -> Environment:
     """Where the templates are, with what they may call."""
     look: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     loader = FileSystemLoader([TEMPLATES, TEMPLATES / "sections"])
+    look["bytecode_cache"] = sentences.compiled(__file__)
     made = Environment(loader=loader, autoescape=select_autoescape(["html.j2", "xml.j2"]), **look)
     known = {name: getattr(module, name) for module, names in KNOWN for name in names.split()}
     made.filters |= known | {"test_title": title_of}

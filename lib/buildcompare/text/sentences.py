@@ -7,7 +7,9 @@ never a part of a template.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +21,7 @@ from buildcompare.results.codes import Pair
 from buildcompare.text import numbers
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
 """Names in one sentence; the others are counted."""
@@ -49,6 +51,28 @@ def macros(file: str) -> Any:
     return environment().get_template(f"{file}.j2").module
 
 
+def compiled(module: str) -> BytecodeCache:
+    """Where the file of a `module` keeps its templates compiled: beside its own byte code, and as Python does.
+
+    Nothing is kept where nothing can be written. Compiled anew is what changed, and all of it when the module changes.
+    """
+    from jinja2.bccache import Bucket, FileSystemBytecodeCache
+
+    place, settings = Path(module).parent / "__pycache__", Path(module).read_text("utf-8")
+
+    class Compiled(FileSystemBytecodeCache):
+        def get_source_checksum(self, source: str) -> str:
+            return super().get_source_checksum(source + settings)
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            if not sys.dont_write_bytecode:
+                with suppress(OSError):
+                    place.mkdir(exist_ok=True)
+                    super().dump_bytecode(bucket)
+
+    return Compiled(str(place), "%s.pyc")
+
+
 @cache
 def environment() -> Environment:
     """Where the sentences' templates are."""
@@ -67,6 +91,7 @@ def environment() -> Environment:
     templates = FileSystemLoader(Path(__file__).parent / "sentences")
     look: dict[str, Any] = {"autoescape": False, "undefined": StrictUndefined, "extensions": [OneLine]}
     look["finalize"] = _written
+    look["bytecode_cache"] = compiled(__file__)
     made = Environment(loader=templates, optimized=False, **look)  # noqa: S701  # most sentences are said once or never
     known: dict[str, Any] = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
     made.filters |= known
