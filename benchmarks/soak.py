@@ -1,55 +1,141 @@
-"""Publish many reports from one process tree: does anything grow?
+"""Publish many reports with one command, kill it in the middle, start it again: does anything grow, is anything lost?
 
     python benchmarks/soak.py 1000
 
-publishes a small comparison so often, two at a time, and prints at ten moments what this process and its fork server
-hold: memory, open files (sockets among them), processes, and what stands in the temporary folder. The first reports
-fill caches; the last line compares the second tenth with the last.
+makes `batch` publish so many small comparisons of shared recordings, two at a time, and prints at 18 moments the CPU
+that a report took since the moment before, and what the command and its fork server hold: their memory, open files
+(sockets among them), processes, and what stands in the temporary folder. In the middle all is killed and the same
+command started again: reports that were finished are to stay what they are, the others to be made once. The first
+reports fill caches; a line after each half compares its last three moments with its first three, in CPU, and what is held at
+the last with the second.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT / "tests"))
 
-from buildcompare.report.batch import Order, publish_many
-from support import small_params, write_params
+from support import small_params, write_params  # noqa: E402  # the tests' own parts
 
-JOBS, LOOKS = 2, 10
-
-
-def main(reports: int, folder: Path) -> None:
-    """Publish `reports` into `folder` and print what is held."""
-    params = write_params(folder / "x.yaml", small_params(folder / "data"))
-    orders = [Order(params, {"output": folder / "out" / str(i % JOBS), "graphs": False}) for i in range(reports)]
-    seen, every = [], max(reports // LOOKS, 1)
-    print("reports  memory MB  files  sockets  processes  temporary")
-    for done, (_, outcome) in enumerate(publish_many(orders, jobs=JOBS), start=1):
-        if outcome.code:
-            sys.exit(outcome.said)
-        if done % every == 0:
-            seen.append(held(Path(tempfile.gettempdir())))
-            memory, files, sockets, processes, left = seen[-1]
-            print(f"{done:7}  {memory:9.1f}  {files:5}  {sockets:7}  {processes:9}  {left:9}", flush=True)
-    if len(seen) > 2:
-        print("grown: " + ", ".join(f"{after - before:+.3g}" for before, after in zip(seen[1], seen[-1], strict=True)))
+LOOKS = 20
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def held(temporary: Path) -> tuple[float, int, int, int, int]:
-    """Memory (MB), open files, sockets, processes and temporary files of this process and those that stay."""
-    own = Path("/proc/self")
-    started = " ".join(each.read_text() for each in own.glob("task/*/children")).split()
-    processes = [own, *(Path("/proc") / number for number in started)]  # a report under way is the fork server's child
-    opened = [target(link) for process in processes for link in (process / "fd").iterdir()]
-    pages = sum(int((process / "statm").read_text().split()[1]) for process in processes)
+@dataclass(frozen=True)
+class Held:
+    """What the command and those of its processes that stay hold; CPU of all that ended is theirs."""
+
+    cpu_s: float
+    command_mb: float
+    server_mb: float
+    files: int
+    sockets: int
+    processes: int
+    temporary: int
+
+
+def main(reports: int) -> None:
+    """Print what is held in both halves, and what became of the reports."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as place:
+        folder = Path(place)
+        (folder / "t").mkdir()
+        params = small_params(folder / "data")
+        files = [write_params(folder / "params" / f"c{i:04}.yaml", params) for i in range(reports)]
+        print("reports  CPU s each  command MB  fork server MB  files  sockets  processes  temporary")
+        half(files, folder, reports // 2)
+        finished = stamps(folder)
+        half(files, folder, None)
+        both = stamps(folder)
+        again = sum(both.get(name) != stamp for name, stamp in finished.items())
+        left = [each.name for each in (folder / "out").iterdir() if each.name not in {file.stem for file in files}]
+        print(f"finished before the kill: {len(finished)}, made twice: {again}, in the end: {len(both)} of {reports}")
+        print(f"left beside the reports: {left or 'nothing'}")
+
+
+def half(files: list[Path], folder: Path, kill_at: int | None) -> None:
+    """Run the command to its end, or kill it once so many reports are done; print what is held meanwhile."""
+    command = [sys.executable, "-m", "buildcompare", "batch", *map(str, files), "--output", str(folder / "out")]
+    done, seen, every = 0, list[Held](), max(len(files) // LOOKS, 1)
+    before = len(stamps(folder))
+    with subprocess.Popen(
+        [*command, "--no-graphs", "--jobs", "2"],
+        cwd=PROJECT,
+        env={**os.environ, "TMPDIR": str(folder / "t"), "OPENBLAS_NUM_THREADS": "1"},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        at = 0.0
+        for _ in (line for line in process.stdout or () if "report.html" in line):
+            done += 1
+            if before < done < len(files) and done % every == 0:
+                now = held(process.pid, folder / "t")
+                if seen:
+                    cells = f"{(now.cpu_s - at) / every:10.2f}  {now.command_mb:10.1f}  {now.server_mb:14.1f}"
+                    counts = f"{now.files:5}  {now.sockets:7}  {now.processes:9}  {now.temporary:9}"
+                    print(f"{done:7}  {cells}  {counts}", flush=True)
+                seen.append(now)
+                at = now.cpu_s
+            if done == kill_at:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+        started = time.monotonic()
+        while process.poll() is None and time.monotonic() - started < 30:
+            time.sleep(0.1)
+    if len(seen) > 6:
+        rates = [seen[i + 3].cpu_s - seen[i].cpu_s for i in (0, len(seen) - 4)]
+        grown = ", ".join(f"{b - a:+.3g}" for a, b in zip(astuple(seen[1])[1:], astuple(seen[-1])[1:], strict=True))
+        print(f"CPU of a report, last against first: {rates[1] / rates[0]:.3f}; grown: {grown}", flush=True)
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """By report: which file its results are, and when they were written."""
+    found = {}
+    for file in (folder / "out").glob("[!.]*/results.json"):
+        about = file.stat()
+        found[file.parent.name] = about.st_ino, about.st_mtime_ns
+    return found
+
+
+def held(command: int, temporary: Path) -> Held:
+    """What a command and its fork server hold now; a report under way is the fork server's child."""
+    own = Path("/proc", str(command))
+    servers = [Path("/proc", number) for number in sorted(children(own))]
+    opened = [target(link) for each in (own, *servers) for link in links(each)]
+    memory = [int((each / "statm").read_text().split()[1]) * PAGE_MB for each in (own, *servers)]
     sockets = sum(each.startswith("socket:") for each in opened)
-    memory = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return memory, len(opened), sockets, len(processes), len(list(temporary.iterdir()))
+    cpu_s = sum(ticks(each) for each in (own, *servers)) * TICK_S
+    return Held(
+        cpu_s, memory[0], sum(memory[1:]), len(opened), sockets, 1 + len(servers), len(list(temporary.iterdir()))
+    )
+
+
+def children(process: Path) -> set[str]:
+    """The processes that a process started."""
+    return {number for task in process.glob("task/*/children") for number in task.read_text().split()}
+
+
+def ticks(process: Path) -> int:
+    """CPU of a process and of those that it waited for, in clock ticks."""
+    return sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+
+
+def links(process: Path) -> Iterator[Path]:
+    """What a process has open."""
+    with suppress(FileNotFoundError):
+        yield from (process / "fd").iterdir()
 
 
 def target(link: Path) -> str:
@@ -61,10 +147,4 @@ def target(link: Path) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        main(int(sys.argv[1]), Path(sys.argv[2]))
-    else:  # in a process of its own, whose temporary folder is removed once it has ended
-        with tempfile.TemporaryDirectory(prefix="soak-") as place:
-            (temporary := Path(place, "t")).mkdir()
-            command = [sys.executable, __file__, *(sys.argv[1:] or ["1000"]), place]
-            sys.exit(subprocess.run(command, env={**os.environ, "TMPDIR": str(temporary)}, check=False).returncode)
+    main(*map(int, sys.argv[1:] or ["1000"]))

@@ -66,7 +66,7 @@ def publish_many(
         asked = {threads.submit(make, order): order for order in orders}
         try:
             for done in as_completed(asked):
-                yield asked[done], done.result()
+                yield asked.pop(done), done.result()
         finally:
             threads.shutdown(cancel_futures=True)
 
