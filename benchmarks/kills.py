@@ -2,85 +2,140 @@
 
     python benchmarks/kills.py 200
 
-prints, for each of `report`, `report --record`, `history-import`, `calibrate` and `index`, how many of its
-kills came before its end, how many states were neither before nor after, and what was left once it had run to its end.
+kills `report`, `report --record`, `batch`, `history-import`, `calibrate`, `index` and `pull` so often in all, from none
+and from an earlier state of other contents. A state is the contents of every file, byte for byte, but for the moment at
+which it was made and papermill's clock. Each output is before or after as a whole: a report's folder, a ledger, a file
+of what was pulled. After each kill the command is run to its end: then all is as after a run that nobody killed, and
+there is no file that such a run does not leave, hidden and temporary ones included.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "tests"))
 
+from buildcompare.figures import unpacked  # noqa: E402
 from support import small_params, write_params  # noqa: E402  # the tests' own parts
 
+State = dict[str, dict[str, str]]
+"""By unit (a report's folder, a ledger, a file), the hash of each of its files."""
+Making = Callable[[Path, bool], tuple[list[str], list[str]]]
+"""Writes the inputs, those of the earlier state or the others, and says what is run and which outputs are units."""
 
-def main(kills: int) -> None:
-    """Kill each command `kills / 5` times."""
-    rng = random.Random(1)
-    print(f"{'command':16} kills  before its end  neither before nor after  litter")
-    for name in COMMANDS:
+
+def main(kills: int, names: list[str]) -> int:
+    """Kill each command `kills / len(names)` times; 1 where a state was neither, or something was left."""
+    rng, wrong = random.Random(1), 0
+    print(f"{'command':16} kills  before its end  before  after  neither  unlike after the next run  litter")
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            report(name, *tried(name, Path(folder), max(kills // len(COMMANDS), 1), rng))
+            counts, said = tried(COMMANDS[name], Path(folder), max(kills // len(names), 1), rng)
+        print(f"{name:16} {counts}", *said[:5], sep="\n    " if said else "", flush=True)
+        wrong += len(said)
+    return 1 if wrong else 0
 
 
-def report(name: str, kills: int, early: int, between: list[str], litter: list[str]) -> None:
-    """Print a row, and each state that was neither."""
-    print(f"{name:16} {kills:5}  {early:14}  {len(between):24}  {len(litter)}", flush=True)
-    for line in [*between, *litter][:5]:
-        print(f"    {line}")
-
-
-def tried(name: str, folder: Path, kills: int, rng: random.Random) -> tuple[int, int, list[str], list[str]]:
+def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[str, list[str]]:
     """Kill one command so often, each time from the state before it."""
-    output, command = COMMANDS[name](folder)
+    out = folder / "out"
+    earlier, units = make(folder, True)
+    run(earlier, folder)
+    shutil.copytree(out, folder / "earlier", symlinks=True)
+    first = state(out, units)
+    command, units = make(folder, False)
     started = time.monotonic()
-    run(command, folder)
-    takes_s, after = time.monotonic() - started, state(output)
-    early, between = 0, []
+    run(command, folder)  # over the earlier one, as it is after each kill
+    takes_s, after, there = time.monotonic() - started, state(out, units), listed(folder)
+    early = was = became = unlike = 0
+    neither, litter = [], []
     for kill in range(kills):
-        shutil.rmtree(output, ignore_errors=True)
-        if kill % 2:  # there is one already, which must stay or be replaced
-            run(command, folder)
-        before = state(output)
+        shutil.rmtree(out)
+        out.mkdir()
+        if kill % 2:
+            shutil.copytree(folder / "earlier", out, symlinks=True, dirs_exist_ok=True)
+        before = first if kill % 2 else {unit: {} for unit in units}
         process = subprocess.Popen(
-            command, cwd=PROJECT, env=environment(folder), start_new_session=True, stdout=subprocess.DEVNULL
-        )
+            command, cwd=PROJECT, env=environment(folder), start_new_session=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         time.sleep(rng.uniform(0.0, takes_s))
         early += process.poll() is None
         with contextlib.suppress(ProcessLookupError):  # it was done before
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        found = state(output)
-        if set(found) not in (set(before), set(after)):
-            between.append(f"kill {kill}: {sorted(set(found) ^ set(after))[:4]}")
-    run(command, folder)
-    litter = [str(path) for path in folder.rglob(".*") if path.suffix in (".part", ".making", ".old")]
-    litter += [str(path) for path in (folder / "tmp").iterdir() if path.suffix == ".json"]
-    return kills, early, between, litter
+        found = state(out, units)
+        for unit in units:
+            if found[unit] not in (before[unit], after[unit]):
+                odd = sorted(name for name in found[unit].keys() | after[unit].keys()
+                             if found[unit].get(name) != after[unit].get(name))  # fmt: skip
+                neither.append(f"kill {kill}: {unit}: {odd[:4]}")
+        was += found == before
+        became += found == after
+        for left in (folder / "tmp").glob("bc-*"):  # only those of an hour ago are known to be nobody's
+            os.utime(left, (0, 0))
+        run(command, folder)
+        if state(out, units) != after:
+            unlike += 1
+            neither.append(f"kill {kill}: other contents after the next run")
+        if left_over := sorted(listed(folder) - there):
+            litter.append(f"kill {kill}: {left_over[:4]}")
+    counts = f"{kills:5}  {early:14}  {was:6}  {became:5}  {len(neither) - unlike:7}  {unlike:25}  {len(litter):6}"
+    return counts, [*neither, *litter]
 
 
-def state(output: Path) -> dict[str, str]:
-    """The files of an output that a reader would see, each with its hash."""
-    files = [path for path in output.rglob("*") if path.is_file() and not hidden(path.relative_to(output))]
-    return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def state(out: Path, units: list[str]) -> State:
+    """The files of each unit that a reader would see, each with the hash of its contents."""
+    found: State = {}
+    for unit in units:
+        place = out / unit
+        files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+        shown = [path for path in files if not any(part.startswith(".") for part in path.relative_to(out).parts)]
+        found[unit] = {str(path.relative_to(out)): hashlib.sha256(contents(path)).hexdigest() for path in shown}
+    return found
 
 
-def hidden(path: Path) -> bool:
-    """Whether it is one that is still being made."""
-    return any(part.startswith(".") for part in path.parts)
+def contents(file: Path) -> bytes:
+    """What is in a file but for when it was made."""
+    text = file.read_bytes()
+    if file.suffix == ".ipynb":
+        with contextlib.suppress(ValueError):  # not whole: as it is
+            notebook = json.loads(text)
+            notebook["metadata"].pop("papermill")
+            for cell in notebook["cells"]:
+                cell["metadata"].pop("papermill", None)
+                cell.pop("id")  # papermill's
+                for output in cell.get("outputs", ()):
+                    for kind, held in output.get("data", {}).items():
+                        if isinstance(held, dict) and "packed" in held:
+                            output["data"][kind] = json.loads(unpacked(held["packed"]))
+            text = json.dumps(notebook).encode()
+    return re.sub(rb'("created": ?"|Made )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', rb"\1now", text)
+
+
+def listed(folder: Path) -> set[str]:
+    """Every file and folder of a command's output and of its temporary files, hidden ones too."""
+    places = (folder / "out", folder / "tmp")
+    return {str(path.relative_to(folder)) for place in places for path in place.rglob("*")}
 
 
 def run(command: list[str], folder: Path) -> None:
@@ -91,9 +146,11 @@ def run(command: list[str], folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """With a folder of temporary files that nobody else uses."""
-    (folder / "tmp").mkdir(exist_ok=True)
-    return {**os.environ, "TMPDIR": str(folder / "tmp")}
+    """With a folder of temporary files that nobody else uses, and one of what is pulled."""
+    for name in ("tmp", "out"):
+        (folder / name).mkdir(exist_ok=True)
+    root = {"BUILDCOMPARE_ROOT": str(folder / "root")} if (folder / "root").exists() else {}
+    return {**os.environ, **root, "TMPDIR": str(folder / "tmp")}
 
 
 def asked(*arguments: Any) -> list[str]:
@@ -101,45 +158,114 @@ def asked(*arguments: Any) -> list[str]:
     return [sys.executable, "-m", "buildcompare", *map(str, arguments)]
 
 
-def a_report(folder: Path, *more: str) -> tuple[Path, list[str]]:
+def small(folder: Path, earlier: bool, **more: Any) -> dict[str, Any]:
+    """Params of one test; in the earlier state its builds are the other way round, so that all numbers differ."""
+    params = small_params(folder / "data", **more)
+    test = params["tests"][0]
+    if earlier:
+        test["base"], test["new"] = test["new"], test["base"]
+    return {**params, "tests": [test]}
+
+
+def a_report(folder: Path, earlier: bool, *more: str) -> tuple[list[str], list[str]]:
     """One test, published; with --record in a ledger too."""
-    params = small_params(folder / "data", history=str(folder / "out/ledger"))
-    file = write_params(folder / "small.yaml", {**params, "tests": params["tests"][:1]})
-    return folder / "out", asked("report", file, "--output", folder / "out/report", *more)
+    params = small(folder, earlier, history=str(folder / "out/ledger"))
+    file = write_params(folder / "small.yaml", params)
+    return asked("report", file, "--output", folder / "out/report", *more), ["report", *(["ledger"] if more else [])]
 
 
-def an_import(folder: Path) -> tuple[Path, list[str]]:
-    """Ten comparisons into a ledger."""
-    for i in range(10):
-        params = small_params(
-            folder / "data", name=f"r{i}", base={"label": f"v1.{i}.0"}, new={"label": f"v1.{i + 1}.0"}
-        )
-        write_params(folder / f"past/r{i}.yaml", {**params, "tests": params["tests"][:1]})
-    return folder / "out", asked("history-import", folder / "past", "--output", folder / "out/ledger")
+def a_batch(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
+    """Two reports at a time."""
+    files = [write_params(folder / f"{name}.yaml", small(folder, earlier, name=name)) for name in ("a", "b")]
+    return asked("batch", *files, "--jobs", 2, "--no-graphs", "--output", folder / "out"), ["a", "b"]
 
 
-def a_calibration(folder: Path) -> tuple[Path, list[str]]:
+def an_import(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
+    """Thirty comparisons of a table into a ledger: all or none."""
+    rows = ["release,monthly,order,base_label,new_label,db,test_type,su_base,su_new"]
+    new = 900 if earlier else 950
+    rows += [f"r{i},yes,{i + 1},v1.{i}.0,v1.{i + 1}.0,mysql,unbounded,{900 + i},{new + i}" for i in range(30)]
+    (folder / "past.csv").write_text("\n".join(rows))
+    return asked("history-import", folder / "past.csv", "--output", folder / "out/ledger"), ["ledger"]
+
+
+def a_calibration(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
     """What repeated runs teach."""
-    test = small_params(folder / "data")["tests"][0]
+    test = small(folder, earlier)["tests"][0]
     groups = [{"name": "a", "type": "bounded", "runs": [test["base"], test["new"]]}]
     file = write_params(folder / "groups.yaml", {"source": {"kind": "recorded"}, "groups": groups})
-    return folder / "out", asked("calibrate", file, "--output", folder / "out/made.json")
+    return asked("calibrate", file, "--output", folder / "out/made.json"), ["made.json"]
 
 
-def an_index(folder: Path) -> tuple[Path, list[str]]:
-    """The page of all releases."""
-    a_report(folder)
-    return folder / "out", asked("index", "--output", folder / "out")
+def an_index(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
+    """The page of a ledger's thirty comparisons."""
+    shutil.rmtree(folder / "ledger", ignore_errors=True)
+    importing, _ = an_import(folder, earlier)
+    run([*importing[:-1], str(folder / "ledger")], folder)
+    return asked("index", "--output", folder / "out", "--history", folder / "ledger"), ["index.html"]
 
 
-COMMANDS = {
+class Answering(BaseHTTPRequestHandler):
+    """A server of one series, whose values a test chooses."""
+
+    level = 1.0
+
+    def do_GET(self) -> None:
+        """Answer a range query; nothing else is there."""
+        fields = parse_qs(urlsplit(self.path).query)
+        if "query" not in fields:
+            self.send_error(404)
+            return
+        start, end, step = (float(fields[name][0]) for name in ("start", "end", "step"))
+        values = [[start + i * step, str(self.level + i)] for i in range(int((end - start) / step) + 1)]
+        data = {"resultType": "matrix", "result": [{"metric": {"job": "a"}, "values": values}]}
+        body = json.dumps({"status": "success", "data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+@functools.cache
+def served() -> int:
+    """The port of the server."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+def a_pull(folder: Path, earlier: bool) -> tuple[list[str], list[str]]:
+    """Two runs from a server."""
+    Answering.level = 1.0 if earlier else 1e6
+    (folder / "root").mkdir(exist_ok=True)
+    shutil.copytree(PROJECT / "params", folder / "root/params", dirs_exist_ok=True)
+    if not (data := folder / "root/data").exists():
+        data.mkdir()
+        (folder / "out").mkdir(exist_ok=True)
+        (data / "recordings").symlink_to(folder / "out")
+    window = [{"start": f"2024-01-01T0{i}:00:00Z", "end": f"2024-01-01T0{i}:30:00Z"} for i in (1, 2)]
+    params = {
+        "name": "pulled", "base": {"label": "a"}, "new": {"label": "b"},
+        "source": {"kind": "prometheus", "url": f"http://127.0.0.1:{served()}"},
+        "tests": [{"name": "t", "type": "bounded", "base": window[0], "new": window[1]}],
+    }  # fmt: skip
+    file = write_params(folder / "pulled.yaml", params)
+    return asked("pull", file, "--refresh"), [f"pulled/t/{side}.parquet" for side in ("base", "new")]
+
+
+COMMANDS: dict[str, Making] = {
     "report": a_report,
-    "report --record": lambda folder: a_report(folder, "--record"),
+    "report --record": lambda folder, earlier: a_report(folder, earlier, "--record"),
+    "batch": a_batch,
     "history-import": an_import,
     "calibrate": a_calibration,
     "index": an_index,
+    "pull": a_pull,
 }
-"""By name, what makes its inputs in a folder and says where its output goes."""
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200, sys.argv[2:] or [*COMMANDS]))

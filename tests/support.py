@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -77,6 +81,35 @@ def kernel_in_process(params: Comparison, **_: object) -> None:
     except InputError as error:
         raise KernelInputError(str(error)) from None
     raise AssertionError("every recording was read")
+
+
+CHANGES = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}
+
+
+def killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Do `work` in a fork that is killed before its so-manieth access to a file or folder; whether it came to that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks beside threads: this one only works on files
+        child = os.fork()
+    if not child:
+        left = step
+
+        def count(event: str, _: object) -> None:
+            nonlocal left
+            left -= event in CHANGES
+            if event in CHANGES and not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        code = 1
+        try:
+            sys.addaudithook(count)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL), "the work failed"
+    return os.WIFSIGNALED(status)
 
 
 def write_params(file: Path, params: Mapping[str, Any]) -> Path:

@@ -197,6 +197,7 @@ def _(given: Given) -> None:
 
 data("recording", "an empty file", b"")
 data("recording", "larger than 32 MB, unpacked", b"x" * 32_000_001)
+data("pgbench", "a log over more than a week", b"0 199 2241 0 1175850568 95\n0 200 2465 0 1558176058 98\n")
 data("recording", "a truncated gzip", gzip.compress(table("1,rps,1\n2,rps,2\n"))[:-12])
 data("recording", "a CSV without the columns", b"a,b\n1,2\n")
 data("recording", "a CSV with more than 250 columns", b"timestamp,metric,value" + b",x" * 250 + b"\n")
@@ -494,7 +495,7 @@ def test_the_user_sees_what_the_table_says(
         named_data = tmp_path / "fault.bin"
         named_data.write_bytes(given.data)
         run = given.run
-        if kind in ("report", "snapshot"):
+        if kind in ("report", "snapshot", "pgbench"):
             run.clear()
         run[kind] = str(named_data)
         if kind == "recording":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from buildcompare.history.chain import analyse_chain, compare_to_ledger, support
 from buildcompare.history.ledger import Entry, locked, pack, read_ledger, record
 from buildcompare.history.past import past_changes
 from buildcompare.stats.noise import PastChanges
-from support import small_params
+from support import killed_at, small_params
 
 CATALOGUE = read_catalogue("mattermost")
 NOISE, _ = USERS = supported_users_noise(CATALOGUE)
@@ -183,15 +185,37 @@ def test_packing_that_is_stopped_in_between_loses_nothing(tmp_path: Path, monkey
     assert read_ledger(tmp_path).read() == {entry.name: entry for entry in ENTRIES[:6]}
 
 
-@pytest.mark.parametrize("part", [0.1, 0.3, 0.6, 1.0])
-def test_a_damaged_parquet_file_is_refused(three: list[Path], part: float) -> None:
-    file = three[1] / dataset.FILE
-    data = bytearray(file.read_bytes())
-    place = min(int(part * len(data)), len(data) - 1)
-    data[place] ^= 0xFF
-    file.write_bytes(data)
-    with pytest.raises(InputError, match="history-pack"):
-        read_ledger(three[1]).read()
+@pytest.mark.parametrize("kind", ["recorded", "packed", "unpacked"])
+def test_killed_at_any_step_a_ledger_is_as_before_or_after(kind: str, tmp_path: Path) -> None:
+    """Also where many entries are recorded at once; the next run leaves nothing of the killed one."""
+    before = {entry.name: entry for entry in ENTRIES[:6]}
+    again = [drawn(number, verdict="regression") for number in range(3)] + ENTRIES[6:9]
+    found = set()
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        record(folder, ENTRIES[:6])
+        if kind == "unpacked":
+            pack(read_ledger(folder))
+        written: dict[str, str | bytes] = {f"{name}.json": ledger._json(entry) for name, entry in before.items()}
+        if kind == "recorded":
+            written = {f"{entry.name}.json": ledger._json(entry) for entry in again}
+        elif kind == "unpacked":
+            written[dataset.FILE] = b""
+        else:
+            table = read_ledger(folder).table(dataset.SCHEMA.names)
+            written = {**dict.fromkeys(written, b""), dataset.FILE: dataset.contents(table)}
+        was_killed = killed_at(step, partial(ledger._write, folder, written))
+        entries = read_ledger(folder).read()
+        found.add(tuple(sorted((name, entry.verdict) for name, entry in entries.items())))
+        assert set(entries) in ({*before}, {*before} | {entry.name for entry in again})
+        with locked(folder):
+            pass
+        assert not [file for file in folder.rglob(".*") if file.name != ledger.LOCK]
+        assert read_ledger(folder).read() == entries
+        if not was_killed:
+            break
+    assert len(found) == (2 if kind == "recorded" else 1)
+    assert step > 6
 
 
 def test_the_newest_are_printed_and_any_by_its_name(three: list[Path]) -> None:

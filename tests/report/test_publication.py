@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import json
 import math
 import os
@@ -10,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -21,7 +25,7 @@ from buildcompare.config.project import locked
 from buildcompare.report import engine, publication
 from buildcompare.report.batch import Order, publish_here
 from buildcompare.results import Results
-from support import small_params, write_params
+from support import killed_at, small_params, write_params
 
 REPORT = '{"schema_version": 1, "comparison": "x", "complete": true}'
 
@@ -102,6 +106,56 @@ def test_links_and_pipes_in_a_report_s_folder_stay_what_they_are(tmp_path: Path)
     assert (folder / "dangling").readlink() == Path("nowhere")
     assert (folder / "notes").readlink() == tmp_path
     assert (folder / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere two folders cannot change places in one step")
+def test_there_is_never_a_moment_without_a_report(tmp_path: Path) -> None:
+    folder, done, missed = tmp_path / "x", threading.Event(), []
+
+    def look() -> None:
+        while not done.is_set():
+            if not (folder / "results.json").exists():
+                missed.append(1)
+
+    folder.mkdir()
+    (folder / "results.json").write_text(REPORT)
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for _ in range(100):
+        with publication.staged(folder) as new:
+            (new / "results.json").write_text(REPORT)
+    done.set()
+    watcher.join()
+    assert missed == []
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "in two"])
+def test_killed_at_any_step_of_taking_a_place(tmp_path: Path, exchange: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run finds the old report or the new one, and what somebody had put beside it."""
+    if not exchange:
+        monkeypatch.setattr(publication, "_exchanged", lambda *_: False)
+    new, found = REPORT.replace("x", "y"), set()
+
+    def publish(folder: Path) -> None:
+        with publication.staged(folder) as staging:
+            (staging / "results.json").write_text(new)
+
+    for step in itertools.count(1):
+        folder = tmp_path / str(step) / "x"
+        folder.mkdir(parents=True)
+        for name in ("results.json", "mine.txt"):
+            (folder / name).write_text(REPORT)
+        was_killed = killed_at(step, functools.partial(publish, folder))
+        assert not exchange or (folder / "results.json").exists()
+        with contextlib.suppress(KeyboardInterrupt), publication.staged(folder):
+            raise KeyboardInterrupt
+        found.add((folder / "results.json").read_text())
+        assert {path.name for path in folder.iterdir()} == {"results.json", "mine.txt"}
+        assert [path.name for path in folder.parent.iterdir()] == ["x"]
+        if not was_killed:
+            break
+    assert found == {REPORT, new}
+    assert step > 8
 
 
 RACE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -13,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from buildcompare.config.errors import InputError
+from buildcompare.recordings.parquet import is_whole, sealed
 
 FILE = "entries.parquet"
 EXPECTED = "entries that `history-pack` wrote"
@@ -74,16 +75,19 @@ def to_entries(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def opened(folder: Path) -> ds.Dataset | None:
-    """The Parquet file of a ledger, of which only the footer is read; None where there is none.
+    """The Parquet file of a ledger, of which only the footer is parsed, once its seal is right; None without a file.
 
     It stays open: what is read later is of the same file, also where another was put into its place.
     """
     file = folder / FILE
     if not file.is_file():
         return None
-    scan = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    kind = ds.ParquetFileFormat(default_fragment_scan_options=scan)
-    fragment = kind.make_fragment(pa.OSFile(str(file), "rb"))
+    with file.open("rb") as stream:
+        contents = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    if not is_whole(contents):
+        raise ValueError("other bytes: it is damaged")
+    kind = ds.ParquetFileFormat()
+    fragment = kind.make_fragment(pa.BufferReader(contents))
     if not fragment.physical_schema.equals(SCHEMA):
         raise ValueError("columns of another version")
     return ds.FileSystemDataset([fragment], SCHEMA, kind)
@@ -115,10 +119,7 @@ def contents(table: pa.Table) -> bytes:
     """The bytes of the file that holds `table`: the chain in its order, then the studies by name."""
     keys = [("position", "ascending"), ("name", "ascending")]
     order = pc.sort_indices(table.select(["position", "name"]), sort_keys=keys)  # rows of one entry stay as they are
-    sink = pa.BufferOutputStream()
-    options: dict[str, Any] = {"compression": "zstd", "row_group_size": ROWS, "write_page_checksum": True}
-    pq.write_table(table.take(order), sink, **options)
-    return bytes(sink.getvalue())
+    return sealed(table.take(order), rows=ROWS, compression="zstd")
 
 
 # ---- Columns as arrays ----------------------------------------------------------------------------------------------

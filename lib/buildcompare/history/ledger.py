@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Named, version_in
-from buildcompare.config.project import read_text, write_files, writing
+from buildcompare.config.project import read_text, writing
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.history import dataset
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
@@ -34,6 +35,10 @@ if sys.platform != "win32":
     import fcntl
 
 LOCK = ".lock"
+MAKING, RECORDED = ".making", ".recorded"
+"""Folders in a ledger's: files that are being made, and those that count but are not in their places yet.
+
+One renaming makes the first the second. There an empty file says that the one of its name goes."""
 MAX_BYTES = 1_000_000  # an entry of forty tests has some 20 kB; what is larger is none
 MOST_FILES = 200
 """A ledger of more JSON files packs them when it is written to: reading so many takes longer than a report may."""
@@ -355,6 +360,9 @@ def read_ledger(folder: Path) -> Ledger:
     """Read a ledger: JSON files are checked, of what is packed only places. A missing folder is an empty ledger."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
+    if (folder / RECORDED).exists():
+        with locked(folder):  # a killed process had recorded it, or a living one does
+            pass
     loose = {}
     for file in sorted(folder.glob("*.json")):
         try:
@@ -393,14 +401,47 @@ def _read(file: Path) -> Entry:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from recording in `folder` meanwhile: two would take the same place."""
+    """Keep other processes from recording in `folder` meanwhile: two would take the same place.
+
+    What a killed process had recorded is put in its place.
+    """
     with writing(folder, "history", "a folder that can be written"):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a")
     with file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
+        with writing(folder, "history", "a folder that can be written"):
+            shutil.rmtree(folder / MAKING, ignore_errors=True)
+            _put_in_place(folder)
         yield
+
+
+def _write(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write `files` (by name; without contents they go), all or none, whenever the process ends."""
+    making = folder / MAKING
+    try:
+        making.mkdir(parents=True)
+        for name, contents in files.items():
+            (making / name).write_bytes(contents.encode() if isinstance(contents, str) else contents)
+        making.rename(folder / RECORDED)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    _put_in_place(folder)
+
+
+def _put_in_place(folder: Path) -> None:
+    recorded = folder / RECORDED
+    if recorded.is_dir():
+        for file in sorted(
+            recorded.iterdir(), key=lambda file: file.stat().st_size == 0
+        ):  # nothing goes before it is there
+            if file.stat().st_size:
+                file.replace(folder / file.name)
+            else:
+                (folder / file.name).unlink(missing_ok=True)
+                file.unlink()
+        recorded.rmdir()
 
 
 def record(folder: Path, entries: Sequence[Entry]) -> int:
@@ -424,7 +465,7 @@ def record(folder: Path, entries: Sequence[Entry]) -> int:
     if len(loose) > MOST_FILES:
         return pack(Ledger(folder, loose, ledger.packed))
     with writing(folder, "history", "a folder that can be written"):
-        write_files({folder / f"{entry.name}.json": _json(entry) for entry in placed})
+        _write(folder, {f"{entry.name}.json": _json(entry) for entry in placed})
     return 0
 
 
@@ -441,9 +482,8 @@ def pack(ledger: Ledger) -> int:
     if ledger.loose:
         table = ledger.table(dataset.SCHEMA.names)
         with writing(ledger.folder, "history", "a folder that can be written"):
-            write_files({ledger.folder / dataset.FILE: dataset.contents(table)})
-            for name in ledger.loose:  # a reader that still sees one finds the same in both
-                (ledger.folder / f"{name}.json").unlink(missing_ok=True)
+            gone = {f"{name}.json": b"" for name in ledger.loose}  # a reader that still sees one finds the same in both
+            _write(ledger.folder, {dataset.FILE: dataset.contents(table), **gone})
     return len(ledger.loose)
 
 
@@ -451,8 +491,7 @@ def unpack(ledger: Ledger) -> int:
     """Write every packed entry as JSON again and remove the Parquet file; how many. Call it while :func:`locked`."""
     packed = {name: entry for name, entry in ledger.read().items() if name not in ledger.loose}
     with writing(ledger.folder, "history", "a folder that can be written"):
-        write_files({ledger.folder / f"{name}.json": _json(entry) for name, entry in packed.items()})
-        (ledger.folder / dataset.FILE).unlink(missing_ok=True)
+        _write(ledger.folder, {**{f"{name}.json": _json(entry) for name, entry in packed.items()}, dataset.FILE: b""})
     return len(packed)
 
 

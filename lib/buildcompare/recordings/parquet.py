@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +24,33 @@ _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DO
 """The seal in the footer's bytes, so that nothing parses a file before it is known to be whole."""
 
 
-def sealed(table: pa.Table, **options: Any) -> bytes:
-    """`table` as a Parquet file that holds the SHA-256 of its bytes (as they are with zeros in its place)."""
+def sealed(table: pa.Table, *, rows: int | None = None, **options: Any) -> bytes:
+    """`table` as a Parquet file, in groups of `rows`, with the SHA-256 of its bytes (as they are with zeros for it)."""
     from pyarrow.parquet import ParquetWriter
 
     made = io.BytesIO()
     with ParquetWriter(made, table.schema, write_page_checksum=True, **options) as writer:
-        writer.write_table(table)
+        writer.write_table(table, row_group_size=rows)
         writer.add_key_value_metadata({_SEAL: _EMPTY})
     contents = made.getvalue()
     start, end = _place(contents) or (0, 0)
     return contents[:start] + hashlib.sha256(contents).hexdigest().encode() + contents[end:]
 
 
-def is_whole(contents: bytes) -> bool | None:
+def is_whole(contents: bytes | mmap) -> bool | None:
     """Whether a sealed file is, to the last bit, what was written; None of a file without a seal."""
     place = _place(contents)
     if place is None:
         return None
     start, end = place
-    return (
-        hashlib.sha256(contents[:start] + _EMPTY.encode() + contents[end:]).hexdigest().encode() == contents[start:end]
-    )
+    with memoryview(contents) as view:
+        made = hashlib.sha256(view[:start])
+        made.update(_EMPTY.encode())
+        made.update(view[end:])
+        return made.hexdigest().encode() == bytes(view[start:end])
 
 
-def _place(contents: bytes) -> tuple[int, int] | None:
+def _place(contents: bytes | mmap) -> tuple[int, int] | None:
     found = [*_SEALED.finditer(contents)]  # the last: it stands at the file's end, whatever its values spell
     return found[-1].span(1) if contents[:4] == b"PAR1" and found else None
 

@@ -58,6 +58,8 @@ _PROGRESS = re.compile(
     re.IGNORECASE,
 )
 _EPOCH = 1e8  # a number of a log's line above this is a time, below a client: 1973
+LONGEST_S = 7 * 86_400
+"""Bound on the seconds of a log, of which each becomes a sample."""
 _INTEGERS = ("scale", "partitions", "clients", "threads", "most tries", "duration", "transactions per client")
 _NEEDED = ("clients", "transactions", "tps")
 
@@ -229,6 +231,9 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
             raise file.fault(f"line {number}", f"an interval after {rows[-1][0]:.0f}", f"{row[0]:.0f}")
         if row[0] <= _EPOCH and not row[4] > _EPOCH:
             raise file.fault(f"line {number}", "a time in seconds since 1970 in the fifth column", f"{row[4]:g}")
+        if row[0] <= _EPOCH and rows and abs(row[4] - rows[0][4]) > LONGEST_S:
+            expected = f"a time within {LONGEST_S // 86_400} days of the first ({rows[0][4]:.0f})"
+            raise file.fault(f"line {number}", expected, f"{row[4]:.0f}")
         rows.append(row)
     table = np.array(rows)
     aggregate = table[0, 0] > _EPOCH

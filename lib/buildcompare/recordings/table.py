@@ -269,7 +269,7 @@ def write_recording(recording: Recording, file: Path) -> None:
     }
     schema = _SCHEMA.with_metadata({_KEY: json.dumps(head, sort_keys=True).encode()})
     encoding = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ("times", "values")}
-    kept = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
+    kept: dict[str, Any] = {"use_dictionary": ["role", "unit", "stat", "metric", "name"], "column_encoding": encoding}
     table = pa.Table.from_pylist(rows, schema=schema)
     write_files({file: sealed(table, compression="zstd", compression_level=9, **kept)})
 

@@ -1,11 +1,13 @@
 """Put the files of a report in place, whole or not at all: made beside, then moved."""
 
 import contextlib
+import ctypes
 import functools
 import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,8 +95,14 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _put_in_place(place: Path, folder: Path) -> None:
-    """Move what stood in `folder` aside, all that no report makes into the new report, and that into its place."""
+    """Let the new report take the place of what stood in `folder`, of which all that no report makes is kept."""
     old, new = place / OLD, place / NEW
+    if folder.exists() and new.exists():
+        new.rename(old)  # what a killed run leaves under this name is removed, but for what no report makes
+        if _exchanged(old, folder):
+            _empty(old, folder)
+            return
+        old.rename(new)
     moved: list[tuple[Path, Path]] = []
     try:
         if folder.exists():
@@ -113,6 +121,13 @@ def _put_in_place(place: Path, folder: Path) -> None:
             old.rename(folder)
         raise
     _empty(old, folder)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two folders change places in one step, so that one always stands there; False where the system cannot."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return exchange is not None and exchange(here, os.fsencode(one), here, os.fsencode(other), both) == 0
 
 
 def _empty(old: Path, folder: Path) -> None:
