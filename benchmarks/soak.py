@@ -6,8 +6,8 @@ makes `batch` publish so many small comparisons of shared recordings, two at a t
 that a report took since the moment before, and what the command and its fork server hold: their memory, open files
 (sockets among them), processes, and what stands in the temporary folder. In the middle all is killed and the same
 command started again: reports that were finished are to stay what they are, the others to be made once. The first
-reports fill caches; a line after each half compares its last three moments with its first three, in CPU, and what is held at
-the last with the second.
+reports fill caches; a line after each half compares its last three moments with its first three, in CPU, and what is
+held at the last with the second.
 """
 
 from __future__ import annotations
