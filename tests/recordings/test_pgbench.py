@@ -55,6 +55,24 @@ SQL script 1: <builtin: select only>
  - latency average = 0.199 ms
 """
 )
+V95 = (
+    V96.replace("average =", "average:")
+    .replace("stddev =", "stddev:")
+    .replace("<builtin: TPC-B (sort of)>", "TPC-B (sort of)")
+)
+LIMITED = V15.replace(
+    "number of failed transactions: 12 (0.001%)\nlatency average = 0.200 ms\n",
+    "number of failed transactions: 12 (0.001%)\nnumber of serialization failures: 7 (0.001%)\n"
+    "number of deadlock failures: 4 (0.000%)\nnumber of other failures: 1 (0.000%)\n"
+    "number of transactions retried: 40 (0.003%)\ntotal number of retries: 55\n"
+    "number of transactions skipped: 9 (0.001%)\n"
+    "number of transactions above the 50.0 ms latency limit: 31/1202211 (0.003%)\n"
+    "latency average = 0.200 ms\nlatency stddev = 0.100 ms\n"
+    "rate limit schedule lag: avg 0.011 (max 4.221) ms\n",
+)  # as 19 prints it
+RECONNECTING = V14.replace("without initial connection time", "including reconnection times").replace(
+    "initial", "average"
+)
 
 
 @pytest.fixture
@@ -70,8 +88,25 @@ def out(tmp_path: Path) -> Path:
         (V14, 40086.123456, 0.0002, {"initial connection time": 0.012345, "clients": 8, "duration": 30}),
         (V15, 40086.123456, 0.0002, {"failed transactions": 12, "most tries": 3}),
         (V17, 40086.123456, 0.0002, {"failed transactions": 12, "threads": 4}),
+        (V95, 622.977698, 0.015844, {"script": "TPC-B (sort of)", "latency stddev": 0.002715}),
+        (
+            LIMITED,
+            40086.123456,
+            0.0002,
+            {
+                "serialization failures": 7,
+                "deadlock failures": 4,
+                "other failures": 1,
+                "retried transactions": 40,
+                "retries": 55,
+                "skipped transactions": 9,
+                "late transactions": 31,
+                "schedule lag": 1.1e-5,
+            },
+        ),
+        (RECONNECTING, 40086.123456, 0.0002, {"average connection time": 0.012345}),
     ],
-    ids=["9.6", "13", "14", "15", "17"],
+    ids=["9.6", "13", "14", "15", "17", "9.5", "with limits and tries", "with -C"],
 )
 def test_the_summary_of_each_version(
     out: Path, text: str, tps: float, latency: float, others: dict[str, object]
@@ -92,6 +127,33 @@ def test_several_runs_with_text_around_them_and_without_headers(out: Path) -> No
     assert [line.split(":")[0] for line in begun] == ["transaction type", "scaling factor", "transaction type"]
     with pytest.raises(InputError, match=r"out\.txt: line 23: expected one run of pgbench, found 3 \(lines 6, 23, 40"):
         bc.read(out)
+
+
+def test_progress_and_logs_of_each_version(out: Path) -> None:
+    out.write_text(
+        "progress: 1.0 s, 600.0 tps, lat 2.000 ms stddev 1.000\n"  # 9.3 to 14
+        "progress: 2.0 s, 0.0 tps, lat -nan ms stddev -nan, lag -nan ms, 12 skipped\n"
+        "progress: 3.0 s, 0.0 tps, lat 0.000 ms stddev 0.000, 0 failed\n"  # from 15 on
+        "progress: 4.0 s, 300.0 tps, lat 4.000 ms stddev 1.000, 1 failed, lag 0.100 ms, 2 skipped,"
+        " 3 retried, 5 retries\n"
+    )
+    found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
+    assert found["tps"] == [600, 0, 0, 300]
+    assert found["latency-average"] == pytest.approx([0.002, np.nan, np.nan, 0.004], nan_ok=True)
+    for more in ("", " 0 0 0 0", " 9 9 9 9 3", " 0 0 0 0 0 0 0 0 0", " 0 0 0 0 0 1 2 0 0 0"):  # 9.4, -R, -L, 15, 19
+        out.write_text(
+            "".join(
+                f"{1795363970 + 5 * i} {count} {count * 2000} 9 1 9{more}\n"
+                for i, count in ((0, 500), (1, 0), (2, 250))
+            )
+        )
+        found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
+        assert found["tps"] == [100, 0, 50]
+        assert found["latency-average"] == pytest.approx([0.002, np.nan, 0.002], nan_ok=True)
+    undone = ["1000", "skipped", "failed", "serialization", "deadlock", "other"]
+    out.write_text("".join(f"0 {i} {undone[i % 6]} 0 {1795363970 + i // 6} 0 17 1\n" for i in range(36)))
+    found = {series.metric: series.values.tolist() for series in bc.read(out, catalogue="pgbench").series}
+    assert found["tps"] == [1, 1, 1, 1]
 
 
 # ---- The installed version ------------------------------------------------------------------------------------------
@@ -168,6 +230,8 @@ MALFORMED = {
     "progress that goes back": (PROGRESS + PROGRESS, 2),
     "a log with a line cut off": (LOG + "0 2 14\n", 2),
     "a log of two kinds": (LOG + "1795363978 409 272729 194139779 293 1784\n", 2),
+    "a log of a sample": ("".join(f"0 {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 90, 3)), 1),
+    "a run that an error ended": ("pgbench: error: Run was aborted due to an error in thread 0\n" + V17, 1),
     "a log with words": (LOG + "0 2 slow 0 1795363972 850802\n", 2),
 }
 

@@ -67,6 +67,36 @@ def test_vmstat_and_iostat_without_what_they_say_of_the_time_before(tmp_path: Pa
     assert (user and user.times.tolist()) == [1709308801.0, 1709308802.0]
 
 
+def test_other_languages_zones_and_several_days(tmp_path: Path) -> None:
+    def times(name: str, text: str) -> list[float]:
+        (tmp_path / name).write_text(text)
+        return bc.read(tmp_path / name).graphs()[0].times.tolist()
+
+    german = (
+        "Linux 6.1 (db)\t{}\t_x86_64_\t(4 CPU)\n\n{}     CPU     %user\n{}     all     10,50\n"
+        "{}     all     20,25\nDurchschn.:     all     15,00\n"
+    )
+    expected = [1709337595.0, 1709337600.0]  # 1 March 2024, the last five seconds
+    clocks = ("23:59:50", "23:59:55", "00:00:00")
+    for date in ("01.03.2024", "2024-03-01", "2024年03月01日", "03/01/2024"):
+        assert times("de.txt", german.format(date, *clocks)) == expected
+    assert times("ja.txt", german.format("2024年03月01日", "23時59分50秒", "23時59分55秒", "00時00分00秒")) == expected
+    assert bc.read(tmp_path / "ja.txt").graphs()[0].values.tolist() == [10.5, 20.25]
+    both = german.format("2024-03-01", *clocks) + german.format("2024-03-02", "07:00:00", "08:00:00", "09:00:00")
+    assert times("days.txt", both) == [*expected, 1709366400.0, 1709370000.0]
+    load = [
+        {"timestamp": f"{hour % 24:02d}:00:00", "cpu-load": [{"cpu": "all", "idle": 1.0}]} for hour in range(12, 72, 6)
+    ]
+    three = {"sysstat": {"hosts": [{"date": "03/01/24", "statistics": load}]}}
+    assert np.diff(times("mpstat.json", json.dumps(three))).tolist() == [6 * 3600.0] * 9
+    zoned = json.dumps(IOSTAT).replace("03/01/2024 04:00:0", "2024-03-01T17:00:0").replace(" PM", "+0100")
+    assert times("zoned.json", zoned) == [1709308801.0, 1709308802.0]
+    wide = VMSTAT.replace(
+        "procs -----------memory----------", "--procs-- -----------------------memory----------------------"
+    )
+    assert times("wide.txt", wide) == [1709309290.0, 1709309292.0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("iso", [False, True])
 def test_the_installed_tools(tmp_path: Path, iso: bool) -> None:
@@ -76,7 +106,7 @@ def test_the_installed_tools(tmp_path: Path, iso: bool) -> None:
     asked = {
         "io": "iostat -t -x -o JSON 1 3",
         "mp": "mpstat -P ALL -o JSON 1 2",
-        "vm": "vmstat -t 1 3",
+        "vm": "vmstat -t -w 1 3" if iso else "vmstat -t 1 3",
         "sar": "sar -u -d 1 2",
     }
     environment = {**os.environ, "LC_ALL": "C", **({"S_TIME_FORMAT": "ISO"} if iso else {})}

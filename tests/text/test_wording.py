@@ -166,8 +166,8 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "chance_sd_percent": 3.5,
         },
         (
-            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of old disk, +10.0 % (1.10 times as good). Unproven, "
-            "as no run was repeated: it is more than chance only if one run scatters by less than 3.5 %."
+            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of old disk, +10.0 %: unproven. // No run was repeated: "
+            "this is more than chance only if one run scatters by less than 3.5 %."
         ),
     ),
     FindingKind.VARIANT_CLAIM: (
@@ -184,14 +184,13 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         },
         (
             "Bounded Postgres: “new disk is no different from old disk in tps”: the figures agree, but nothing proves it "
-            "(+1.0 %). If one run scatters by 5 %, 19 runs of each would settle it."
+            "(+1.0 %). // If one run scatters by 5 %, 19 runs of each would settle it."
         ),
     ),
     FindingKind.VARIANT_FACTOR: (
         {"factors": ["disk", "scale"], "name": "tps", "largest_percent": -14.6, "p_adjusted": 0.012},
         (
-            "Bounded Postgres: disk and scale act together on tps: up to −14.6 % (p 0.012 over all factors and "
-            "operations)."
+            "Bounded Postgres: disk and scale act together on tps: up to −14.6 %. // p 0.012 over all factors and operations."
         ),
     ),
     FindingKind.BLIND_SPOTS: (

@@ -57,7 +57,7 @@ class Figure:
         if self.shown is None:
             return ""
         name, caption = html.escape(self.name), html.escape(self.caption or self.alt)
-        chart = "" if self.chart is None else f"{element(self.chart)}</build-chart>"
+        chart = "" if self.chart is None else element(self.chart)
         start = f'<details class="picture" id="{name}"{" open" if self.shown else ""}>'
         return f'{start}<summary class="small"><span>{caption}</span>{self.svg}</summary>{chart}</details>'
 
@@ -69,7 +69,7 @@ class Figure:
         if self.chart is not None:  # a notebook that is not trusted runs no script and shows a picture
             style = f"<style>{themes()}</style>" if self.alone else ""
             chart = element({"tools": "", **self.chart})
-            shown = json.dumps(f'<div class="buildcompare">{style}{chart}</build-chart></div>')
+            shown = json.dumps(f'<div class="buildcompare">{style}{chart}</div>')
             data["application/javascript"] = f"{component() if self.alone else ''}\n{_SHOWN}{shown};"
         return data, {FIGURE_MIME: about}
 
@@ -80,7 +80,7 @@ _SHOWN = "element.innerHTML = "
 def chart_of(script: str) -> dict[str, str] | None:
     """The attributes of the chart that the script of a notebook's output shows."""
     shown = json.loads(script.rpartition(_SHOWN)[2].rstrip(";\n")) if _SHOWN in script else ""
-    found = re.search(r"<build-chart ([^>]*)>", shown)
+    found = re.search(r"<build-(?:chart|intervals) ([^>]*)>", shown)
     attributes = re.findall(r'(\w+)="([^"]*)"', found[1]) if found else []
     return {name: html.unescape(value) for name, value in attributes if name != "tools"} or None
 
@@ -104,16 +104,18 @@ def unpacked(text: str) -> str:
     return zlib.decompress(base64.b64decode(text)).decode()
 
 
-def element(attributes: dict[str, str]) -> str:
-    """The beginning of the element that is made a chart of."""
+def element(attributes: dict[str, str], inside: str = "") -> str:
+    """The element that is made a chart of, of samples over time or of intervals; until then what is `inside` stands."""
     written = [f'{name}="{html.escape(value)}"' for name, value in attributes.items()]
-    return f"<build-chart {' '.join(written)}>"
+    kind = "build-intervals" if "intervals" in attributes else "build-chart"
+    return f"<{kind} {' '.join(written)}>{inside}</{kind}>"
 
 
 @functools.cache
 def component() -> str:
     """The script that makes charts of their elements, in a page and in a notebook; it loads nothing."""
-    return f"{{\nconst STYLE = {json.dumps(_file('chart.css'))};\n{_file('chart.js')}\n{_file('flame.js')}}}"
+    scripts = "\n".join(map(_file, ("chart.js", "intervals.js", "flame.js")))
+    return f"{{\nconst STYLE = {json.dumps(_file('chart.css'))};\n{scripts}}}"
 
 
 def theme() -> str:

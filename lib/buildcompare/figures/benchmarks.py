@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from buildcompare.comparison.analysis import TestView
 from buildcompare.config.catalogue import slugify
 from buildcompare.figures import Figure, unused
 from buildcompare.figures.base import COLOURS, DASHES, LEGEND, SMALL, STYLE, finished, new_figure
+from buildcompare.figures.plot import ticks
 from buildcompare.metrics.measurements import values_of
 from buildcompare.results import DistributionResult
 from buildcompare.results.codes import SIDES, Better
@@ -55,45 +57,62 @@ def ecdf(test: TestView, row: DistributionResult, name: str) -> Figure:
 # ---- Variants -------------------------------------------------------------------------------------------------------
 
 ROW = 0.24  # Inches for each row of a chart of contrasts
-MOST_ROWS, MOST_LINES = 40, 12  # what one picture shows: more is not read
+MOST_ROWS, MOST_LINES = 20, 12  # what one picture shows: more is not read
+BEYOND = 4.0
+"""How many times beyond the outermost ratios an axis may go for the ends of intervals; wider ones are cut there."""
 
 
 @mpl.rc_context(STYLE)
 def contrasts(result: VariantsResult, operation: OperationResult) -> Figure | None:
-    """The ratio of each variant to what it is compared with, with its interval where it is known."""
-    rows = [row for row in result.contrasts if row.operation == operation.slug][:MOST_ROWS]
+    """The ratio of each variant to what it is compared with, with its interval where it is known.
+
+    Of many rows those that tell most are drawn.
+    """
+    rows = result.most_telling(operation.slug, MOST_ROWS)
     if not rows:
         return None
+    ratios = np.array([(row.delta_percent, row.ci_low, row.ci_high) for row in rows], dtype=np.float64) / 100.0 + 1.0
+    least, most = np.append(ratios[:, 0], 1.0).min() / BEYOND, np.append(ratios[:, 0], 1.0).max() * BEYOND
+    ends = ratios[(ratios > least) & (ratios < most)].tolist()  # NaN where no interval is known
+    low, high = 0.98 * min([1.0, *ends]), 1.02 * max([1.0, *ends])
+    marks = (
+        ticks(low, high, 6)[0] if high < 3 * low else np.array([m * 10.0**e for e in range(-9, 10) for m in (1, 2, 5)])
+    )
+    marks = marks[(marks >= low) & (marks <= high)]
+
+    def place(ratio: float) -> float:
+        """The part of the axis at which a ratio stands; what is beyond it, at its end."""
+        return round(math.log(min(max(ratio, low), high) / low) / math.log(high / low), 4)
+
+    title, axis = say("figures", "contrasts_title", operation), say("figures", "contrasts_axis", operation)
     drawing = Drawing(figsize=(9.0, 1.1 + ROW * len(rows)), layout="constrained")
     axes = drawing.add_subplot()
-    axes.set_title(say("figures", "contrasts_title", operation), pad=10, parse_math=False)
-    places = range(len(rows))
-    ratios = [1.0 + row.delta_percent / 100.0 for row in rows]
-    for place, row, ratio in zip(places, rows, ratios, strict=True):
-        known = row.ci_low is not None and row.ci_high is not None
-        if known:
-            bounds = [1.0 + (end or 0.0) / 100.0 for end in (row.ci_low, row.ci_high)]
-            axes.plot(bounds, [place, place], color=COLOURS["new"], lw=1.6)
-        fill = COLOURS["new"] if known else "none"
-        axes.plot([ratio], [place], "o", ms=5, color=COLOURS["new"], mfc=fill)
-    axes.axvline(1.0, color=COLOURS["base"], lw=1.2)
-    axes.set_xscale("log")
-    low, high = min([1.0, *ratios]), max([1.0, *ratios])
-    usual = (0.1, 0.2, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
-    marks = [mark for mark in usual if 0.8 * low <= mark <= 1.25 * high]
-    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
-    axes.set_xticks([], minor=True)
+    axes.set_title(title, pad=10, parse_math=False)
+    drawn: list[dict[str, Any]] = []
+    for i, (row, (ratio, *interval)) in enumerate(zip(rows, ratios.tolist(), strict=True)):
+        at, known = place(ratio), row.ci_low is not None
+        span = [*map(place, interval)] if known else [at, at]
+        axes.plot(span, [i, i], color=COLOURS["new"], lw=1.6)
+        axes.plot([at], [i], "o", ms=5, color=COLOURS["new"], mfc=COLOURS["new"] if known else "none")
+        told = {"name": say("figures", "contrast_name", row, result), "task": result.task(row.variant)}
+        told |= {"said": say("figures", "contrast_row", row, result, operation), "change": change(row.delta_percent)}
+        drawn.append({**told, "status": row.status, "at": at, "span": span if known else None})
+    axes.axvline(one := place(1.0), color=COLOURS["base"], lw=1.2)
+    at_ticks = [(place(mark), f"{mark:g}") for mark in marks.tolist()]
+    axes.set_xticks([at for at, _ in at_ticks], [text for _, text in at_ticks])
     names = [f"{row.variant}\nagainst {result.choice(row.against)}" for row in rows]
-    axes.set_yticks(places, names, fontsize=6.5, parse_math=False)
-    axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=say("figures", "contrasts_axis", operation))
+    axes.set_yticks(range(len(rows)), names, fontsize=6.5, parse_math=False)
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -0.6), xlabel=axis)
     sns.despine(ax=axes)
     made = finished(drawing, f"contrasts_{operation.slug}", say("figures", "contrasts_alt", operation, rows))
-    return replace(made, caption=operation.name)
+    chart = json.dumps({"title": title, "axis": axis, "ticks": at_ticks, "one": one, "rows": drawn})
+    return replace(made, caption=operation.name, chart={"intervals": chart}, alone=False)
 
 
-def interactions(result: VariantsResult, operation: OperationResult) -> Iterator[Figure]:
-    """Means by two factors that were run together, all other choices at the baseline."""
-    pairs = dict.fromkeys(tuple(row.factors) for row in result.effects if len(row.factors) > 1)
+def interactions(result: VariantsResult, operation: OperationResult) -> Iterator[tuple[tuple[str, ...], Figure]]:
+    """Means by two factors that were run together, all other choices at the baseline: the factors and the figure."""
+    of_operation = [row for row in result.effects if row.operation == operation.slug]
+    pairs = dict.fromkeys(tuple(row.factors) for row in of_operation if len(row.factors) > 1)
     for one, other in pairs:
         table = _table(result, operation)
         for name, level in result.baseline.items():
@@ -101,7 +120,7 @@ def interactions(result: VariantsResult, operation: OperationResult) -> Iterator
         lines, across = (other, one) if one in result.workload else (one, other)
         both = table.groupby(across)[lines].transform("nunique") > 1  # a level of one line shows no interaction
         if both.any():
-            yield _interaction(table[both], operation, across, lines)
+            yield (one, other), _interaction(table[both], operation, across, lines)
 
 
 @mpl.rc_context(STYLE)
@@ -138,7 +157,7 @@ def heat_map(result: VariantsResult) -> Figure | None:
     axes.set_title(say("figures", "heat_legend"), pad=10)
     most = max(float(np.nanmax(np.abs(np.asarray(signed)))), 0.05)
     words = table.map(change)
-    sns.heatmap(signed, annot=words, fmt="", cmap="vlag_r", center=0, vmin=-most, vmax=most, cbar=False, ax=axes,
+    sns.heatmap(signed, annot=words, fmt="", cmap="vlag_r", vmin=-most, vmax=most, cbar=False, ax=axes,
                 annot_kws={"fontsize": 7})  # fmt: skip
     axes.set(xlabel="", ylabel="")
     axes.tick_params(axis="y", labelsize=7, rotation=0)

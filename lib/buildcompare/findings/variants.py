@@ -21,7 +21,7 @@ def find(result: VariantsResult) -> Iterator[Found]:
         severity = Severity.WARNING if wrong else Severity.INFO
         yield Found(FindingKind.VARIANT_CLAIM, severity, evidence, metric=claim.operation, id=f"variant_claim.{i + 1}")
     told = {(claim.operation, claim.variant, claim.against) for claim in result.claims}
-    changed = [row for row in result.contrasts if row.status.changed]
+    changed = [row for row in by_size(result) if row.status.changed]
     largest = [row for row in by_size(result) if (row.operation, row.variant, row.against) not in told][:LARGEST]
     for i, row in enumerate(changed if is_known(result) else largest):
         of = result.operation(row.operation)

@@ -44,7 +44,9 @@ _FIGURES = {  # the same for numbers, whose lines have a colon or an equals sign
     "total number of retries": ("retries", r"(\d+)", 1.0),
     "number of serialization failures": ("serialization failures", _COUNT, 1.0),
     "number of deadlock failures": ("deadlock failures", _COUNT, 1.0),
+    "number of other failures": ("other failures", _COUNT, 1.0),
     "number of transactions skipped": ("skipped transactions", _COUNT, 1.0),
+    "number of transactions above the latency limit": ("late transactions", r"(\d+)(?:/\d+)?(?: \(.*\))?", 1.0),
     "latency average": ("latency average", _MS, 1e-3),
     "latency stddev": ("latency stddev", _MS, 1e-3),
     "initial connection time": ("initial connection time", _MS, 1e-3),
@@ -52,11 +54,15 @@ _FIGURES = {  # the same for numbers, whose lines have a colon or an equals sign
     "rate limit schedule lag": ("schedule lag", r"avg " + _NUMBER + r" \(max \d+(?:\.\d+)?\) ms", 1e-3),
 }
 _LINE = re.compile(rf"({'|'.join(map(re.escape, [*_SETTINGS, *_FIGURES, 'tps']))})\s*[:=]\s*(.*)")
+_LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
+_UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")
+"""What stands in a log in the place of a latency."""
 _PROGRESS = re.compile(
     rf"progress: {_NUMBER} s, {_NUMBER} tps, lat ({_NUMBER}|-?nan) ms stddev ({_NUMBER}|-?nan)"
-    r"(?:, \d+ failed)?(?:, lag \d+(?:\.\d+)? ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
+    r"(?:, \d+ failed)?(?:, lag (?:\d+(?:\.\d+)?|-?nan) ms)?(?:, \d+ skipped)?(?:, \d+ retried, \d+ retries)?",
     re.IGNORECASE,
 )
+EVERY = 0.99  # part of the transactions that a log holds at least: the rate is counted from them
 _EPOCH = 1e8  # a number of a log's line above this is a time, below a client: 1973
 LONGEST_S = 7 * 86_400
 """Bound on the seconds of a log, of which each becomes a sample."""
@@ -126,7 +132,7 @@ def summaries(file: InputFile) -> list[Summary]:
     for number, line in enumerate(lines, start=1):
         if "Run was aborted" in line:
             raise file.fault(f"line {number}", "a run that went to its end", "one that was aborted")
-        match = _LINE.match(line)
+        match = _LINE.match(_LIMIT.sub("", line))
         if not match:
             continue
         key, text = match[1], match[2].strip()
@@ -211,15 +217,15 @@ def _progress(file: InputFile) -> Iterator[Curve]:
             if len(rows) > 1 and rows[-1][0] <= rows[-2][0]:
                 raise file.fault(f"line {number}", f"a time after {rows[-2][0]:g} s (of one run)", f"{rows[-1][0]:g} s")
     if rows:
-        times, *columns = np.array(rows).T
-        yield from _curves(times, columns)
+        times, tps, *latencies = np.array(rows).T
+        yield from _curves(times, [tps, *(np.where(tps > 0, each, np.nan) for each in latencies)])
 
 
 def _log(file: InputFile, catalogue: Catalogue) -> Recording:
     """A log of every transaction, or of what each interval holds (``--aggregate-interval``)."""
     rows: list[list[float]] = []
     for number, line in enumerate(_lines(file), start=1):
-        cells = ["nan" if cell in ("skipped", "failed", "serialization", "deadlock") else cell for cell in line.split()]
+        cells = ["nan" if cell in _UNDONE else cell for cell in line.split()]
         if not cells:
             continue
         if len(cells) < 6 or any(cell != "nan" and not re.fullmatch(r"\d+(?:\.\d+)?", cell) for cell in cells):
@@ -237,7 +243,7 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
         rows.append(row)
     table = np.array(rows)
     aggregate = table[0, 0] > _EPOCH
-    curves = _of_aggregates(file, table) if aggregate else _of_transactions(table)
+    curves = _of_aggregates(file, table) if aggregate else _of_transactions(file, table)
     series = series_of(file, curves, catalogue)
     done = [] if aggregate else [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
     window = span(series)
@@ -262,8 +268,12 @@ def _curves(times: FloatArray, columns: Iterable[FloatArray]) -> list[Curve]:
     return [Curve(name, times, of, {}, "sample {}".format) for name, of in zip(names, columns, strict=True)]
 
 
-def _of_transactions(table: FloatArray) -> list[Curve]:
+def _of_transactions(file: InputFile, table: FloatArray) -> list[Curve]:
     """Whole seconds of a log: the first and the last are cut, and left out."""
+    numbers = pd.Series(table[:, 1]).groupby(table[:, 0])  # each client counts its own
+    made = int((numbers.max() - numbers.min() + 1).sum())
+    if len(table) < EVERY * made:
+        raise file.fault("line 1", "every transaction (without --sampling-rate)", f"{len(table):,} of {made:,}")
     ended = np.floor(table[:, 4]).astype(np.int64)
     done = pd.DataFrame({"second": ended, "latency": table[:, 2] / 1e6})
     seconds = np.arange(ended.min(), ended.max() + 1)

@@ -1,10 +1,12 @@
 """Recordings from the operating system's statistics: iostat and mpstat (JSON), vmstat and sar (text).
 
-A series is named by its tool and column, such as ``iostat r/s``, with the device as a label. A clock time is taken as
-UTC. What iostat and vmstat print first is the mean since the machine started, and left out.
+A series is named by its tool and column, such as ``iostat r/s``, with the device as a label. A clock time without a
+zone is taken as UTC; of a date with slashes the month stands first, as in the C locale. What iostat and vmstat print
+first is the mean since the machine started, and left out.
 """
 
 import datetime as dt
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -18,8 +20,12 @@ from buildcompare.recordings.recording import Recording, span
 
 EXPECTED = "statistics of sysstat: iostat -t or mpstat in JSON (-o JSON), vmstat -t or sar as text"
 _LABELS = ("CPU", "DEV", "IFACE", "INTR", "TTY", "FILESYSTEM")  # columns of sar that name what a row is of
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d)/(\d\d(?:\d\d)?)")
-_CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)(?: (AM|PM))?")
+_DATE = re.compile(
+    r"(?P<y>\d{4})[-年](?P<m>\d\d)[-月](?P<d>\d\d)|(?P<us_m>\d\d)/(?P<us_d>\d\d)/(?P<us_y>\d\d(?:\d\d)?)"
+    r"|(?P<de_d>\d\d)\.(?P<de_m>\d\d)\.(?P<de_y>\d\d(?:\d\d)?)"
+)
+_CLOCK = re.compile(r"(\d\d)[:時时](\d\d)[:分](\d\d)秒?(?: (AM|PM))?(?:([+-]\d\d):?(\d\d))?")
+_DAY_S = 86_400.0
 
 
 class _Row(NamedTuple):
@@ -104,7 +110,10 @@ def _sar(file: InputFile, lines: list[str]) -> Iterator[_Row]:
     last: dict[tuple[str, ...], float] = {}  # by table: each begins again at the first sample
     for number, line in enumerate(lines[1:], start=2):
         cells, place = line.split(), f"line {number}"
-        if not cells or cells[0].startswith("Average") or "LINUX RESTART" in line:
+        if line.startswith("Linux "):  # each file of a day begins so
+            date = line
+            continue
+        if not cells or not cells[0][0].isdigit() or "LINUX RESTART" in line:  # averages, in any language
             continue
         clock = 2 if cells[1:2] in (["AM"], ["PM"]) else 1
         rest = cells[clock:]
@@ -113,12 +122,10 @@ def _sar(file: InputFile, lines: list[str]) -> Iterator[_Row]:
             continue
         if len(rest) != len(names):
             raise file.fault(place, f"{len(names)} columns, as in the line of their names", str(len(rest)))
+        key = tuple(names)
         labels = {name.casefold(): cell for name, cell in zip(names, rest, strict=True) if name in _LABELS}
         told = [(name, cell) for name, cell in zip(names, rest, strict=True) if name not in _LABELS]
-        seconds = _time(file, place, date, " ".join(cells[:clock]), 0.0)
-        before = last.get(tuple(names), 0.0)
-        before = seconds + (86_400.0 * -(-(before - seconds) // 86_400.0) if seconds < before else 0.0)  # past midnight
-        last[tuple(names)] = before
+        before = last[key] = _time(file, place, date, " ".join(cells[:clock]), last.get(key, 0.0))
         numbers = _numbers(file, place, [name for name, _ in told], [cell for _, cell in told])
         if labels.get("cpu", "all") == "all":
             labels.pop("cpu", None)
@@ -136,21 +143,26 @@ def _time(file: InputFile, place: str, date: str, stamp: str, before: float) -> 
     """Seconds since 1970 of a date and a clock, of which the first may stand in either; past midnight a day later."""
     day, clock = _DATE.search(stamp) or _DATE.search(date), _CLOCK.search(stamp)
     if day is None or clock is None:
-        expected = "the time of each sample (iostat and vmstat print it with -t)"
+        expected = "the time of each sample (iostat and vmstat print it with -t; any with LC_ALL=C)"
         raise file.fault(place, expected, repr(stamp[:40]) if stamp else "none")
-    year, month, of_month = (int(part) for part in (day.group(1, 2, 3) if day[1] else day.group(6, 4, 5)))
+    year, month, of_month = (int(next(filter(None, day.group(each, f"us_{each}", f"de_{each}")))) for each in "ymd")
     hour, minute, second = (int(part) for part in clock.group(1, 2, 3))
     hour = hour % 12 + (12 if clock[4] == "PM" else 0) if clock[4] else hour
+    zone = dt.timedelta(hours=int(clock[5]), minutes=int(clock[5][0] + clock[6])) if clock[5] else dt.timedelta()
     try:
-        found = dt.datetime(year + (2000 if year < 100 else 0), month, of_month, hour, minute, second, tzinfo=dt.UTC)
+        found = dt.datetime(
+            year + (2000 if year < 100 else 0), month, of_month, hour, minute, second, tzinfo=dt.timezone(zone)
+        )
     except ValueError as error:
         raise file.fault(place, "a date and a time", f"{stamp[:40]!r} ({error})") from None
     seconds = found.timestamp()
-    return seconds + 86_400.0 if seconds < before and not _DATE.search(stamp) else seconds
+    if seconds < before and not _DATE.search(stamp):  # past midnight
+        seconds += _DAY_S * math.ceil((before - seconds) / _DAY_S)
+    return seconds
 
 
 SOURCE = FileSource(
     EXPECTED,
     read_sysstat,
-    lambda contents: re.match(rb'\s*\{\s*"sysstat"|-*procs -|Linux \S+ \(', contents) is not None,
+    lambda contents: re.match(rb'\s*\{\s*"sysstat"|-*procs-* -|Linux \S+ \(', contents) is not None,
 )

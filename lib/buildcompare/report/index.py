@@ -154,7 +154,7 @@ def level_charts(rows: Sequence[IndexRow], catalogue: Catalogue) -> list[tuple[s
             names = [row.entry.name for row in chain]
             still = "" if series.test in pictured else picture.over_releases(series, names, marked)
             pictured.add(series.test)
-            drawn.append((series, Markup(f"{figures.element(attributes)}{still}</build-chart>")))  # noqa: S704  # ours
+            drawn.append((series, Markup(figures.element(attributes, still))))  # noqa: S704  # ours
         heading = say("figures", "chain_heading", ledger and ledger.name, simulated)
         charts.append((heading, drawn))
     return charts

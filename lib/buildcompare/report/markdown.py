@@ -44,8 +44,8 @@ class MarkdownReportExporter(Exporter):
 
 def graphs_of(notebook: NotebookNode) -> list[Figure]:
     """The figures of an executed notebook that stand in README.md."""
-    every = results_of(notebook).variants is not None
-    return [figure for figure in figures_of(notebook) if every or figure.graph_of is not None]
+    variants = results_of(notebook).variants is not None
+    return [each for each in figures_of(notebook) if (each.shown if variants else each.graph_of is not None)]
 
 
 def files_of(graphs: Sequence[Figure], results: Results) -> dict[str, bytes]:
@@ -62,7 +62,7 @@ def render(results: Results, graphs: Sequence[Figure]) -> str:
     ]  # the page's: what changed first
     graphs = sorted(graphs, key=lambda graph: order.index(graph.name) if graph.name in order else len(order))
     tests = sorted(results.tests, key=lambda test: (test.type, db_name(test.db_engine)))  # bounded ones first
-    told, rest = above_the_fold(headlines(results.findings))
+    told, rest = above_the_fold(results.findings if results.variants else headlines(results.findings))
     said = {"opening": opening(results), "told": told, "rest": rest, "notice": NOTICE, "markers": markers}
     name = "variants.md" if results.variants else "README.md"
     return template(name).render(results=results, tests=tests, graphs=graphs, **said)

@@ -354,8 +354,11 @@ SECTIONS: tuple[tuple[str, Callable[[Analysis], Fragment | Iterator[Fragment | F
 
 # ---- A matrix of variants --------------------------------------------------------------------------------------------
 
+OPEN_CHARTS, MOST_TERMS = 2, 12
+"""Charts and rows of factors that a page shows unfolded."""
 
-def _of_matrix(name: str) -> Callable[[Matrix], Iterator[Fragment | Figure]]:
+
+def _of_matrix(name: str) -> Callable[[Matrix], Iterator[Fragment]]:
     return lambda matrix: iter([fragment(name, results=matrix.results)])
 
 
@@ -366,43 +369,54 @@ def matrix_title(matrix: Matrix) -> Iterator[Fragment]:
 
 def matrix_verdict(matrix: Matrix) -> Iterator[Fragment]:
     """The verdict with its rule, what others concluded, and the findings."""
-    yield fragment("variants_verdict", results=matrix.results, opening=opening(matrix.results))
+    top, rest = above_the_fold(matrix.results.findings)
+    yield fragment("variants_verdict", results=matrix.results, opening=opening(matrix.results), top=top, rest=rest)
 
 
 def matrix_contrasts(matrix: Matrix) -> Iterator[Fragment | Figure]:
-    """Each variant beside what it is compared with, in all operations, and then operation by operation."""
-    if heat := figures.heat_map(matrix.result):
-        yield heat
-    for operation in matrix.result.operations:
-        rows = [row for row in matrix.result.contrasts if row.operation == operation.slug]
-        if rows:
-            told = {"results": matrix.results, "result": matrix.result, "operation": operation, "rows": rows}
-            yield fragment("variants_contrasts", **told)
-            if figure := figures.contrasts(matrix.result, operation):
-                yield figure
+    """Each variant beside what it is compared with, in all operations, and then operation by operation.
+
+    Charts of operations in which something changed stand open, or else the first; at most `OPEN_CHARTS`.
+    """
+    result = matrix.result
+    rows = {each.slug: [row for row in result.contrasts if row.operation == each.slug] for each in result.operations}
+    changed = [slug for slug, of in rows.items() if any(row.status.changed for row in of)]
+    shown = (changed or [slug for slug, of in rows.items() if of])[: OPEN_CHARTS if changed else 1]
+    drawn = {each.slug: figure for each in result.operations if (figure := figures.contrasts(result, each))}
+    yield from (replace(drawn[slug], alone=slug == shown[0]) for slug in shown)
+    small = [figures.heat_map(result), *(figure for slug, figure in drawn.items() if slug not in shown)]
+    yield from (replace(figure, shown=False) for figure in small if figure)
+    for operation in result.operations:
+        if of := rows[operation.slug]:
+            yield fragment("variants_contrasts", result=result, operation=operation, rows=of)
 
 
 def matrix_factors(matrix: Matrix) -> Iterator[Fragment | Figure]:
-    """What each factor does, and how two act together."""
-    for operation in matrix.result.operations:
-        terms = [term for term in matrix.result.terms if term.operation == operation.slug]
-        rows = [row for row in matrix.result.effects if row.operation == operation.slug]
-        yield fragment("variants_factors", results=matrix.results, operation=operation, terms=terms, rows=rows)
-        if rows:
-            yield from figures.interactions(matrix.result, operation)
-    yield fragment("variants_factors_rule", results=matrix.results)
+    """What each factor does, and how two act together; pictures are open where that is proven."""
+    result = matrix.result
+    proven = [term for term in result.terms if term.proven]
+    shown = proven or [term for term in result.terms if len(term.factors) == 1]
+    yield fragment("variants_factors", result=result, shown=shown[:MOST_TERMS])
+    acting = [(term.operation, *term.factors) for term in proven]
+    drawn = [
+        (replace(figure, shown=False), (operation.slug, *pair) in acting)
+        for operation in result.operations
+        for pair, figure in figures.interactions(result, operation)
+    ]
+    first = [figure for figure, acts in drawn if acts][:OPEN_CHARTS]
+    yield from (replace(figure, shown=True) for figure in first)
+    yield from (figure for figure, _ in drawn if figure not in first)
 
 
 def matrix_ranking(matrix: Matrix) -> Iterator[Fragment]:
     """The variants in order, with ties where the runs cannot tell two apart."""
-    if not is_known(matrix.result):
-        yield fragment("variants_unranked", results=matrix.results)
-        return
+    result = matrix.result
+    ranked = result.ranking if is_known(result) else []
     groups = [
-        (matrix.result.operation(slug), [(task, [*of]) for task, of in groupby(rows, key=lambda row: row.workload)])
-        for slug, rows in groupby(matrix.result.ranking, key=lambda row: row.operation)
+        (result.operation(slug), task, [*rows])
+        for (slug, task), rows in groupby(ranked, key=lambda row: (row.operation, row.workload))
     ]
-    yield fragment("variants_ranking", results=matrix.results, result=matrix.result, groups=groups)
+    yield fragment("variants_ranking", result=result, groups=groups)
 
 
 def matrix_runs(matrix: Matrix) -> Iterator[Fragment]:

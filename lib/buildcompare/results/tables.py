@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from buildcompare.results import Results, TestResult
 from buildcompare.results.codes import SIDES, Pair, Reason
+from buildcompare.results.variants import VariantsResult
 
 
 def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
@@ -39,13 +40,31 @@ def tables(results: Results) -> dict[str, str]:
                 for step in row.steps
             ]
         ),
-        "variants": pd.DataFrame([dict(row) for row in results.variants.contrasts] if results.variants else []),
+        **(_of_matrix(results.variants) if results.variants else {}),
         "setup": pd.DataFrame([dict(row) for row in results.setup]),
         "setup_differences": pd.DataFrame([dict(row) for row in results.setup_differences]),
         "drift": frame((row.test, row) for row in results.drift),
         "inputs": pd.DataFrame([dict(row) for row in results.provenance.inputs]),
     }
     return {name: table.to_csv(index=False, lineterminator="\n") for name, table in found.items() if len(table)}
+
+
+def _of_matrix(matrix: VariantsResult) -> dict[str, pd.DataFrame]:
+    """By name: `variants` are the contrasts, the others are called as in results.json."""
+    runs = [{**row.levels, **dict(row), **row.values, **row.facts} for row in matrix.runs]
+    return {
+        "variants": pd.DataFrame([dict(row) for row in matrix.contrasts]),
+        **{
+            f"variants_{name}": pd.DataFrame([dict(row) for row in rows])
+            for name, rows in (
+                ("claims", matrix.claims),
+                ("factors", matrix.terms),
+                ("effects", matrix.effects),
+                ("ranking", matrix.ranking),
+            )
+        },
+        "variants_runs": pd.DataFrame(runs).drop(columns=["levels", "values", "facts"]),
+    }
 
 
 def _ramps(test: TestResult) -> pd.DataFrame:

@@ -1,10 +1,16 @@
 """Schema of what is kept of a matrix of variants."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from buildcompare.results.codes import Better, ClaimStatus, Model, NoiseSource, Number, Status
+
+
+def listed_levels(levels: Mapping[str, str]) -> str:
+    """Levels by their own names, numbers with their factor's: ``D4s_v3, scale 120``."""
+    return ", ".join(f"{name} {level}" if level.isdecimal() else level for name, level in levels.items())
 
 
 class VariantRunResult(Model):
@@ -142,11 +148,17 @@ class VariantsResult(Model):
 
     def choice(self, variant: str) -> str:
         """A variant without its task, which a row says once."""
-        return variant.partition(" (")[0] if self.workload else variant
+        return variant.removesuffix(f" ({self.task(variant)})")
 
     def task(self, variant: str) -> str:
         """The levels of the workload of a variant."""
-        return ", ".join(f"{name} {self.variants[variant][name]}" for name in self.workload)
+        return listed_levels({name: self.variants[variant][name] for name in self.workload})
+
+    def most_telling(self, operation: str | None, most: int) -> list[ContrastResult]:
+        """At most so many rows of an operation (None: of all) in their order: changed, then least like chance."""
+        rows = [row for row in self.contrasts if operation in (None, row.operation)]
+        first = sorted(rows, key=lambda row: (not row.status.changed, -(row.chance_sd_percent or 0.0)))[:most]
+        return [row for row in rows if any(row is each for each in first)]
 
     def operation(self, slug: str) -> OperationResult:
         """The operation of this slug."""

@@ -26,6 +26,7 @@ from buildcompare.results.variants import (
     TermResult,
     VariantRunResult,
     VariantsResult,
+    listed_levels,
 )
 from buildcompare.stats.effects import Effect, holm, judge
 from buildcompare.stats.planning import ALPHA, percent
@@ -163,10 +164,7 @@ def _place(params: Variants, cell: Cell) -> tuple[object, ...]:
 def _name(params: Variants, cell: Cell) -> str:
     levels = dict(zip(params.factors, cell, strict=True))
     known = next((name for name, of in params.names.items() if of == levels), None)
-    choice, task = (
-        ", ".join(f"{name} {levels[name]}" if levels[name].isdecimal() else levels[name] for name in of)
-        for of in (params.treatments, params.workload)
-    )
+    choice, task = (listed_levels({name: levels[name] for name in of}) for of in (params.treatments, params.workload))
     return known or (f"{choice} ({task})" if task else choice)
 
 
