@@ -47,22 +47,24 @@ def test_what_differs_is_named_instead() -> None:
     assert [(row["slug"], row["delta_percent"]) for row in found.evidence["differ"]] == [("stack-in-use", 23.6)]
 
 
-def test_what_got_worse_at_equal_load_only_is_warned_of() -> None:
-    worse = LoadAdjustedResult(
-        users=6000.0, base=1.0, new=1.06, delta_percent=6.0, ci_low=-0.8, ci_high=13.3, p_value=0.004, p_adjusted=0.03,
-        status="regression", at_users_range=(2000.0, 6000.0),
-    )  # fmt: skip
-    same = worse.model_copy(update={"status": "inconclusive"})
-    assert of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=same)) == []
-    (found,) = of_kind("equal_load", with_metric(quiet(), "cpu-utilization", load_adjusted=worse))
-    assert found.severity == "warning"
-    assert (found.metric, found.evidence["load_adjusted"]["p_adjusted"]) == ("cpu-utilization", 0.03)
-    leaning = same.model_copy(update={"p_worse_one_sided": 0.06, "p_adjusted": 0.12, "status": Status.INCONCLUSIVE})
-    decided = {"load_adjusted": leaning, "decided_by": "equal_load", "status": Status.INCONCLUSIVE}
-    (found,) = of_kind("equal_load", with_metric(quiet(), "p99-api-times", **decided))
-    assert found.severity == "warning"
-    assert "+6.0 %: may have got worse, but not surely by more than chance. Adjusted p 0.12" in found.whole
-    assert of_kind("equal_load", with_metric(quiet(), "cpu-utilization", **decided)) == []
+def test_an_unbounded_test_is_reported_at_equal_load() -> None:
+    """What the load-test coordinator lets become slow at a build's own load is no finding; what the verdict reads is."""
+    worse = at_load(6.0, "regression").model_copy(update={"p_adjusted": 0.03})
+    own: dict[str, Any] = {"delta_percent": 30.0, "status": Status.REGRESSION, "decided_by": "equal_load"}
+
+    def found(slug: str, row: LoadAdjustedResult) -> list[Finding]:
+        return of_kind("metric", with_metric(quiet(), slug, load_adjusted=row, **own))
+
+    assert found("cpu-utilization", at_load(6.0)) == []
+    (told,) = found("cpu-utilization", worse)
+    assert (told.severity, told.evidence["delta_percent"], told.evidence["own_load_percent"]) == ("warning", 6.0, 30.0)
+    assert " at equal load (6,000 users), +6.0 %: regression." in told.text
+    assert "At each build's own load +30.0 %." in told.whole
+    (told,) = found("p99-api-times", at_load(6.0).model_copy(update={"p_worse_one_sided": 0.06}))
+    assert told.severity == "warning"
+    assert "+6.0 %, which leans worse, but may be chance." in told.text
+    (told,) = found("p99-api-times", worse)
+    assert told.severity == "critical"
 
 
 def test_two_tests_of_one_kind_share_a_sentence_and_an_invalid_one_says_nothing() -> None:
@@ -192,10 +194,11 @@ def metric_finding(*tests: TestResult) -> Finding:
 def test_another_test_is_told_with_what_is_left_of_its_change_at_equal_load() -> None:
     called: dict[str, Any] = {"status": "regression", "traffic_mix": None}
     first = with_metric(quiet(), "stack-in-use", delta_percent=30.0, **called)
-    also = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=20.8, load_adjusted=at_load(3.1), **called)
+    known = {"load_adjusted": at_load(13.1, "regression"), "decided_by": "equal_load"}
+    also = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=20.8, **known, **called)
     found = metric_finding(first, also)
     (row,) = found.evidence["groups"]["also"]
-    assert (row["test"], row["delta_percent"], row["at_equal_load_percent"]) == ("mysql_bounded", 20.8, 3.1)
+    assert (row["test"], row["delta_percent"], row["decided_by"]) == ("mysql_bounded", 13.1, "equal_load")
     better = with_metric(quiet("mysql_bounded"), "stack-in-use", delta_percent=-15.0, status="improvement")
     groups = of_kind("metric", first, better)[0].evidence["groups"]
     assert [row["delta_percent"] for row in groups["contrary"]] == [-15.0]
@@ -208,6 +211,7 @@ def test_tests_agree_where_something_is_left_at_equal_load() -> None:
     other: dict[str, Any] = {"delta_percent": 20.8, "margin_percent": 10.0, "status": "inconclusive"}
     second = quiet("mysql_bounded")
     assert metric_finding(first, with_metric(second, "stack-in-use", **other)).severity == "warning"
+    other["decided_by"] = "equal_load"
     left, gone = at_load(9.0), at_load(0.4)
     assert metric_finding(first, with_metric(second, "stack-in-use", load_adjusted=left, **other)).severity == "warning"
     assert metric_finding(first, with_metric(second, "stack-in-use", load_adjusted=gone, **other)).severity == "info"

@@ -127,22 +127,15 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "new": 93e6,
             "traffic_mix": None,
             "load_adjusted": None,
+            "decided_by": "level",
+            "leans_worse": False,
             "groups": {
-                "also": [{"test": MY, "delta_percent": 20.2, "at_equal_load_percent": 3.1}],
+                "also": [{"test": MY, "delta_percent": 3.1, "decided_by": "equal_load"}],
                 "contrary": [],
                 "rest": [],
             },
         },
-        "Bounded Postgres: Stack of v2 93.0 MB against 75.3 MB, +23.6 %: regression. // 95 % interval +17.0 to +30.5 %: more than chance and more than the margin of 10 %. Also: Bounded MySQL +20.2 % (at equal load +3.1 %).",
-    ),
-    FindingKind.EQUAL_LOAD: (
-        {
-            "name": "CPU",
-            "delta_percent": 1.8,
-            "margin_percent": 5.0,
-            "load_adjusted": {"users": 8076.0, "delta_percent": 8.3, "p_adjusted": 0.0002, "status": "regression"},
-        },
-        "Bounded Postgres: at equal load (8,076 users) CPU of v2 +8.3 %: regression. // More than chance and more than the margin of 5.0 %: adjusted p below 0.001; at each build's own load +1.8 %.",
+        "Bounded Postgres: Stack of v2 93.0 MB against 75.3 MB, +23.6 %: regression. // 95 % interval +17.0 to +30.5 %: more than chance and more than the margin of 10 %. Also: Bounded MySQL +3.1 % (at equal load).",
     ),
     FindingKind.UNJUDGEABLE: (
         {"name": "RPS", "unit": "", "base": 5.0, "new": None, "reason": {"code": "not_recorded", "build": "new"}},

@@ -24,38 +24,43 @@ Row = tuple[TestResult, MetricResult]
 
 
 def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """One finding for each metric and direction that changed, or leans worse.
+    """One finding for each metric and direction that changed, or leans worse, where a verdict looks at it.
 
-    Movements that several tests agree on rise in severity; one that only one of several tests shows, in a metric that
-    users do not feel, is an info.
+    That is at equal load in an unbounded test: at its own load a build is as slow as the load-test coordinator lets it
+    become. Movements that several tests agree on rise in severity; one that only one of several tests shows, in a metric
+    that users do not feel, is an info.
     """
     changed = (
-        ((metric.slug, tuple(sorted(metric.labels.items())), metric.delta_percent > 0), (test, metric))
+        ((metric.slug, tuple(sorted(metric.labels.items())), metric.stated.delta_percent > 0), (test, metric))
         for test in tests
         for metric in test.metrics
-        if metric.delta_percent is not None and _significant(metric)
+        if metric.stated.delta_percent is not None and _significant(metric)
     )
     keys = {"slug", "name", "unit", "better", "base", "new", "delta_percent", "ci_low", "ci_high", "p_adjusted",
             "status", "no_worse_than_percent", "margin_percent", "reading_error_percent", "traffic_mix",
-            "load_adjusted"}  # fmt: skip
+            "load_adjusted", "decided_by"}  # fmt: skip
     for (slug, _, rises), rows in grouped(changed).items():
         severity = _severity(rows, _agreeing(tests, slug, rises=rises), alone=len(tests) == 1)
-        test, metric = max(rows, key=lambda row: abs(row[1].delta_percent or 0.0))
+        test, metric = max(rows, key=lambda row: abs(row[1].stated.delta_percent or 0.0))
         here = {t.name for t, _ in rows}
         others = [(t, m) for t in tests if t.name not in here for m in t.metrics if m.slug == slug]
-        elsewhere = [(t, m) for t, m in others if m.delta_percent is not None]
+        elsewhere = [(t, m) for t, m in others if m.stated.delta_percent is not None]
         groups = {
             "also": [_in_test(t, m) for t, m in rows if t is not test],
             "contrary": [_in_test(t, m) for t, m in elsewhere if _significant(m)],
             "rest": [_in_test(t, m) for t, m in elsewhere if not _significant(m)],
         }
-        evidence = {**metric.model_dump(include=keys), "by_chance_percent": metric.by_chance_percent, "groups": groups}
+        row = metric.stated
+        told = {"by_chance_percent": row.by_chance_percent, "leans_worse": leans(row.p_worse_one_sided)}
+        if metric.decided_by == "equal_load":
+            told |= {"own_load_percent": metric.delta_percent, **row.model_dump(include=keys)}
+        evidence = {**metric.model_dump(include=keys), **told, "groups": groups}
         yield Found(FindingKind.METRIC, severity, evidence, test=test.name, metric=slug)
 
 
 def _significant(metric: MetricResult) -> bool:
-    """At unchanged traffic mix where that changed; the mix has a finding of its own."""
-    return metric.effective.status.changed or leans(metric.effective.p_worse_one_sided)
+    row = metric.stated
+    return row.status.changed or (metric.better != "neutral" and leans(row.p_worse_one_sided))
 
 
 def leans(p_worse: float | None) -> bool:
@@ -74,16 +79,12 @@ def _agreeing(tests: Sequence[TestResult], slug: str, *, rises: bool) -> int:
 
     What another load or other calls did to it does not count, where that is known.
     """
-    agreeing = 0
-    for metric in (each for test in tests for each in test.metrics if each.slug == slug):
-        at_load = metric.load_adjusted
-        delta = (at_load if at_load and at_load.p_value is not None else metric.effective).delta_percent
-        agreeing += delta is not None and (delta if rises else -delta) >= metric.margin_percent / 2
-    return agreeing
+    rows = [(each.margin_percent, each.stated.delta_percent) for t in tests for each in t.metrics if each.slug == slug]
+    return sum(delta is not None and (delta if rises else -delta) >= margin / 2 for margin, delta in rows)
 
 
 def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
-    worse = [row for _, row in rows if row.effective.status == Status.REGRESSION and row.better != "neutral"]
+    worse = [row for _, row in rows if row.stated.status == Status.REGRESSION and row.better != "neutral"]
     decided = [metric.deciding for _, metric in rows if metric.gate]
     if any(each and each.status == Status.REGRESSION for each in decided):
         return Severity.CRITICAL
@@ -91,34 +92,17 @@ def _severity(rows: Sequence[Row], agreeing: int, *, alone: bool) -> Severity:
         return Severity.WARNING
     if any(metric.gate for metric in worse):
         return Severity.WARNING  # at its own load: it informs, and decides nothing
-    at_loads = [metric.load_adjusted for metric in worse]
-    if worse and all(each and each.p_value is not None and each.status != Status.REGRESSION for each in at_loads):
-        return Severity.INFO  # users do not feel it, and it changed at different loads only
     return Severity.WARNING if worse and (alone or agreeing > 1) else Severity.INFO
 
 
 def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
-    """The change, and what a different load or a different mix has no part in, where that is known."""
-    found = {"test": test.name, **metric.model_dump(include={"delta_percent", "status"})}
-    if metric.load_adjusted is not None:
-        found["at_equal_load_percent"] = metric.load_adjusted.delta_percent
-    if metric.mix is not None:
-        found["at_unchanged_mix_percent"] = metric.mix.at_unchanged_mix_percent
-    return found
-
-
-def at_equal_load(test: TestResult) -> Iterator[Found]:
-    """What got worse at equal load only, as the new build did not carry as many users, or leans so where it decides."""
-    for metric in test.metrics:
-        at_load = metric.load_adjusted
-        if at_load is None or metric.better == "neutral" or _significant(metric):
-            continue
-        worse, decides = at_load.status == Status.REGRESSION, metric.gate and metric.decided_by == "equal_load"
-        if worse or (decides and leans(at_load.p_worse_one_sided)):
-            keys = {"slug", "name", "delta_percent", "margin_percent", "reading_error_percent", "load_adjusted"}
-            evidence = metric.model_dump(include=keys)
-            severity = Severity.CRITICAL if worse and decides else Severity.WARNING
-            yield Found(FindingKind.EQUAL_LOAD, severity, evidence, metric=metric.slug)
+    row = metric.stated
+    return {
+        "test": test.name,
+        "delta_percent": row.delta_percent,
+        "status": row.status,
+        "decided_by": metric.decided_by,
+    }
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
@@ -169,15 +153,15 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
-        judged = [(test, metric) for test, metric in rows if metric.p_value is not None]
+        judged = [(test, metric) for test, metric in rows if metric.stated.p_value is not None]
         if not judged:
             continue
-        largest = sorted(judged, key=lambda row: -abs(row[1].effective.delta_percent or 0.0))
-        differ = [row for row in largest if row[1].effective.status.changed]
-        same = [row for row in judged if row[1].effective.status == Status.EQUIVALENT]
-        not_worse = [row for row in judged if row[1].effective.status == Status.NOT_WORSE]
+        largest = sorted(judged, key=lambda row: -abs(row[1].stated.delta_percent or 0.0))
+        differ = [row for row in largest if row[1].stated.status.changed]
+        same = [row for row in judged if row[1].stated.status == Status.EQUIVALENT]
+        not_worse = [row for row in judged if row[1].stated.status == Status.NOT_WORSE]
         undecided = [row for row in largest if row not in (*differ, *same, *not_worse)]
-        others = [(test, metric) for test, metric in rows if metric.p_value is None]
+        others = [(test, metric) for test, metric in rows if metric.stated.p_value is None]
         aside = [(t, m) for t, m in others if m.reason is None or m.reason.code not in LOAD]
         not_judged = list(dict.fromkeys(metric.name for _, metric in aside))
         listed = {"same": same, "not_worse": not_worse, "undecided": undecided, "not_judged": aside}
@@ -186,7 +170,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
             "judged": len(judged),
             "differ": [_row_evidence(row) for row in differ],
             **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
-            "not_worse_percent": max((m.effective.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
+            "not_worse_percent": max((m.stated.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
             "largest_undecided": _row_evidence(undecided[0]) if undecided else None,
             "not_judged_names": not_judged,
             "not_named": [max(len(each) - MOST_METRICS, 0) for each in (differ, not_judged)],
@@ -197,8 +181,8 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
 
 def _row_evidence(row: Row) -> dict[str, object]:
     test, metric = row
-    keys = {"slug", "name", "ci_low", "ci_high", "margin_percent"}
-    return {"test": test.name, **metric.model_dump(include=keys), "delta_percent": metric.effective.delta_percent}
+    told = metric.stated.model_dump(include={"delta_percent", "ci_low", "ci_high"})
+    return {"test": test.name, **metric.model_dump(include={"slug", "name", "margin_percent", "decided_by"}), **told}
 
 
 def traffic_mix(test: TestResult) -> Iterator[Found]:

@@ -127,7 +127,7 @@ def _place(finding: Finding, results: Results) -> Place:
     rows = dict(zip((row.slug for row in test.metrics), figures.names(test.metrics, test.name), strict=True))
     if not links or kind == FindingKind.EVENT:
         if slug in rows:
-            row = "load" if kind == FindingKind.EQUAL_LOAD else "row"
+            row = "load" if evidence.get("decided_by") == "equal_load" else "row"
             links += [("row", f"#{row}-{rows[slug]}"), *([("chart", f"#{rows[slug]}")] if slug not in load else users)]
         else:
             links += [("row", f"#ramp-{test.name}")]

@@ -368,6 +368,11 @@ class MetricResult(Decided, MetricRow):
         rows = {"none": None, "equal_load": self.load_adjusted or self, "traffic_mix": self.effective, "level": self}
         return rows[self.decided_by]
 
+    @property
+    def stated(self) -> Decided:
+        """The row that findings are about: the one that a verdict rests on, or else the level."""
+        return self.deciding or self.effective
+
 
 class PooledResult(MetricRow):
     """The mean change of one metric over several tests of one type, where their noise is independent; it informs."""
