@@ -48,7 +48,7 @@ def test_what_differs_is_named_instead() -> None:
 
 
 def test_an_unbounded_test_is_reported_at_equal_load() -> None:
-    """What the load-test coordinator lets become slow at a build's own load is no finding; what the verdict reads is."""
+    """What became slow at a build's own load alone is no finding: the load-test coordinator lets it."""
     worse = at_load(6.0, "regression").model_copy(update={"p_adjusted": 0.03})
     own: dict[str, Any] = {"delta_percent": 30.0, "status": Status.REGRESSION, "decided_by": "equal_load"}
 

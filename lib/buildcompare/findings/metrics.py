@@ -27,8 +27,8 @@ def metrics(tests: Sequence[TestResult]) -> Iterator[Found]:
     """One finding for each metric and direction that changed, or leans worse, where a verdict looks at it.
 
     That is at equal load in an unbounded test: at its own load a build is as slow as the load-test coordinator lets it
-    become. Movements that several tests agree on rise in severity; one that only one of several tests shows, in a metric
-    that users do not feel, is an info.
+    become. Movements that several tests agree on rise in severity; one that only one of several tests shows, in a
+    metric that users do not feel, is an info.
     """
     changed = (
         ((metric.slug, tuple(sorted(metric.labels.items())), metric.stated.delta_percent > 0), (test, metric))
