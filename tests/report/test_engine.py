@@ -137,7 +137,7 @@ def test_the_engine_is_known_to_papermill_by_its_entry_point(project: Path, tmp_
 def test_the_fork_server_has_no_threads_that_a_fork_would_break() -> None:
     """A fork can hang where a thread holds a lock; jemalloc, which pyarrow allocates with, restarts its own thread."""
     ask = (
-        "import os, buildcompare.report.preload, buildcompare.api; "
+        "import os, sys, buildcompare.report.preload, buildcompare.api; assert 'scipy.stats' not in sys.modules; "
         "print([open(f'/proc/self/task/{each}/comm').read().strip() for each in os.listdir('/proc/self/task')][1:])"
     )
     env = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}

@@ -12,7 +12,7 @@ from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.findings import verdict
 from buildcompare.results import TestResult, TrafficMixResult, Validity
 from buildcompare.results.codes import NoiseSource
-from buildcompare.stats.effects import Effect
+from buildcompare.stats.effects import Effect, false_discovery
 from buildcompare.stats.pooling import pool_effects, pool_metrics
 from quiet import quiet, with_metric
 
@@ -94,3 +94,20 @@ def test_what_is_not_judged_alike_is_not_pooled(other: TestResult) -> None:
 
 def test_a_metric_whose_tests_move_together_is_not_pooled() -> None:
     assert pool_metrics([changed("mysql_bounded", 8.0), changed("postgresql_bounded", 8.0)], catalogue()) == []
+
+
+def test_what_is_by_hand_is_what_statsmodels_finds() -> None:
+    from statsmodels.stats.meta_analysis import combine_effects
+    from statsmodels.stats.multitest import fdrcorrection
+
+    rng = np.random.default_rng(5)
+    for size, scatter in [(2, 0.0), (2, 0.2), (4, 0.05), (9, 0.3)] * 5:
+        sds = rng.uniform(0.01, 0.05, size)
+        ratios = rng.normal(0.02, scatter, size) + rng.normal(0.0, sds)
+        pairs = zip(ratios.tolist(), sds.tolist(), strict=True)
+        mean, between = pool_effects([Effect(ratio, sd, DF, sd, NoiseSource.CATALOGUE) for ratio, sd in pairs])
+        found = combine_effects(ratios, sds**2, method_re="pm")
+        assert (mean.log_ratio, mean.sd) == pytest.approx((found.mean_effect_re, found.sd_eff_w_re), rel=1e-12)
+        assert between**2 == pytest.approx(found.tau2, rel=1e-12)
+        p_values = rng.uniform(0.0, 0.2, size) ** 2
+        assert false_discovery([*p_values]).tolist() == fdrcorrection(p_values)[1].tolist()

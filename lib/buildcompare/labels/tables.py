@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.labels.noise import LabelNoise
@@ -333,11 +334,11 @@ def agreeing_labels(tables: Mapping[str, Iterable[LabelResult]]) -> list[Agreeme
     Single rows of long tables are marked by chance. The same label marked in two tests that ran at other times, or on
     another database, hardly ever is: how often can be counted. `tables` are the rows of each test.
     """
-    from scipy import stats
 
     def chance(marked: int, slower: int, tests: int) -> float:  # that so many of independent unchanged rows are
-        both = ((n, stats.binom.sf(marked - 1, n, ALPHA / LEANING)) for n in range(slower, tests + 1))
-        return float(sum(stats.binom.pmf(n, tests, LEANING) * enough for n, enough in both))
+        both = ((n, special.bdtrc(marked - 1, n, ALPHA / LEANING)) for n in range(slower, tests + 1))
+        lean = LEANING, 1.0 - LEANING
+        return float(sum(math.comb(tests, n) * lean[0] ** n * lean[1] ** (tests - n) * enough for n, enough in both))
 
     labels: dict[tuple[str, str, str], dict[str, LabelResult]] = {}
     for test, row in ((test, row) for test, rows in tables.items() for row in rows if row.p_value is not None):

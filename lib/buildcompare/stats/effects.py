@@ -309,10 +309,8 @@ def judge_labels(
     Nobody ships or stops a build for one row, but everybody reads the rows that are marked: so of the rows of a table
     where nothing changed at most `LABEL_ALPHA` are marked. The adjusted p-value stands beside it.
     """
-    from statsmodels.stats.multitest import fdrcorrection
-
     judged: list[TestedEffect | None] = [None] * len(effects)
-    for i, effect, p_adjusted, size in _adjusted(effects, lambda p_values: fdrcorrection(p_values)[1]):
+    for i, effect, p_adjusted, size in _adjusted(effects, false_discovery):
         status = status_of(effect, effect.p_value, margin_percent, Better.LOWER, alpha=LABEL_ALPHA)
         judged[i] = TestedEffect(effect, margin_percent, Better.LOWER, p_adjusted, status, str(effects[i][0]), size)
     return judged
@@ -330,6 +328,19 @@ def _adjusted(
         adjusted = adjust([effect.p_value for _, effect in members])
         for (i, effect), p_adjusted in zip(members, adjusted, strict=True):
             yield i, effect, float(p_adjusted), len(members)
+
+
+def false_discovery(p_values: Sequence[float]) -> FloatArray:
+    """Adjust p-values by the procedure of Benjamini & Hochberg (1995, J. Royal Statistical Society B 57).
+
+    By hand: importing statsmodels' takes half a second of each report and notebook.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    raw = p[order] / (np.arange(1, p.size + 1) / p.size)
+    adjusted = np.empty(p.size)
+    adjusted[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
+    return adjusted
 
 
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:

@@ -9,9 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import MetricResult, PooledResult, TestResult
 from buildcompare.results.codes import TestType, ValidityStatus
 from buildcompare.stats.effects import Effect, judge_metrics
+
+STEPS, CLOSE = 50, 1e-5
+"""How often the variance between tests is improved at most, and how close its equation then comes to zero."""
 
 
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
@@ -46,15 +50,31 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
     >>> round(pooled.delta_percent, 1), round(pooled.sd, 3), between
     (11.6, 0.035, 0.0)
     """
-    from statsmodels.stats.meta_analysis import combine_effects  # late: takes time to import
-
     ratios, variances = np.array([(each.log_ratio, each.sd**2) for each in effects]).T
-    with np.errstate(divide="ignore"):  # of tests that agree to the last digit it divides by their scatter
-        found = combine_effects(ratios, variances, method_re="pm")
-    sd = float(found.sd_eff_w_re)
-    run_sd = sd / math.sqrt(2.0)
-    mean = Effect(float(found.mean_effect_re), sd, min(each.df for each in effects), run_sd, effects[0].noise_source)
-    return mean, math.sqrt(max(float(found.tau2), 0.0))
+    between = _between(ratios, variances)
+    weights = 1.0 / (variances + between)
+    mean, sd = float((weights / weights.sum() * ratios).sum()), float(np.sqrt(1.0 / weights.sum()))
+    df, run_sd = min(each.df for each in effects), sd / math.sqrt(2.0)
+    return Effect(mean, sd, df, run_sd, effects[0].noise_source), math.sqrt(between)
+
+
+def _between(ratios: FloatArray, variances: FloatArray) -> float:
+    """The variance between tests by Paule & Mandel: that by which their scatter is what their errors explain.
+
+    DerSimonian & Kacker (2007), Contemporary Clinical Trials 28, appendix 8. By hand: importing statsmodels' takes half
+    a second of each report and notebook.
+    """
+    between = 0.0
+    for _ in range(STEPS):
+        weights = 1.0 / (variances + between)
+        squares = (ratios - weights.dot(ratios) / weights.sum()) ** 2
+        excess = weights.dot(squares) - (ratios.size - 1)
+        if excess < 0:
+            return 0.0
+        if excess <= CLOSE:
+            break
+        between += float(excess / (weights**2).dot(squares))
+    return between
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
