@@ -22,10 +22,18 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Three params files that share their recordings."""
+    """Two params files that share their recordings, and a matrix of variants that reads a file of pgbench."""
     folder = tmp_path_factory.mktemp("asked")
     params = small_params(folder / "data")
-    return [write_params(folder / f"r{i}.yaml", {**params, "name": f"r{i}"}) for i in range(3)]
+    asked = [write_params(folder / f"r{i}.yaml", {**params, "name": f"r{i}"}) for i in range(2)]
+    lines = ("number of clients: 4", "number of transactions actually processed: 9", "latency average = 6.0 ms")
+    for disk in ("managed", "ephemeral"):
+        tps = [f"tps = {600 + i}.0 (without initial connection time)" for i in range(3)]
+        (folder / f"{disk}.txt").write_text("\n".join(line for each in tps for line in (*lines, each)))
+    runs = [{"levels": {"disk": disk}, "pgbench": str(folder / f"{disk}.txt")} for disk in ("managed", "ephemeral")]
+    factors = {"disk": ["managed", "ephemeral"]}
+    matrix = {"name": "m", "factors": factors, "baseline": {"disk": "managed"}, "metrics": "pgbench", "runs": runs}
+    return [*asked, write_params(folder / "m.yaml", matrix)]
 
 
 def orders(asked: list[Path], output: Path) -> list[Order]:
@@ -67,6 +75,19 @@ def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_her
     assert not publish_one(Order(order.params, {**order.settings, "graphs": True})).kept
     write_params(asked[0], {**small_params(asked[0].parent / "data"), "name": "r0"})
     assert publish_one(order).code == 0
+
+
+def test_a_matrix_is_kept_until_a_file_changes(asked: list[Path], made_here: Path) -> None:
+    order = orders(asked, made_here)[2]
+    assert publish_one(order).kept
+    file = asked[2].parent / "managed.txt"
+    before = file.read_text()
+    file.write_text(before.replace("600.0", "500.0"))
+    assert not publish_one(order).kept
+    (made_here / "m/variants.ipynb").unlink()
+    assert not publish_one(order).kept
+    file.write_text(before)
+    assert (publish_one(order).kept, publish_one(order).kept) == (False, True)
 
 
 @pytest.fixture

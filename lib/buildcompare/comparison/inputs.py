@@ -13,6 +13,7 @@ from buildcompare.comparison.analysis import runs_of
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
+from buildcompare.config.variants import Variants
 from buildcompare.recordings import artefacts
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
@@ -20,19 +21,22 @@ NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
 """Packages that only notebooks in JupyterLab need: an environment may have got no further than its first report."""
 
 
-def files_of(params: Comparison) -> list[str]:
-    """The paths of all files that the comparison's report rests on, as they stand in the params; pulled ones too."""
-    named: list[str | None] = [str(NOTEBOOK), params.calibration]
-    is_path = params.metrics.endswith((".yaml", ".yml"))
-    named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
+def files_of(params: Comparison | Variants) -> list[str]:
+    """The paths of all files that the report rests on, as they stand in the params; pulled ones too."""
+    named: list[str | None] = []
+    if params.metrics is not None:
+        is_path = params.metrics.endswith((".yaml", ".yml"))
+        named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
+    if isinstance(params, Variants):
+        named += [str(NOTEBOOK.with_name("variants.ipynb")), *(run.pgbench for run in params.runs)]
+        return list(dict.fromkeys(path for path in named if path))
+    named += [str(NOTEBOOK), params.calibration]
     for slot, run in runs_of(params):
         named += [slot.path] if run.is_pulled else [run.file, run.labels]
         for path in run.artefacts:
             below = sorted(file.relative_to(resolve(path)) for file in resolve(path).rglob("*") if file.is_file())
             named += [str(Path(path) / file) for file in below] or [path]
     for profiles in (test.profiles for test in params.tests if test.profiles is not None):
-        named += [*profiles.base, *profiles.new]
-    for profiles in filter(None, (test.profiles for test in params.tests)):
         named += [*profiles.base, *profiles.new]
     with suppress(InputError):  # which publishing says
         named += [each.named for _, files in artefacts.found_of(params) for each in files]
@@ -42,7 +46,7 @@ def files_of(params: Comparison) -> list[str]:
     return list(dict.fromkeys(path for path in named if path))
 
 
-def inputs_sha256(params: Comparison, **settings: Any) -> str:
+def inputs_sha256(params: Comparison | Variants, **settings: Any) -> str:
     """A hash of the params, of the contents of all files, of `settings`, and of the code."""
     asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
     made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())

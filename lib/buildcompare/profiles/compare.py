@@ -20,6 +20,10 @@ MOST_FRAMES = 20  # in each table
 NESTED = 0.9
 """A frame grew by what it calls where one of these grew by at least this part of it: then that one is told."""
 
+OWN_PART = 0.5
+"""Of a frame's variance between runs, the part that its own profiles say; the rest is what all frames have in common.
+Chosen among 0.25, 0.5 and 0.75 by ``benchmarks/profiles.py`` on seeds below 250."""
+
 Shares = dict[str, float]
 
 
@@ -116,8 +120,8 @@ def _noise(
     """By frame, the difference that unchanged builds show in 19 of 20 cases, and the adjusted p-value.
 
     None without several profiles of a build. The variance of a share p in n samples is p (1 - p) / n, and beyond it
-    runs differ in proportion to p (1 - p), by as much for all frames. A frame's own variance counts for half beside
-    that (as moderated variances do: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
+    runs differ in proportion to p (1 - p), by as much for all frames. A frame's own variance counts beside that by
+    `OWN_PART` (as moderated variances do: Smyth 2004, Statistical Applications in Genetics and Molecular Biology 3).
     """
     df = float(sum(len(each) - 1 for each in profiles))
     if not df or not kept.size:
@@ -129,8 +133,8 @@ def _noise(
     counted = scale * float(np.mean(1.0 / np.concatenate([*sizes])))
     own = sum(((group - group.mean(axis=0)) ** 2).sum(axis=0) for group in groups) / df
     beyond = max(float((own - counted).sum() / max((scale**2).sum(), 1e-12)), 0.0)
-    variance = np.maximum((own + counted + beyond * scale**2) / 2.0, counted)
-    df = 2.0 * df
+    variance = np.maximum(OWN_PART * own + (1.0 - OWN_PART) * (counted + beyond * scale**2), counted)
+    df /= OWN_PART
     sd = np.sqrt(variance * sum(1.0 / len(each) for each in profiles))
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)
     p_values = np.where(sd > 0, 2.0 * special.stdtr(df, -np.abs(differences) / np.where(sd > 0, sd, 1.0)), 1.0)

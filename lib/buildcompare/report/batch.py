@@ -110,13 +110,17 @@ def _pack(order: Order) -> Bundle | Outcome:
     """What a worker needs, once it was pulled and checked; the outcome where there is nothing to make."""
     from buildcompare.comparison import analysis
     from buildcompare.comparison.inputs import code_sha256, files_of
-    from buildcompare.config.params import read_params
+    from buildcompare.config.params import Comparison, read_params
     from buildcompare.config.project import resolve
+    from buildcompare.config.variants import holds_variants, read_variants
+    from buildcompare.config.yaml import read_yaml
     from buildcompare.report import publication, publish
 
     def pack() -> Bundle | Outcome:
-        params, settings = read_params(order.params), order.settings
-        analysis.pull_recordings(params, quiet=True)
+        settings, variants = order.settings, holds_variants(read_yaml(order.params))
+        params = read_variants(order.params) if variants else read_params(order.params)
+        if isinstance(params, Comparison):
+            analysis.pull_recordings(params, quiet=True)
         folder = publish.folder_of(order.params, settings.get("output"))
         if settings.get("resume"):
             made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", True))

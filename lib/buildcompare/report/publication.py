@@ -52,7 +52,8 @@ def whole(folder: Path, made_from: str) -> Results | None:
         results = Results.model_validate_json((folder / RESULTS).read_bytes())
     except (OSError, ValueError):
         return None
-    there = all((folder / name).exists() for name in MADE - {"graphs"})
+    notebook = VARIANTS if results.variants else NOTEBOOK
+    there = all((folder / name).exists() for name in (MADE - {"graphs", NOTEBOOK}) | {notebook})
     there = there and ("](graphs/" not in (folder / README).read_text("utf-8") or (folder / "graphs").is_dir())
     return results if there and results.provenance.run.get("inputs_sha256") == made_from else None
 

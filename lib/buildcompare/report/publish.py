@@ -135,7 +135,7 @@ def shown_as(params_file: Path) -> str:
     return str(path.relative_to(root()) if path.is_relative_to(root()) else params_file.name)
 
 
-def made_from(params: Comparison, params_file: Path, folder: Path, *, graphs: bool) -> str | None:
+def made_from(params: Comparison | Variants, params_file: Path, folder: Path, *, graphs: bool) -> str | None:
     """The hash of all that the report in `folder` is made from; None where a file is missing: the notebook says it."""
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
@@ -164,7 +164,7 @@ def publish(
     is kept where it was made from the same inputs by the same code (``provenance.run.inputs_sha256``).
     """
     if holds_variants(read_yaml(params_file)):
-        return _publish_variants(params_file, output, engine=engine, ledger_as=ledger_as, graphs=graphs)
+        return _publish_variants(params_file, output, engine=engine, ledger_as=ledger_as, graphs=graphs, resume=resume)
     params = read_params(params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
     if ledger_as is not None:
@@ -207,7 +207,7 @@ def publish(
 
 
 def _publish_variants(
-    params_file: Path, output: Path | None, *, engine: Engine | None, ledger_as: str | None, graphs: bool
+    params_file: Path, output: Path | None, *, engine: Engine | None, ledger_as: str | None, graphs: bool, resume: bool
 ) -> Published:
     params = read_variants(params_file)
     if ledger_as is not None:
@@ -215,9 +215,12 @@ def _publish_variants(
         raise InputError(file=params_file, key="factors", expected=expected, found="variants")
     read_runs(params, catalogue_of(params))  # a fault is said with its line, which the kernel is not told
     folder, shown = folder_of(params_file, output), shlex.quote(shown_as(params_file))
-    markdown.read_written(folder / publication.README)
+    inputs = made_from(params, params_file, folder, graphs=graphs)
+    if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
+        return Published(folder, kept, kept=True)
     with publication.staged(folder) as staging:
         notebook = execute(params, command=f"python -m buildcompare report {shown}", engine=engine)
+        keep_beside_results(notebook, {"inputs_sha256": inputs})
         results = results_of(notebook)
         _write(notebook, results, publication.VARIANTS, staging, folder, graphs=graphs)
     return Published(folder, results)
