@@ -155,9 +155,13 @@ class VariantsResult(Model):
         return listed_levels({name: self.variants[variant][name] for name in self.workload})
 
     def most_telling(self, operation: str | None, most: int) -> list[ContrastResult]:
-        """At most so many rows of an operation (None: of all) in their order: changed, then least like chance."""
+        """At most so many rows of an operation (None: of all) in their order: worse, changed, least like chance."""
         rows = [row for row in self.contrasts if operation in (None, row.operation)]
-        first = sorted(rows, key=lambda row: (not row.status.changed, -(row.chance_sd_percent or 0.0)))[:most]
+
+        def order(row: ContrastResult) -> tuple[bool, bool, float]:
+            return row.status != Status.REGRESSION, not row.status.changed, -(row.chance_sd_percent or 0.0)
+
+        first = sorted(rows, key=order)[:most]
         return [row for row in rows if any(row is each for each in first)]
 
     def operation(self, slug: str) -> OperationResult:
