@@ -95,6 +95,9 @@ class LabelNoise:
 
     def _deviations(self, known: TableNoise, rows: pd.DataFrame) -> FloatArray:
         """The predicted deviation of one run of each label of one table."""
+        if self._squares.empty:  # as without a calibration
+            none = pd.Series(np.zeros(len(rows)))
+            return _shrunk(known.sd, none, none).to_numpy(dtype=np.float64)
         own = rows[LABEL_KEY].join(self._squares, on=LABEL_KEY)[["sum", "count"]].fillna(0.0)
         return _shrunk(known.sd, own["sum"], own["count"]).to_numpy(dtype=np.float64)
 
