@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,10 +49,11 @@ def made_here(asked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
     return output
 
 
-def results(folder: Path) -> tuple[dict[str, Any], str]:
-    """results.json without `provenance.run`, and the hash of what it was made from."""
-    made = json.loads((folder / "results.json").read_text("utf-8"))
-    return made, made["provenance"].pop("run")["inputs_sha256"]
+def results(folder: Path) -> tuple[bytes, str]:
+    """The bytes of results.json without `provenance.run`, and the hash of what it was made from."""
+    made = (folder / "results.json").read_bytes()
+    before, run, after = re.split(rb'(?ms)^  "run": (\{.*?^  \})', made)
+    return before + after, json.loads(run)["inputs_sha256"]
 
 
 def test_what_stands_is_kept_until_something_changes(asked: list[Path], made_here: Path) -> None:
@@ -92,7 +95,7 @@ def test_a_matrix_is_kept_until_a_file_changes(asked: list[Path], made_here: Pat
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
-    """A scheduler and two workers, each in a process and a folder of its own."""
+    """A scheduler and three workers, each in a process and a folder of its own."""
     file = tmp_path / "scheduler.json"
     started = []
 
@@ -107,7 +110,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
         return started[-1]
 
     start("scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
-    workers = [start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(2)]
+    workers = [start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(3)]
     while not file.exists():
         time.sleep(0.05)
     yield json.loads(file.read_text())["address"], workers
@@ -120,6 +123,11 @@ def test_a_cluster_makes_the_same_though_a_worker_is_killed(
     asked: list[Path], made_here: Path, cluster: tuple[str, list[subprocess.Popen[str]]], tmp_path: Path
 ) -> None:
     address, workers = cluster
+    shutil.copytree(made_here / "r0", tmp_path / "out/r0")
+    picture, readme = asked[0].parent / "seen.png", tmp_path / "out/r0/README.md"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    marker = "<!-- hand-written begin: comments -->\n"
+    readme.write_text(readme.read_text("utf-8").replace(marker, f"{marker}![seen]({picture})\n"), "utf-8")
     command = [sys.executable, "-m", "buildcompare", "batch", *map(str, asked), "--output", str(tmp_path / "out")]
     batch = subprocess.Popen([*command, "--no-graphs", "--dask", address], stdout=subprocess.PIPE, text=True)
     busy = tmp_path / "worker-1"
@@ -131,9 +139,17 @@ def test_a_cluster_makes_the_same_though_a_worker_is_killed(
     assert batch.returncode == 0, said
     assert said.count(f"The report is {tmp_path / 'out'}") == 3
     for file in asked:
-        assert results(tmp_path / "out" / file.stem) == results(made_here / file.stem)
+        found, expected = (results(place / file.stem) for place in (tmp_path / "out", made_here))
+        assert found[0] == expected[0]
+        assert (found[1] == expected[1]) is (file.stem != "r0")  # what people wrote belongs to it
         names = {path.name for path in (tmp_path / "out" / file.stem).iterdir()}
         assert names == {path.name for path in (made_here / file.stem).iterdir()}
+    assert "data:image/png;base64,iVBORw0KGgo=" in (tmp_path / "out/r0/report.html").read_text("utf-8")
+    assert f"![seen]({picture})" in readme.read_text("utf-8")
+    (order, *_) = orders(asked, tmp_path / "out")
+    assert publish_one(order).kept
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n another")
+    assert not publish_one(order).kept
 
 
 def test_a_cluster_that_is_not_there_is_bad_input(asked: list[Path], tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Bundle:
     code: str
     files: dict[str, bytes]
     standing: dict[str, bytes]
-    """Of the report that stands there: README.md, for what people wrote into it."""
+    """Of the report that stands there: README.md, for what people wrote into it, and results.json: it is a report."""
 
 
 def publish_elsewhere(executor: Executor, order: Order) -> Outcome:
@@ -127,9 +127,9 @@ def _pack(order: Order) -> Bundle | Outcome:
             if made_from and (kept := publication.whole(folder, made_from)):
                 return _published(order, publish.Published(folder, kept, kept=True))
         files = {path: resolve(path).read_bytes() for path in files_of(params) if resolve(path).is_file()}
-        files[PARAMS] = order.params.read_bytes()
-        readme = folder / publication.README
-        standing = {readme.name: readme.read_bytes()} if readme.is_file() else {}
+        files |= {**publish.pictures_of(params, folder), PARAMS: order.params.read_bytes()}
+        stands = (folder / name for name in (publication.README, publication.RESULTS))
+        standing = {file.name: file.read_bytes() for file in stands if file.is_file()}
         return Bundle(order, str(folder), publish.shown_as(order.params), code_sha256(), files, standing)
 
     return _guarded(pack)
@@ -149,7 +149,7 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
             own.write_bytes(contents)
         params, output = here / "root" / bundle.shown, here / OUTPUT / bundle.order.params.stem
         for name, contents in bundle.standing.items():
-            output.mkdir(parents=True)
+            output.mkdir(parents=True, exist_ok=True)
             (output / name).write_bytes(contents)
         settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
         order = replace(bundle.order, params=params, settings=settings)

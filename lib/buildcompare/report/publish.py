@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.recordings import artefacts
 from buildcompare.report import engine as warm
 from buildcompare.report import junit, markdown, publication
+from buildcompare.report.commonmark import images
 from buildcompare.report.html import page_of_notebook
 from buildcompare.report.sections import keep_beside_results, results_of
 from buildcompare.results import Results, dumps
@@ -135,12 +137,20 @@ def shown_as(params_file: Path) -> str:
     return str(path.relative_to(root()) if path.is_relative_to(root()) else params_file.name)
 
 
+def pictures_of(params: Comparison | Variants, folder: Path) -> dict[str, bytes]:
+    """The pictures in what people wrote, in the params and into README.md in `folder`, by paths as they wrote them."""
+    texts = [*params.comments, *params.action_items, *params.setup.values()]
+    texts += markdown.read_written(folder / publication.README).values()
+    return {path: contents for text in texts for path, _, contents in images(text)}
+
+
 def made_from(params: Comparison | Variants, params_file: Path, folder: Path, *, graphs: bool) -> str | None:
     """The hash of all that the report in `folder` is made from; None where a file is missing: the notebook says it."""
     if not all("\0" not in path and resolve(path).is_file() for path in files_of(params)):
         return None
     written = markdown.read_written(folder / publication.README)
-    settings = {"graphs": graphs, "shown_as": shown_as(params_file)}
+    settings: dict[str, Any] = {"graphs": graphs, "shown_as": shown_as(params_file)}
+    settings["pictures"] = {path: sha256(each).hexdigest() for path, each in pictures_of(params, folder).items()}
     return inputs_sha256(params, written={name: text for name, text in written.items() if text.strip()}, **settings)
 
 
