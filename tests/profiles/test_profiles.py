@@ -142,7 +142,7 @@ def test_the_frame_that_grew_is_found_in_real_profiles() -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("spread", [0.0, 0.2])
 def test_profiles_of_one_build_rarely_have_frames_that_grew(spread: float) -> None:
-    rng = np.random.default_rng(1000)
+    rng = np.random.default_rng(2000)  # the settings were chosen on others
     wrong, loud, found = 0, 0, 0
     shares = np.array([0.4, 0.2, 0.1, *[0.3 / 27] * 27])
     for _ in range(300):

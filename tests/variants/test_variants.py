@@ -157,7 +157,13 @@ def test_every_figure_of_seed_001_is_in_its_params(real: Path, project: Path) ->
 def test_every_figure_of_seed_003_is_in_its_params(real: Path, project: Path) -> None:
     (seed,) = (real.parent / "seeds").glob("003_*.txt")
     read = bc.pgbench_runs(seed).to_dict("records")
-    runs = yaml.safe_load((project / "params/azbench.yaml").read_text())["runs"]
+    params = yaml.safe_load((project / "params/azbench.yaml").read_text())
+    runs, setup = params["runs"], " ".join(params["setup"].values()).replace(",", "")
+    prose = seed.read_text().partition("## Test runs")[2].replace("2TB", "2 TB").replace("1.5TB", "1.5 TB")
+    told = re.findall(r"\d[\d.]* (?:TB|GB)|(?<=\()\d+ vs \d+(?: MBps)?", re.sub(r"```.*?```", "", prose, flags=re.S))
+    assert len(told) == 7, "disks of five headings, IOPS, throughput"
+    numbers = {number for each in told for number in re.findall(r"[\d.]+", each)}
+    assert numbers <= set(re.findall(r"[\d.]+", setup))
     for known, run in zip(read, runs, strict=True):
         values = (known["tps including connections"], known["latency average"], known["tps"])
         assert tuple(run["values"].values()) == pytest.approx(values)
@@ -191,6 +197,8 @@ def test_seed_003_shows_disks_and_schedulers_and_proves_nothing() -> None:
     assert schedulers == pytest.approx([12.6, 9.5, 0.1], abs=0.05)
     assert {(row.status, row.p_value) for row in rows} == {("inconclusive", None)}
     assert all("scale" not in row.differs_in for row in rows)
+    assert [claim.status for claim in found.result.claims] == ["likely", "unproven", "unproven"]
+    assert [claim.runs_needed["5"] for claim in found.result.claims] == [2, 4, 19]
 
 
 # ---- Reports --------------------------------------------------------------------------------------------------------

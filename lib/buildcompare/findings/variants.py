@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from buildcompare.findings.finding import Found
 from buildcompare.results import Results
 from buildcompare.results.codes import ClaimStatus, FindingKind, NoiseSource, Severity, Status
-from buildcompare.results.variants import ContrastResult, VariantsResult
+from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import say
 
 LARGEST = 3  # differences named where none is proven
@@ -21,8 +21,8 @@ def find(result: VariantsResult) -> Iterator[Found]:
         severity = Severity.WARNING if wrong else Severity.INFO
         yield Found(FindingKind.VARIANT_CLAIM, severity, evidence, metric=claim.operation, id=f"variant_claim.{i + 1}")
     told = {(claim.operation, claim.variant, claim.against) for claim in result.claims}
-    changed = [row for row in by_size(result) if row.status.changed]
-    largest = [row for row in by_size(result) if (row.operation, row.variant, row.against) not in told][:LARGEST]
+    changed = [row for row in result.by_weight if row.status.changed]
+    largest = [row for row in result.by_weight if (row.operation, row.variant, row.against) not in told][:LARGEST]
     for i, row in enumerate(changed if is_known(result) else largest):
         of = result.operation(row.operation)
         named = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
@@ -41,16 +41,10 @@ def is_known(result: VariantsResult) -> bool:
     return any(each.noise_source != NoiseSource.NONE for each in result.operations if each.gate)
 
 
-def by_size(result: VariantsResult) -> list[ContrastResult]:
-    """The contrasts, what is hardest to explain by chance first."""
-    return sorted(result.contrasts, key=lambda row: -(row.chance_sd_percent or 0.0))
-
-
 def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
     """The title and the sentence that a report begins with."""
-    known, rows = is_known(result), by_size(result)
-    worst = [row for row in rows if row.status == Status.REGRESSION]
-    chosen = (worst or rows)[0] if rows else None
+    known, rows = is_known(result), result.by_weight
+    chosen = rows[0] if rows else None
     row = chosen and {**chosen.model_dump(), "name": result.operation(chosen.operation).name}
     row = row and {**row, "other": result.choice(row["against"])}
     changed = sum(each.status.changed for each in rows)

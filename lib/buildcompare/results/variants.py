@@ -154,15 +154,16 @@ class VariantsResult(Model):
         """The levels of the workload of a variant."""
         return listed_levels({name: self.variants[variant][name] for name in self.workload})
 
+    @property
+    def by_weight(self) -> list[ContrastResult]:
+        """The contrasts: what is worse first, then what changed, then what is hardest to explain by chance."""
+        known = {Status.REGRESSION: 2, Status.IMPROVEMENT: 1}
+        return sorted(self.contrasts, key=lambda row: (-known.get(row.status, 0), -(row.chance_sd_percent or 0.0)))
+
     def most_telling(self, operation: str | None, most: int) -> list[ContrastResult]:
-        """At most so many rows of an operation (None: of all) in their order: worse, changed, least like chance."""
-        rows = [row for row in self.contrasts if operation in (None, row.operation)]
-
-        def order(row: ContrastResult) -> tuple[bool, bool, float]:
-            return row.status != Status.REGRESSION, not row.status.changed, -(row.chance_sd_percent or 0.0)
-
-        first = sorted(rows, key=order)[:most]
-        return [row for row in rows if any(row is each for each in first)]
+        """At most so many rows of an operation (None: of all) in their order, those of most weight."""
+        first = [row for row in self.by_weight if operation in (None, row.operation)][:most]
+        return [row for row in self.contrasts if any(row is each for each in first)]
 
     def operation(self, slug: str) -> OperationResult:
         """The operation of this slug."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -254,12 +255,16 @@ def _effects(params: Variants, metric: Metric, means: CellMeans) -> tuple[list[T
     factors = list(params.factors)
     bases = model.reference_levels(params.factors, params.baseline, means)
     every: list[tuple[int, ...]] = [(i,) for i, name in enumerate(factors) if name not in params.workload]
-    every += [pair for pair in model.pairs_of(factors) if not {factors[i] for i in pair} <= set(params.workload)]
+    every += [
+        pair
+        for pair in itertools.combinations(range(len(factors)), 2)
+        if not {factors[i] for i in pair} <= set(params.workload)
+    ]
     terms, effects = [], []
     for places in every:
         named = [factors[i] for i in places]
         rows, contrasts = [], []
-        for levels in _products([[lv for lv in params.factors[factors[i]] if lv != bases[i]] for i in places]):
+        for levels in itertools.product(*([lv for lv in params.factors[factors[i]] if lv != bases[i]] for i in places)):
             of = tuple(bases[i] for i in places)
             if len(places) == 1:
                 contrast = model.main_effect(means, places[0], levels[0], of[0])
@@ -282,10 +287,6 @@ def _effects(params: Variants, metric: Metric, means: CellMeans) -> tuple[list[T
         terms.append(TermResult.model_validate(head))
         effects += rows
     return terms, effects
-
-
-def _products(levels: Sequence[Sequence[str]]) -> Iterator[Cell]:
-    return (tuple(each) for each in np.array(np.meshgrid(*levels, indexing="ij")).reshape(len(levels), -1).T.tolist())
 
 
 def _proven(terms: Sequence[TermResult]) -> list[TermResult]:

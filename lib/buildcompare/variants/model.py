@@ -7,11 +7,10 @@ one, and contrasts within blocks have other degrees of freedom than contrasts be
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -170,12 +169,9 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
     source = NoiseSource.REPEATS if df + df_between >= LEAST_REPEATS else NoiseSource.NONE
     if run_sd is not None and not shared:
         known = CATALOGUE_DF * run_sd**2 + (df * variance if df else 0.0)
-        return _with(made, known / (CATALOGUE_DF + df), CATALOGUE_DF + df, NoiseSource.CATALOGUE)
-    return _with(made, max(variance, LEAST_SD**2) if df + df_between else math.nan, df, source)
-
-
-def _with(made: CellMeans, variance: float, df: float, source: NoiseSource) -> CellMeans:
-    return CellMeans(**{**vars(made), "variance": variance, "df": df, "source": source})
+        df += CATALOGUE_DF
+        return replace(made, variance=known / df, df=df, source=NoiseSource.CATALOGUE)
+    return replace(made, variance=max(variance, LEAST_SD**2) if df + df_between else math.nan, source=source)
 
 
 def _mixed(cell: FloatArray, block: FloatArray, logs: FloatArray) -> tuple[float, float]:
@@ -231,11 +227,6 @@ def reference_levels(levels: dict[str, list[str]], baseline: dict[str, str], mea
         baseline.get(name) or next(level for level in of if level in there)
         for (name, of), there in zip(levels.items(), run, strict=True)
     ]
-
-
-def pairs_of(factors: Sequence[str]) -> list[tuple[int, int]]:
-    """All pairs of factors."""
-    return [*itertools.combinations(range(len(factors)), 2)]
 
 
 def _moved(cell: Cell, levels: dict[int, str]) -> Cell:
