@@ -64,6 +64,9 @@ lab: $(EVERYTHING) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PAR
 	@PARAMS="$(PARAMS)" BUILDCOMPARE_TEST="$(TEST)" BUILDCOMPARE_METRIC="$(METRIC)" BUILDCOMPARE_LABEL="$(LABEL)" \
 	  $(RUN) -m jupyterlab --LabApp.default_url="/lab/tree/notebooks/$(NOTEBOOK).ipynb" $(ARGS)
 
+example: $(READY) ## record a comparison here, a PostgreSQL with and without an index: ARGS="--repeats 2 --seconds 32"
+	@params/example/example.sh $(RUN) $(ARGS)
+
 prometheus: ## serve a copy of an archived Prometheus data folder: DATA=folder, PORT=9090
 	@[ -d "$(DATA)" ] || { echo "make prometheus: expected DATA=a Prometheus data folder, found '$(DATA)'" >&2; exit 3; }
 	@for part in "$(DATA)"/wal/ "$(DATA)"/*/chunks/; do if [ -d "$$part" ]; then exit 0; fi; done; \
@@ -231,4 +234,4 @@ conda-environment:
 	  $(RUN) -m pip install --quiet --no-input --no-build-isolation --editable ".[dev]"; }
 
 FORCE:
-.PHONY: help report batch index lab prometheus data test test-fast bench fuzz audit docs golden lint format setup lock clean distclean conda-environment FORCE
+.PHONY: help report batch index lab example prometheus data test test-fast bench fuzz audit docs golden lint format setup lock clean distclean conda-environment FORCE

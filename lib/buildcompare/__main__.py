@@ -368,7 +368,7 @@ def run(
     with _said_faults():
         read = read_matrix(matrix)
         ended = run_all(read, output or root() / "data/experiments" / str(read.name), retry=retry)
-        print(say("experiment", "ended", len(ended.state.cells), ended.failed, ended.params))
+        print(say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped]))
     if ended.failed:
         raise typer.Exit(FAILED)
 

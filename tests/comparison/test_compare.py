@@ -6,10 +6,12 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import buildcompare as bc
 from buildcompare import findings
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Source, Test
@@ -166,3 +168,17 @@ def test_what_is_missing_is_said_with_its_size() -> None:
         if each["code"] == "no_steady_window"
     )
     assert (reason["side"], reason["because"]["code"], round(reason["because"]["minutes"])) == ("new", "short", 2)
+
+
+def test_repeated_runs_know_their_own_noise_where_nothing_else_does() -> None:
+    def run(level: float, rows: float) -> pd.DataFrame:
+        columns = {"Connections": 8.0, "Time per transaction": level, "Rows written": rows}
+        return pd.DataFrame(columns, index=np.arange(0.0, 900.0, 5.0))
+
+    base = [run(1e-3 * each, 800.0 / each) for each in (0.99, 1.0, 1.01)]
+    new = [run(1.3e-3 * each, 800.0 * each) for each in (0.99, 1.0, 1.01)]
+    rows = bc.compare(base, new, catalogue="postgresql").metrics.set_index("metric")
+    assert rows.loc["time-per-transaction", ["status", "noise_source"]].tolist() == ["regression", "repeats"]
+    assert rows.loc["rows-written", "status"] == "equivalent"
+    once = bc.compare(base[:1], new[:1], catalogue="postgresql").metrics.set_index("metric")
+    assert once.loc["time-per-transaction", ["status", "noise_source"]].tolist() == ["inconclusive", "none"]

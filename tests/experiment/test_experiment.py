@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ from typer.testing import CliRunner, Result
 import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.config.errors import InputError
+from buildcompare.config.params import read_params
 from buildcompare.config.variants import read_variants
 from buildcompare.config.yaml import checked
 from buildcompare.experiment.matrix import Matrix, cells, read_matrix
@@ -400,6 +402,16 @@ def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: l
         assert series is not None
         assert np.nanmin(series.values) > 5
         assert recording.duration_s == pytest.approx(1.0, abs=1.5)
+    assert not (tmp_path / "out/groups.yaml").exists(), "nothing was repeated"
+    compared = read_params(tmp_path / "out/small.yaml")
+    assert (compared.name, compared.base.label, compared.new.label) == ("small", "mode simple", "mode prepared")
+    assert [test.name for test in compared.tests] == ["clients-1", "clients-2"]
+    modes = {each["pgbench"].rpartition("/")[0]: each["levels"] for each in params["runs"]}
+    for test, side in itertools.product(compared.tests, ("base", "new")):
+        [one] = test.runs(side)
+        levels = modes[str(one.recording).rpartition("/")[0]]
+        assert f"mode {levels['mode']}" == getattr(compared, side).label
+        assert f"clients-{levels['clients']}" == test.name
 
     wrong = [*where[:3], "nobody-of-that-name"]
     file = written(tmp_path, checks=[["psql", *wrong, "-c", "select 1", "postgres"]])

@@ -151,3 +151,11 @@ def test_mser_finds_the_end_of_a_ramp() -> None:
     assert steady.window[0] == pytest.approx(360 * 5, abs=300)
     assert mser_window(curve(np.arange(1440.0))).window is None
     assert mser_window(curve([1.0] * 20)).window is None
+
+
+def test_a_run_of_a_minute_is_steady_where_rates_are_over_seconds() -> None:
+    """pgbench: all clients are there from the second second on, and gone after a minute."""
+    users = pd.Series([0.0, *[8.0] * 60], index=np.arange(61.0))
+    assert steady_window(users, "bounded", rate_s=5.0).window == (6.0, 60.0)
+    assert steady_window(users, "bounded").window is None
+    assert steady_window(users[:30], "bounded", rate_s=5.0).window is None, "shorter than five times the rates"

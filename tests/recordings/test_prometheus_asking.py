@@ -15,7 +15,7 @@ from buildcompare.config.errors import InputError
 from buildcompare.config.params import Source, check_params
 from buildcompare.recordings.prometheus import prometheus_client
 from buildcompare.recordings.prometheus_client import LONG_QUERY
-from buildcompare.recordings.sources import record
+from buildcompare.recordings.sources import pull, record
 from prometheus_server import BASE_START, LONG_START, Prometheus, Proxy
 from pulling import TOKEN, at, bits, catalogue, raw, run, source
 
@@ -186,12 +186,13 @@ def test_a_server_takes_every_query_of_the_catalogues(prometheus: Prometheus, na
 EXPORTED = {
     "pg_stat_database": "numbackends xact_commit xact_rollback blks_read blks_hit tup_returned tup_fetched "
     "tup_inserted tup_updated tup_deleted conflicts temp_files temp_bytes deadlocks blk_read_time blk_write_time "
-    "stats_reset",
+    "stats_reset active_time active_time_seconds_total",
     "pg_stat_activity": "count max_tx_duration",
     "pg_locks": "count",
 }
 """By collector what postgres_exporter exports without options, read from its sources: collector/pg_stat_database.go,
-collector/pg_locks.go and, for pg_stat_activity, cmd/postgres_exporter/queries.go."""
+collector/pg_locks.go and, for pg_stat_activity, cmd/postgres_exporter/queries.go; 0.11 counts `active_time` in
+milliseconds."""
 
 
 def test_the_postgresql_catalogue_asks_for_what_the_exporter_has() -> None:
@@ -199,7 +200,22 @@ def test_the_postgresql_catalogue_asks_for_what_the_exporter_has() -> None:
     asked = [question.query for question in read_catalogue("postgresql").questions(label_step_s=60)]
     names = {name for query in asked for name in re.findall(r"\bpg_\w+", query)}
     assert len(names) >= 14
-    assert names <= exported
+    own = {"pg_stat_statements_calls_total", "pg_stat_statements_seconds_total"}  # params/example/statements.yaml
+    assert names <= exported | own
+
+
+def test_the_source_says_over_how_long_rates_are(prometheus: Prometheus, tmp_path: Path) -> None:
+    queries = {each.metric: each.query for each in read_catalogue("postgresql").questions(label_step_s=5, rate_s=2.5)}
+    assert queries["deadlocks"] == 'sum(rate(pg_stat_database_deadlocks{datname!~"template.*|postgres|"}[2500ms]))'
+    assert "[1m]" not in str(queries)
+    own = tmp_path / "own.yaml"
+    metric = "metrics: [{name: RPS, slug: rps, query: 'sum(rate(mattermost_http_requests_total[%s]))'}]"
+    window = "2024-12-11T10:00:00Z", "2024-12-11T10:05:00Z"
+    for asked, told in (("{rate}", 20.0), ("1m", 60.0)):
+        own.write_text(metric % asked, "utf-8")
+        pulled = pull(prometheus.url, *window, catalogue=str(own), rate_s=20.0)
+        assert pulled.provenance["queries"][0]["query"].endswith("[20s]))" if told == 20.0 else "[1m]))")
+        assert pulled.rate_s == told, "what the catalogue leaves open, and nothing else"
 
 
 def test_variables_and_windows_are_filled_in(mattermost: Catalogue) -> None:

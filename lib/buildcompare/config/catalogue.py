@@ -160,12 +160,20 @@ class Catalogue(_Strict):
             refuse(unknown, f"the slug of a metric as the average of {table.group!r}", repr(table.average))
         return self
 
-    def questions(self, *, label_step_s: float, run_s: float | None = None) -> tuple[Question, ...]:
+    def questions(
+        self, *, label_step_s: float, run_s: float | None = None, rate_s: float = 60.0
+    ) -> tuple[Question, ...]:
         """Everything that a server is asked about one run, whose label series have points of `label_step_s`.
 
+        Rates are over `rate_s` where a query says `{rate}`.
         With the length `run_s` of the run, averages, percentiles and counters' restarts are asked for over all of it.
         """
-        asked = [Question(m.slug, m.name, m.unit, "graph", self._filled(m.query)) for m in self.metrics if m.query]
+        rate = _duration(rate_s)
+
+        def filled(query: str) -> str:
+            return self._filled(query.replace("{rate}", rate))
+
+        asked = [Question(m.slug, m.name, m.unit, "graph", filled(m.query)) for m in self.metrics if m.query]
         for table in self.label_tables:
             for stat, query in table.queries.items():
                 unit = "calls/s" if stat in ("calls", "buckets") else table.unit
@@ -174,8 +182,8 @@ class Catalogue(_Strict):
                 for role, length_s in windows:
                     text = self._filled(query, _duration(length_s))
                     asked.append(Question(table.group, table.title, unit, role, text, stat, table.label))
-        asked += [Question(a.slug, a.name, a.unit, "alert", self._filled(a.query)) for a in self.alerts]
-        asked += [Question(e.slug, e.name, e.unit, "error", self._filled(e.query)) for e in self.error_rates]
+        asked += [Question(a.slug, a.name, a.unit, "alert", filled(a.query)) for a in self.alerts]
+        asked += [Question(e.slug, e.name, e.unit, "error", filled(e.query)) for e in self.error_rates]
         if run_s is None:
             return tuple(asked)
         counters: dict[str, str] = {}  # by name, with the selector of its first query
@@ -224,6 +232,12 @@ class Catalogue(_Strict):
             raise InputError(file=None, key="margins", expected=expected, found=repr(unknown[0]))
         changed = (m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics)
         return self.model_copy(update={"metrics": tuple(changed)})
+
+    @property
+    def leaves_rates_open(self) -> bool:
+        """Whether `rate_s` of a source says over how many seconds its rates are."""
+        queries = (each.query for of in (self.metrics, self.alerts, self.error_rates) for each in of)
+        return any("{rate}" in (query or "") for query in queries)
 
     @property
     def load(self) -> Metric | None:

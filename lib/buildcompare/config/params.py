@@ -234,6 +234,8 @@ class Source(Strict):
     step_s: Step = 5.0
     label_step_s: Step = 60.0
     """Step of the label tables, and the window that each of their points covers."""
+    rate_s: Step = 60.0
+    """Over how many seconds rates are taken, where the catalogue leaves that open (`{rate}`)."""
     threads: int = Field(default=8, ge=1, le=32)
     timeout_s: float = Field(default=120.0, gt=0, le=3600)
     """How long one query may take."""

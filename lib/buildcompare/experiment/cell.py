@@ -22,6 +22,8 @@ from buildcompare.recordings import artefacts
 
 ENDS_S = 10.0
 """How long a program may take to end once it is asked to."""
+RECORDING = "recording.parquet"
+"""What a Prometheus saw of a cell, in the cell's folder."""
 MAX_OUTPUT = 64_000_000  # bytes of an output in which results are searched
 
 
@@ -203,7 +205,7 @@ def _pull(matrix: Matrix, window: Mapping[str, str], folder: Path) -> None:
         pulled = pull_run(checked(Run, dict(window)), matrix.source, read_catalogue(matrix.scraped))
     except BuildcompareError as error:
         raise CellError(f"source: {error}") from None
-    write_recording(pulled, folder / "recording.parquet")
+    write_recording(pulled, folder / RECORDING)
 
 
 def _hide(folder: Path, hide: Callable[[str], str]) -> None:

@@ -154,6 +154,11 @@ class Matrix(Traced):
         return self
 
     @property
+    def treatments(self) -> dict[str, list[str]]:
+        """The factors that are a choice, with their levels."""
+        return {name: levels for name, levels in self.factors.items() if name not in self.workload}
+
+    @property
     def key(self) -> str:
         """What tells this experiment from another in the same folder."""
         told = json.dumps(self.model_dump(mode="json"), sort_keys=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import platform
@@ -19,14 +20,15 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
+from buildcompare.config.catalogue import slugify
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root, write_files, writing
 from buildcompare.config.yaml import Strict
-from buildcompare.experiment.cell import CellError, end_group, run_cell, said_by, tear_down
+from buildcompare.experiment.cell import RECORDING, CellError, end_group, run_cell, said_by, tear_down
 from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
 from buildcompare.text.sentences import say
 
-STATE, CELLS, PARAMS = "state.json", "cells", "params.yaml"
+STATE, CELLS, PARAMS, GROUPS = "state.json", "cells", "params.yaml", "groups.yaml"
 
 
 class CellState(Strict):
@@ -60,6 +62,8 @@ class Ended:
 
     folder: Path
     state: State
+    scraped: tuple[Path, ...] = ()
+    """The params files of what a Prometheus recorded (:func:`write_scraped`)."""
 
     @property
     def params(self) -> Path:
@@ -107,7 +111,7 @@ def run(matrix: Matrix, folder: Path, *, report: Callable[[str], object] = print
                 _run(matrix, cell, folder, state)
                 report(_progress(cell, order, state))
         write_params(matrix, folder, state)
-    return Ended(folder, state)
+        return Ended(folder, state, write_scraped(matrix, folder, state))
 
 
 def check(matrix: Matrix, folder: Path) -> None:
@@ -167,28 +171,80 @@ def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
         if known and known.status == "done":
             result = dict(known.result)
             if "pgbench" in result:
-                file = folder / CELLS / cell.name / result["pgbench"]
-                result["pgbench"] = str(file.relative_to(root()) if file.is_relative_to(root()) else file)
+                result["pgbench"] = _named(folder / CELLS / cell.name / result["pgbench"])
             runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result})
-    facts = {name: " → ".join(values) for name, values in state.facts.items()}
-    failed = {name: each.fault for name, each in state.cells.items() if each.status == "failed"}
-    told = {say("experiment", "failed_row"): say("experiment", "failed_cells", failed)} if failed else {}
-    order = {say("experiment", "order_row"): say("experiment", "order", matrix, len(runs))}
-    treatments = {name: levels for name, levels in matrix.factors.items() if name not in matrix.workload}
     params = {
         "name": matrix.name,
         "factors": matrix.factors,
         "workload": matrix.workload,
-        "baseline": {name: matrix.baseline.get(name, levels[0]) for name, levels in treatments.items()},
+        "baseline": {name: matrix.baseline.get(name, levels[0]) for name, levels in matrix.treatments.items()},
         **({"metrics": matrix.metrics} if matrix.metrics else {}),
         "operations": {
             name: each.model_dump(mode="json", exclude_none=True) for name, each in matrix.operations.items()
         },
         "runs": runs,
-        "setup": {**matrix.setup, **facts, **order, **told},
+        "setup": _setup(matrix, state),
     }
-    write_files({folder / PARAMS: yaml.safe_dump(params, sort_keys=False, allow_unicode=True)})
-    return folder / PARAMS
+    return _write(folder / PARAMS, params)
+
+
+def write_scraped(matrix: Matrix, folder: Path, state: State) -> tuple[Path, ...]:
+    """Write what `calibrate` and `report` read of the recordings that a Prometheus gave, where the cells have them.
+
+    ``groups.yaml`` holds the runs of each combination as repeated runs. Where two variants are all that there is, a
+    params file of two builds is called like the experiment: the baseline as base, and a test for each workload.
+    """
+    if matrix.source is None:
+        return ()
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for cell in cells(matrix):
+        known = state.cells.get(cell.name)
+        if known and known.status == "done":
+            run = {"recording": _named(folder / CELLS / cell.name / RECORDING)}
+            found.setdefault(tuple(cell.levels.values()), []).append(run)
+    shared = {"metrics": matrix.scraped, "source": {"kind": "recorded"}}
+    groups = [
+        {"name": "-".join(map(slugify, levels)), "type": "bounded", "runs": runs}
+        for levels, runs in sorted(found.items())
+        if len(runs) > 1
+    ]
+    written = [_write(folder / GROUPS, {**shared, "groups": groups})] if groups else []
+    if [len(levels) for levels in matrix.treatments.values()] != [2] or not found:
+        return tuple(written)
+    [(factor, levels)] = matrix.treatments.items()
+    base = matrix.baseline.get(factor, levels[0])
+    new = next(level for level in levels if level != base)
+    tests = []
+    for chosen in itertools.product(*(matrix.factors[name] for name in matrix.workload)):
+        task = dict(zip(matrix.workload, chosen, strict=True))
+        sides = [found.get(tuple({**task, factor: level}[name] for name in matrix.factors)) for level in (base, new)]
+        if all(sides):
+            name = "-".join(slugify(f"{each} {level}") for each, level in task.items()) or matrix.name
+            tests.append({"name": name, "type": "bounded", "base": sides[0], "new": sides[1]})
+    if tests:
+        labels = {"base": {"label": f"{factor} {base}"}, "new": {"label": f"{factor} {new}"}}
+        params = {"name": matrix.name, **labels, **shared, "tests": tests, "setup": _setup(matrix, state)}
+        written.append(_write(folder / f"{matrix.name}.yaml", params))
+    return tuple(written)
+
+
+def _setup(matrix: Matrix, state: State) -> dict[str, str]:
+    """The rows of the setup table: what the matrix states, the machine's facts, the order, and what failed."""
+    facts = {name: " → ".join(values) for name, values in state.facts.items()}
+    failed = {name: each.fault for name, each in state.cells.items() if each.status == "failed"}
+    told = {say("experiment", "failed_row"): say("experiment", "failed_cells", failed)} if failed else {}
+    done = sum(each.status == "done" for each in state.cells.values())
+    return {**matrix.setup, **facts, say("experiment", "order_row"): say("experiment", "order", matrix, done), **told}
+
+
+def _named(file: Path) -> str:
+    """A path as a params file names it: from the project's root where it lies there."""
+    return str(file.relative_to(root()) if file.is_relative_to(root()) else file)
+
+
+def _write(file: Path, params: dict[str, Any]) -> Path:
+    write_files({file: yaml.safe_dump(params, sort_keys=False, allow_unicode=True)})
+    return file
 
 
 def _run(matrix: Matrix, cell: Cell, folder: Path, state: State) -> None:

@@ -325,7 +325,8 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 PLATEAU = 0.98  # The plateau is reached at this part of its level
 SETTLE_S = 60.0
-"""Added after it: metrics are rates over one minute, so their first minute there still holds samples of the ramp."""
+"""Added after it: metrics are rates over one minute, so their first minute there still holds samples of the ramp. A
+server that was asked for shorter rates (`rate_s`) has them sooner."""
 SHORTEST_S = 300.0  # A shorter window is none: it would hold five independent samples of a one-minute rate
 ARRIVAL_S = 60.0  # What a load must have lasted, to be told from a spike
 
@@ -345,6 +346,7 @@ def steady_window(
     *,
     stop: Stop | None = None,
     proxy: bool = False,
+    rate_s: float = SETTLE_S,
 ) -> SteadyState:
     """The window over which a run may be compared: where the load no longer changes by itself.
 
@@ -360,6 +362,9 @@ def steady_window(
         Whether the test has a fixed number of users (`bounded`) or adds users until the server is at its limit.
     stop
         When the load stopped; default: :func:`find_stop`.
+    rate_s
+        Over how many seconds rates were taken: so long after the load's arrival metrics still hold samples from before,
+        and a window is none that is shorter than five times this.
 
     Returns
     -------
@@ -379,11 +384,17 @@ def steady_window(
     if stop is None:
         return SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES))
     if type == "unbounded":
-        return _checked(max(stop.at_s - WINDOW_S, float(users.index[0]) + SETTLE_S), stop.at_s, "last_30_minutes")
-    reached = plateau_start(*samples(users, stop.at_s), proxy=proxy)
+        start = max(stop.at_s - WINDOW_S, float(users.index[0]) + rate_s)
+        return _checked(start, stop.at_s, "last_30_minutes", shortest(rate_s))
+    reached = plateau_start(*samples(users, stop.at_s), proxy=proxy, rate_s=rate_s)
     if reached is None:
         return SteadyState(reason=Reason(code=ReasonCode.NEVER_RISES))
-    return _checked(reached + SETTLE_S, stop.at_s, "target_reached")
+    return _checked(reached + rate_s, stop.at_s, "target_reached", shortest(rate_s))
+
+
+def shortest(rate_s: float) -> float:
+    """The shortest steady window, in seconds, where rates are over `rate_s`."""
+    return SHORTEST_S * rate_s / SETTLE_S
 
 
 def mser_window(curve: pd.Series) -> SteadyState:
@@ -400,15 +411,17 @@ def mser_window(curve: pd.Series) -> SteadyState:
     return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5")
 
 
-def plateau_start(elapsed: FloatArray, values: FloatArray, *, proxy: bool = False) -> float | None:
+def plateau_start(
+    elapsed: FloatArray, values: FloatArray, *, proxy: bool = False, rate_s: float = SETTLE_S
+) -> float | None:
     """When a bounded run's load first stood at its plateau; None where it never rises.
 
-    The plateau is what the load was at or above for 6 minutes in all, whatever it lost later: the median of a run that
-    loses agents one by one lies on its ramp. A run that ends as it arrives has no plateau of that length; its start is
-    where the last minute's level was reached. A proxy also rises by itself for a while, which is no plateau: there the
-    median of the second half must do.
+    The plateau is what the load was at or above for 6 minutes (six times `rate_s`) in all, whatever it lost later: the
+    median of a run that loses agents one by one lies on its ramp. A run that ends as it arrives has no plateau of that
+    length; its start is where the last minute's level was reached. A proxy also rises by itself for a while, which is
+    no plateau: there the median of the second half must do.
     """
-    shortest_s = SHORTEST_S + SETTLE_S
+    shortest_s = shortest(rate_s) + rate_s
     level = sustained(elapsed, values, shortest_s)
     if not level > 0:
         return None
@@ -428,7 +441,12 @@ def sustained(elapsed: FloatArray, values: FloatArray, seconds: float) -> float:
     return float(np.sort(values)[-min(count, values.size)])
 
 
-def _checked(start: float, end: float, method: Literal["target_reached", "last_30_minutes", "mser5"]) -> SteadyState:
-    if end - start < SHORTEST_S:
+def _checked(
+    start: float,
+    end: float,
+    method: Literal["target_reached", "last_30_minutes", "mser5"],
+    shortest_s: float = SHORTEST_S,
+) -> SteadyState:
+    if end - start < shortest_s:
         return SteadyState(reason=Reason(code=ReasonCode.SHORT, minutes=max(end - start, 0) / 60))
     return SteadyState((start, end), method)

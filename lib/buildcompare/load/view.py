@@ -111,6 +111,7 @@ def measure_shape(
     per_user: float | None = None,
     ideal_slope: float | None = None,
     step: float = USERS_INC,
+    rate_s: float = curves.SETTLE_S,
 ) -> Shape | None:
     """Measure the shape of a run; None without load. `ideal_slope`: users per second without alerts, where known."""
     stop = stop or curves.find_stop(load)
@@ -121,7 +122,7 @@ def measure_shape(
     line = ramp(curve, onset_s=beginning.onset_s)
     onset = float(curve.elapsed[0]) if beginning.onset_s is None else beginning.onset_s
     if bounded:
-        top_s = curves.plateau_start(curve.elapsed, curve.values, proxy=proxy)
+        top_s = curves.plateau_start(curve.elapsed, curve.values, proxy=proxy, rate_s=rate_s)
         hunting, plateau = Waves(), None if top_s is None else measure_plateau(curve, stop.at_s, top_s)
     else:
         top_s, end_s = None, None if line is None else line.end_s
@@ -152,6 +153,11 @@ class RunView:
     estimate: Estimate | None = None  # Of the supported users, by the curve; None in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest steady window that it may be judged by."""
+        return curves.shortest(self.recording.rate_s)
 
     @cached_property
     def plateau_users(self) -> float | None:
@@ -203,8 +209,9 @@ def view_run(
         per_user=proxy.proxy_per_unit if proxy else None,
         ideal_slope=rule.users_inc / rule.rest_s if proxy is None else None,
         step=rule.users_inc,
+        rate_s=recording.rate_s,
     )
-    steady = curves.steady_window(load, kind, stop=stop, proxy=proxy is not None)
+    steady = curves.steady_window(load, kind, stop=stop, proxy=proxy is not None, rate_s=recording.rate_s)
     followed = proxy or catalogue.load
     return RunView(recording, steady, load, followed.slug if followed else None, users, stop, shape)
 

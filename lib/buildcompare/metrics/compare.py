@@ -18,7 +18,7 @@ from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResu
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
-from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise
+from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise, repeats_noise
 from buildcompare.stats.planning import Looks
 
 SLUG = "counted-errors"
@@ -76,12 +76,12 @@ def _measured(
     delta = delta_percent(values.base, values.new)
     effect, reason, misread = None, _not_judged(test, metric, series, views, values), reading_error(metric, views)
     if reason is None:
-        noise = metric_noise(metric, test.type, groups, past, misread=misread)
+        known = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
+        noise = metric_noise(metric, test.type, groups, past, misread=misread) or repeats_noise(*known)
         if noise is None:
             several = max(len(views.base), len(views.new)) > 1
             reason = Reason(code=ReasonCode.FEW_RUNS if several else ReasonCode.NO_NOISE)
         else:
-            known = levels.map(lambda runs: [run_level(level) for level in runs if level.value is not None])
             effect = measure_effect(known.base, known.new, noise)
             reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE)
     row = {

@@ -46,7 +46,8 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if url is None or run.window is None:
         raise InputError(file=None, key="source", expected="`url`, and `start` and `end` in the run", found="none")
     start, end = run.window
-    questions = catalogue.questions(label_step_s=source.label_step_s, run_s=(end - start).total_seconds())
+    run_s = (end - start).total_seconds()
+    questions = catalogue.questions(label_step_s=source.label_step_s, run_s=run_s, rate_s=source.rate_s)
     if not questions:
         raise InputError(file=None, key="metrics", expected="a catalogue with queries", found="none")
     grids = []
@@ -77,6 +78,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
             "server": server,
             "step_s": source.step_s,
             "label_step_s": source.label_step_s,
+            **({"rate_s": source.rate_s} if catalogue.leaves_rates_open else {}),
             "queries": [_asked(*each, len(times)) for each, times in zip(named, grids, strict=True)],
             "counter_resets": {q.metric: int(a.last) for q, a in named if q.role == "resets" and np.isfinite(a.last)},
             "thresholds": {alert.slug: alert.threshold for alert in catalogue.alerts},

@@ -231,6 +231,12 @@ class Recording:
         return self.window[1] - self.window[0]
 
     @property
+    def rate_s(self) -> float:
+        """Over how many seconds its rates are: as a server was asked for them, or else a minute."""
+        asked = self.provenance.get("rate_s")
+        return float(asked) if isinstance(asked, (int, float)) and asked > 0 else 60.0
+
+    @property
     def simulated(self) -> bool:
         """Whether any of it was made by the simulator."""
         return any(note.kind == "simulated" for note in self.notes)

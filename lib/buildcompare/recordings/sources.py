@@ -171,6 +171,7 @@ def pull(
     catalogue: str | Catalogue = "mattermost",
     step_s: float = 5.0,
     label_step_s: float = 60.0,
+    rate_s: float = 60.0,
     **settings: Any,
 ) -> Recording:
     """Pull a recording from a server that speaks Prometheus's query API.
@@ -185,6 +186,8 @@ def pull(
         A catalogue's name, path or contents: what is asked for.
     step_s, label_step_s
         Seconds between two points of a graph, and of the series of each label.
+    rate_s
+        Over how many seconds rates are taken, where the catalogue leaves that open (`{rate}`).
     **settings
         Of `source` in a params file: ``threads``, ``timeout_s``, ``gzip``, ``headers``, ``headers_env``, ``auth`` and
         ``tls`` (see docs/prometheus.md). Secrets are named by environment variables or files.
@@ -208,6 +211,7 @@ def pull(
     """
     known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
     given = {"kind": "prometheus", "url": url, "step_s": float(step_s), "label_step_s": float(label_step_s)}
+    given["rate_s"] = float(rate_s)
     return record(checked(Run, {"start": start, "end": end}), checked(Source, {**given, **settings}), known)
 
 
@@ -365,13 +369,15 @@ def _answers(file: InputFile, run: Run, source: Source, catalogue: Catalogue) ->
 
 def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
     """A hash of everything that decides what a server answers but secrets; how it is reached does not."""
-    asked = {
+    asked: dict[str, Any] = {
         "window": [instant.astimezone(dt.UTC).isoformat() for instant in run.window or ()],
         "url": run.url or source.url,
         "kind": source.kind,
         "steps": {name: value for name, value in source.model_dump(mode="json").items() if name.endswith("step_s")},
         "catalogue": catalogue.model_dump(mode="json"),
     }
+    if catalogue.leaves_rates_open:
+        asked["rate_s"] = source.rate_s
     if source.headers:  # such as the tenant's
         asked["headers"] = {name.casefold(): value for name, value in source.headers.items()}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -16,7 +16,7 @@ import pandas as pd
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Coordinator, Test, version_in
 from buildcompare.load import curve as curves
-from buildcompare.load.curve import SHORTEST_S, Fall, SteadyState, find_falls, samples, sustained
+from buildcompare.load.curve import Fall, SteadyState, find_falls, samples, sustained
 from buildcompare.load.view import TIMES, RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
@@ -139,7 +139,7 @@ def _judged(view: RunView, validity: Validity) -> RunView:
         short = Reason(code=ReasonCode.UNFIT_EARLY, minutes=max(end - start, 0.0) / 60)
         if (start, end) != steady.window:
             cut = replace(steady, window=(start, end))
-            steady = SteadyState(reason=short) if end - start < SHORTEST_S else cut
+            steady = SteadyState(reason=short) if end - start < view.shortest_s else cut
     void = {reason.code for reason in validity.reasons if voids(reason)}
     if estimate and void:
         why = NoEstimate.USERS_LOST if ValidityCode.USERS_LOST in void else NoEstimate.INTERRUPTED
@@ -234,7 +234,7 @@ def voids(reason: ValidityReason) -> bool:
 
 def _lost(own: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
     """The falls of a bounded run, without those of users in excess of its load."""
-    load = max(own.test.users or 0.0, own.sustained(SHORTEST_S))
+    load = max(own.test.users or 0.0, own.sustained(own.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
 
@@ -245,7 +245,7 @@ def _longest_stretch(own: RunInTest, falls: Sequence[Fall]) -> tuple[float, floa
     """
     start, end = own.view.steady.window or (falls[0].at_s, falls[0].at_s)
     gone = [(fall.at_s, fall.back_s or math.inf, start if fall.kind == "restart" else None) for fall in falls]
-    begins = [start, *(back + curves.SETTLE_S for _, back, _ in gone if start < back < end)]
+    begins = [start, *(back + own.view.recording.rate_s for _, back, _ in gone if start < back < end)]
     ends = [[at for at, back, since in gone if back > (begin if since is None else since)] for begin in begins]
     stretches = [(begin, min(ats, default=end)) for begin, ats in zip(begins, ends, strict=True)]
     return max(stretches, key=lambda stretch: stretch[1] - stretch[0])
@@ -266,7 +266,9 @@ def _fall(own: RunInTest, fall: Fall, stretch: tuple[float, float]) -> ValidityR
     if own.test.type == "bounded" and missing:
         whole = own.view.steady.window or (stretch[0], math.inf)
         begins, until = (None if at == edge else at for at, edge in zip(stretch, whole, strict=True))
-        return _reason(code, numbers, invalid=stretch[1] - stretch[0] < SHORTEST_S, from_s=begins, until_s=until)
+        return _reason(
+            code, numbers, invalid=stretch[1] - stretch[0] < own.view.shortest_s, from_s=begins, until_s=until
+        )
     if own.test.type == "unbounded" and fall.at_s > start:  # in the last 30 minutes
         return _reason(code, {**numbers, "in_last_minutes": 1.0}, until_s=fall.at_s)
     if own.test.type == "unbounded" and missing:
@@ -278,7 +280,7 @@ def _target(own: RunInTest) -> Reasons:
     if own.test.type != "bounded" or own.view.load is None or own.view.users is None or own.view.stop is None:
         return
     # Without a window it was cut on arrival.
-    top = own.sustained(SHORTEST_S if own.view.steady.window else curves.ARRIVAL_S)
+    top = own.sustained(own.view.shortest_s if own.view.steady.window else curves.ARRIVAL_S)
     if own.test.users is not None and not top >= REACHED * own.test.users:
         yield _reason(ValidityCode.TARGET_NOT_REACHED, {"reached": top, "target": own.test.users}, invalid=True)
     elapsed, users = own.under_load
@@ -351,7 +353,7 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
     known = bounded.map(lambda of: [own for own in of if own.view.steady.window])
     if not all(known):
         return
-    base, new = (float(np.mean([own.sustained(SHORTEST_S) for own in of])) for of in known)
+    base, new = (float(np.mean([own.sustained(own.view.shortest_s) for own in of])) for of in known)
     if not (base > 0 and new > 0 and abs(math.log(new / base)) <= math.log1p(APART)):
         yield _reason(ValidityCode.LOADS_DIFFER, {"base": base, "new": new}, invalid=True)
 

@@ -396,9 +396,10 @@ class Investigation:
     @cached_property
     def query(self) -> str | None:
         """What the server was, or would be, asked for it: PromQL; None where the catalogue has no query."""
-        step_s = self.analysis.params.source.label_step_s
+        source = self.analysis.params.source
+        step_s = source.label_step_s
         wanted = ("label", *self.label[::2]) if self.label else ("graph", self._slug, "")
-        asked = self.analysis.catalogue.questions(label_step_s=step_s)
+        asked = self.analysis.catalogue.questions(label_step_s=step_s, rate_s=source.rate_s)
         return next((each.query for each in asked if (each.role, each.metric, each.stat) == wanted), None)
 
     def ask(self, query: str | None = None) -> pd.DataFrame:

@@ -1,0 +1,197 @@
+"""`make example`: recorded here at a small scale, and what the bundled recording of it says of identical runs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from buildcompare.calibration.learn import run_levels
+from buildcompare.comparison.analysis import analyse, import_comparisons, read_recordings
+from buildcompare.config.catalogue import read_catalogue
+from buildcompare.config.params import read_params
+from buildcompare.experiment.matrix import cells, read_matrix
+from buildcompare.load.view import view_run
+from buildcompare.recordings.sources import read
+from buildcompare.results import Results
+from buildcompare.stats.effects import judge_metrics, measure_effect
+from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise, repeats_noise
+from prometheus_server import needed
+
+CHANGES = {
+    "time-per-transaction",
+    "rows-per-transaction",
+    "cpu",
+    "active-backends",
+    "longest-transaction",
+    "locks-held",
+}
+"""What a missing index costs: the rows that are read instead, the time that this takes, and what is held meanwhile."""
+CALLED = ("regression", "improvement")
+
+
+@pytest.fixture
+def script(project: Path) -> list[str]:
+    """The command of `make example`, where all that it starts is installed."""
+    if not [*Path("/usr/lib/postgresql").glob("*/bin/initdb")] or not shutil.which("pgbench"):
+        pytest.skip("no PostgreSQL server is installed")
+    for name in ("prometheus", "prometheus-postgres-exporter", "prometheus-node-exporter"):
+        needed(name, name)
+    return [str(project / "params/example/example.sh"), sys.executable]
+
+
+def left_over(folder: Path) -> list[str]:
+    """What is left in a folder of temporary files, and the commands of processes that name it."""
+    commands = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            commands.append(process.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+        except OSError:
+            continue  # it ended
+    return [*map(str, folder.iterdir()), *(each for each in commands if str(folder) in each)]
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files with a short name, as a socket's path is short."""
+    folder = Path("/tmp") / f"example-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_it_finds_the_missing_index_and_nothing_else(script: list[str], temporary: Path, tmp_path: Path) -> None:
+    small = [
+        "--repeats",
+        "2",
+        "--seconds",
+        "32",
+        "--output",
+        str(tmp_path / "out"),
+        "--report",
+        str(tmp_path / "report"),
+    ]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run([*script, *small], env=environment, capture_output=True, text=True, timeout=290, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert left_over(temporary) == []
+    results = Results.model_validate_json((tmp_path / "report/results.json").read_text("utf-8"))
+    assert not results.simulated
+    [test] = results.tests
+    rows = {row.slug: row for row in test.metrics}
+    assert test.validity.status == "valid"
+    assert len(rows) == len(read_catalogue("postgresql").metrics)
+    found = rows["rows-per-transaction"]
+    assert (found.status, len(found.levels.base), len(found.levels.new)) == ("regression", 2, 2)
+    assert found.base == pytest.approx(21, abs=1)
+    assert found.new == pytest.approx(5001, abs=1)
+    [slowest] = [
+        row for row in test.labels if row.stat == "avg" and row.label.startswith("select sum(amount) from orders")
+    ]
+    assert slowest.delta_percent is not None
+    assert slowest.delta_percent > 100
+    other = [slug for slug, row in rows.items() if row.status in CALLED and slug not in CHANGES]
+    assert len(other) <= 1, "of ten at 5 %"
+    assert yaml.safe_load((tmp_path / "out/groups.yaml").read_text("utf-8"))["groups"][0]["name"] == "missing"
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_nothing_behind(script: list[str], temporary: Path, tmp_path: Path) -> None:
+    command = [*script, "--output", str(tmp_path / "out"), "--report", str(tmp_path / "report")]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env={**os.environ, "TMPDIR": str(temporary)}, stdout=log, stderr=log, start_new_session=True
+        )
+        until = time.monotonic() + 60
+        while not [*tmp_path.glob("out/cells/*/output.txt")]:
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    assert left_over(temporary) == []
+    assert not (tmp_path / "report").exists()
+
+
+def test_what_is_missing_is_named_with_its_package(project: Path, tmp_path: Path) -> None:
+    for name in ("dirname", "ls", "sort", "tail", "tr", "id"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    bash, script = str(shutil.which("bash")), str(project / "params/example/example.sh")
+    done = subprocess.run([bash, script], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "expected on the PATH the programs" in done.stderr
+    assert "prometheus-node-exporter" in done.stderr.splitlines()[1]
+    assert "sudo apt-get install" in done.stderr
+    odd = subprocess.run([bash, script, "python3", "--repeat", "2"], capture_output=True, text=True, check=False)
+    assert (odd.returncode, "found --repeat 2" in odd.stderr) == (3, True)
+    short = subprocess.run([bash, script, "python3", "--seconds", "9"], capture_output=True, text=True, check=False)
+    assert (short.returncode, "at least 1 repeat and 32 seconds" in short.stderr) == (3, True)
+
+
+def test_the_matrix_is_one_of_two_variants(project: Path) -> None:
+    matrix = read_matrix(project / "params/example/matrix.yaml")
+    assert matrix.treatments == {"index": ["present", "missing"]}
+    assert len(cells(matrix)) == 12
+
+
+# ---- The bundled recording ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.untraced
+def test_identical_runs_are_called_in_five_of_a_hundred_at_most(project: Path) -> None:
+    """Pairs of groups of one to seven runs of one variant, judged by the other variant's runs, and by their own."""
+    catalogue = read_catalogue("postgresql")
+    runs: dict[str, list[RunLevels]] = defaultdict(list)
+    for file in sorted((project / "data/recordings/missing-index").glob("**/*.parquet")):
+        view = view_run(read(file, catalogue=catalogue), "bounded", catalogue)
+        assert not view.recording.simulated
+        runs[file.name.partition("-")[0]].append(run_levels(view, "bounded", catalogue))
+    assert {name: len(of) for name, of in runs.items()} == {"missing": 15, "present": 15}
+    rng, metrics = np.random.default_rng(1), [metric for metric in catalogue.metrics if not metric.load]
+    for calibrated, size in [(True, 1), *itertools.product((True, False), range(2, 8))]:
+        called, pairs = [], 0
+        for variant, of in runs.items():
+            other = [RepeatedRuns(name, "bounded", each) for name, each in runs.items() if name != variant]
+            for _ in range(40):
+                base, new = rng.permutation(len(of))[: 2 * size].reshape(2, size).tolist()
+                effects = []
+                for metric in metrics:
+                    levels = [
+                        [of[i].metrics[metric.slug] for i in each if metric.slug in of[i].metrics]
+                        for each in (base, new)
+                    ]
+                    noise = metric_noise(metric, "bounded", other if calibrated else ()) or repeats_noise(*levels)
+                    effects.append((metric, measure_effect(*levels, noise) if noise else None))
+                judged = [each for each in judge_metrics(effects) if each is not None]
+                called += [each.status in CALLED for each in judged]
+                pairs += 1
+        assert len(called) >= 8 * pairs
+        assert np.mean(called) <= 0.05, (calibrated, size)
+
+
+def test_calibration_and_ledger_of_identical_runs_tell_the_same(project: Path, tmp_path: Path) -> None:
+    params = read_params(project / "params/missing-index.yaml")
+    assert len(import_comparisons(project / "params/example/identical", tmp_path / "ledger")) == 8
+    by_ledger = params.model_copy(update={"calibration": None, "history": str(tmp_path / "ledger")})
+    for asked, source in ((params, "calibration"), (by_ledger, "ledger")):
+        results = analyse(asked, read_recordings(asked)).results
+        assert (results.verdict, results.simulated) == ("regression", False)
+        rows = {row.slug: row for row in results.tests[0].metrics}
+        assert {slug for slug, row in rows.items() if row.status in CALLED} == {
+            "time-per-transaction",
+            "rows-per-transaction",
+        }
+        assert rows["time-per-transaction"].noise_source == source
+        assert not results.drift
