@@ -1,4 +1,7 @@
-"""Takes the README's pictures of a published report: `python docs/screenshots.py reports/v10.4.0-rc1/report.html`."""
+"""Takes the README's pictures of a published report: `python docs/screenshots.py reports/v10.4.0-rc1/report.html`.
+
+Of `reports/missing-index/report.html` it takes the top alone, for `docs/example.md`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent
-WIDTH, TOP, COLOURS = 1000, 1000, 256
+WIDTH, TOP, EXAMPLE, COLOURS = 1000, 1000, 800, 256
 """Pixels; few colours keep the files small."""
 
 
@@ -20,10 +23,12 @@ def main(report: Path) -> None:
     with sync_playwright() as playwright:
         path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=["--headless", "--no-sandbox"])
-        for scheme, name in (("light", "report.png"), ("dark", "ramp-up.png"), ("light", "charts.png")):
-            page = browser.new_page(viewport={"width": WIDTH, "height": TOP}, color_scheme=scheme)
+        pictures = (("light", "report.png"), ("dark", "ramp-up.png"), ("light", "charts.png"))
+        for scheme, name in (("light", "example.png"),) if report.parent.name == "missing-index" else pictures:
+            height = EXAMPLE if name == "example.png" else TOP
+            page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme=scheme)
             page.goto(report.resolve().as_uri())
-            if name == "report.png":
+            if name in ("report.png", "example.png"):
                 shot = page.screenshot()
             elif name == "ramp-up.png":
                 region = page.locator("#ramp-up ~ .pictures").first

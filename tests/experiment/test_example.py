@@ -25,6 +25,7 @@ from buildcompare.experiment.matrix import cells, read_matrix
 from buildcompare.load.view import view_run
 from buildcompare.recordings.sources import read
 from buildcompare.results import Results
+from buildcompare.results.codes import Pair
 from buildcompare.stats.effects import judge_metrics, measure_effect
 from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise, repeats_noise
 from prometheus_server import needed
@@ -168,12 +169,12 @@ def test_identical_runs_are_called_in_five_of_a_hundred_at_most(project: Path) -
                 base, new = rng.permutation(len(of))[: 2 * size].reshape(2, size).tolist()
                 effects = []
                 for metric in metrics:
-                    levels = [
-                        [of[i].metrics[metric.slug] for i in each if metric.slug in of[i].metrics]
-                        for each in (base, new)
-                    ]
+                    slug = metric.slug
+                    levels = Pair(
+                        *([of[i].metrics[slug] for i in each if slug in of[i].metrics] for each in (base, new))
+                    )
                     noise = metric_noise(metric, "bounded", other if calibrated else ()) or repeats_noise(*levels)
-                    effects.append((metric, measure_effect(*levels, noise) if noise else None))
+                    effects.append((metric, measure_effect(levels.base, levels.new, noise) if noise else None))
                 judged = [each for each in judge_metrics(effects) if each is not None]
                 called += [each.status in CALLED for each in judged]
                 pairs += 1
