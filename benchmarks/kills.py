@@ -78,7 +78,7 @@ def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[s
             command, cwd=PROJECT, env=environment(folder), start_new_session=True, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        time.sleep(rng.uniform(0.0, takes_s))
+        time.sleep(rng.uniform(0.0 if kill % 4 < 2 else 0.8 * takes_s, takes_s))  # every second near its end
         early += process.poll() is None
         with contextlib.suppress(ProcessLookupError):  # it was done before
             os.killpg(process.pid, signal.SIGKILL)

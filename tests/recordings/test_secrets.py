@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import logging
+import os
 import random
+import re
 import string
+import subprocess
+import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, quote_plus, urlsplit
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.recordings import prometheus_client
 from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
-from pulling import catalogue, run, source
+from pulling import catalogue, params, run, source
+from support import write_params
 
 LETTERS = string.ascii_letters + string.digits + "+/=~._-"
 TOKEN = "".join(random.Random(7).choice(LETTERS) for _ in range(2_000))
@@ -32,6 +41,11 @@ FORMS: dict[str, Callable[[str], str]] = {
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "base64 behind other words": lambda text: base64.urlsafe_b64encode(f"Bearer {text}".encode()).decode(),
     "its first half": lambda text: text[: len(text) // 2],
+    "hex": lambda text: text.encode().hex().upper(),
+    "quoted as JSON": json.dumps,
+    "with each letter escaped": lambda text: "".join(f"\\u{ord(letter):04X}" for letter in text),
+    "in small letters": str.lower,
+    "over many lines": lambda text: "\n".join(text[i : i + 10] for i in range(0, len(text), 10)),
 }
 Answer = tuple[int, dict[str, str], bytes]
 Answering = Callable[[str, dict[str, list[str]]], Answer]
@@ -85,10 +99,17 @@ def asking(url: str, **more: Any) -> Any:
     return source(url, auth={"bearer_token_env": "PROM_TOKEN"}, threads=1, **more)
 
 
-def hidden(text: str) -> bool:
-    """Whether no 16 characters in a row of the token, or of a form of it, are in `text`."""
-    forms = [form(TOKEN) for form in FORMS.values()]
-    return not any(form[i : i + 16] in text for form in forms for i in range(0, len(form) - 15, 3))
+@functools.cache
+def parts(step: int) -> set[str]:
+    """Of the token, and of every form of it, 16 characters in a row, from every so-manieth place."""
+    forms = ["".join(form(TOKEN).split()).lower() for form in FORMS.values()]
+    return {form[i : i + 16] for form in forms for i in range(0, len(form) - 15, step)}
+
+
+def hidden(text: str, step: int = 3) -> bool:
+    """Whether no such part is in `text`, in letters of any size and over any spaces."""
+    text = "".join(text.split()).lower()
+    return not any(part in text for part in parts(step))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -112,7 +133,111 @@ def test_a_token_in_every_field_of_an_answer(form: str, tmp_path: Path, caplog: 
     assert "***" in kept.provenance["warnings"][0]
     whole = repr([[vars(s) for s in kept.series], kept.provenance, kept.notes])
     assert hidden(whole + caplog.text)
-    assert hidden((tmp_path / slot.path).read_bytes().decode("latin-1"))
+    assert hidden(inside(tmp_path / slot.path))
+
+
+def inside(file: Path) -> str:
+    """All the text of a file, of what it holds compressed too."""
+    contents = file.read_bytes()
+    if contents[:4] == b"PAR1":
+        held = pq.read_table(file)
+        return f"{held.schema.metadata} {held.drop_columns(['values', 'times']).to_pydict()}"
+    found = [contents]
+    for block in re.findall(rb"[A-Za-z0-9+/]{100,}={0,2}", contents):
+        with contextlib.suppress(ValueError, zlib.error):
+            found.append(zlib.decompress(base64.b64decode(block), 47))  # of zlib or of gzip
+    return b"\n".join(found).decode("utf-8", "replace")
+
+
+CATALOGUE = {
+    "metrics": [
+        {"name": "Users", "slug": "users", "unit": "users", "load": True, "query": "users"},
+        {"name": "Response", "slug": "response", "unit": "seconds", "better": "lower", "query": "response"},
+    ],
+    "label_tables": [
+        {"group": "api", "title": "Handlers", "label": "handler", "queries": {"avg": "avg({window})"}},
+    ],
+}
+ASK = """
+import sys
+import buildcompare as bc
+seen = bc.investigate(sys.argv[1], metric="response")
+print(seen.ask().to_csv(), seen.summary if hasattr(seen, "summary") else "")
+try:
+    seen.ask("refused")
+except bc.InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_token_in_every_field_reaches_no_output(tmp_path: Path, project: Path) -> None:
+    """Neither a file of a report, the ledger, the index and the cache, nor a line that any of the commands writes."""
+    every = {f"l{i}": form(TOKEN) for i, form in enumerate(FORMS.values())}
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        headers = {
+            "Content-Type": "application/json",
+            "X-Echo": quote(TOKEN),
+            "Server": TOKEN,
+            "Set-Cookie": f"a={TOKEN}",
+        }
+        if path.endswith("buildinfo"):
+            return 200, headers, json.dumps({"data": {"application": TOKEN, "version": every["l3"]}}).encode()
+        if not path.endswith("query_range"):
+            return 200, {"Content-Type": "text/plain"}, TOKEN.encode()
+        query = asked["query"][0]
+        if query == "refused":
+            error = {"status": "error", "errorType": TOKEN, "error": " ".join(every.values())}
+            return 422, headers, json.dumps(error).encode()
+        first, last, step = (float(asked[name][0]) for name in ("start", "end", "step"))
+        times = np.arange(first, last + step / 2, step)
+        values = {"users": np.minimum((times - first) / 2, 100.0)}.get(query, 0.01 + 0.001 * np.sin(times))
+        labels = {"__name__": TOKEN, "handler": TOKEN, f"x{TOKEN}": TOKEN, **every}
+        rows = [[float(time), repr(float(value))] for time, value in zip(times, values, strict=True)]
+        data = {"resultType": "matrix", "result": [{"metric": labels, "values": rows}]}
+        more = {"warnings": [*every.values()], "infos": [*every.values()]}
+        return 200, headers, json.dumps({"status": "success", "data": data, **more}).encode()
+
+    for name in ("notebooks", "params"):
+        (tmp_path / name).symlink_to(project / name)
+    (tmp_path / "catalogue.yaml").write_text(json.dumps(CATALOGUE))
+    place, said = {"cwd": tmp_path, "env": {**os.environ, "PROM_TOKEN": TOKEN}}, []
+    with serving(answer) as url:
+        source = {"auth": {"bearer_token_env": "PROM_TOKEN"}, "timeout_s": 20.0}
+        file = write_params(
+            tmp_path / "echo.yaml",
+            {**params(url, **source), "metrics": "catalogue.yaml", "history": "ledger", "name": "echo"},
+        )
+        for command in (
+            ["-m", "buildcompare", "report", str(file), "--record", "--all", "--output", "reports/echo"],
+            ["-m", "buildcompare", "index", "--output", "reports"],
+            ["-m", "buildcompare", "history", "ledger"],
+            ["-c", ASK, str(file)],
+        ):
+            done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, **place)
+            assert done.returncode == 0, done.stderr[-2000:]
+            said += [done.stdout, done.stderr]
+        (tmp_path / "bad.yaml").write_text(json.dumps({"metrics": [{"name": "a", "slug": "a", "query": "refused"}]}))
+        bad = write_params(tmp_path / "refused.yaml", {**params(url, **source), "metrics": "bad.yaml", "name": "bad"})
+        done = subprocess.run(
+            [sys.executable, "-m", "buildcompare", "pull", str(bad)],
+            capture_output=True,
+            text=True,
+            check=False,
+            **place,
+        )
+        assert done.returncode == 3
+        said += [done.stdout, done.stderr]
+    assert hidden("\n".join(said))
+    assert all("***" in said[i] for i in (-1, -4))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".png"]
+    names = {path.name for path in files}
+    assert {"report.html", "README.md", "results.json", "comparison.ipynb", "junit.xml", "index.html"} < names
+    assert {"base.parquet", "echo.json", "metrics.csv"} < names
+    leaks = [path for path in files if not hidden(inside(path), 40)]
+    assert leaks == []
+    assert "***" in (tmp_path / "reports/echo/results.json").read_text("utf-8")
 
 
 @pytest.mark.parametrize("form", ["plain", "base64 behind other words", "its first half"])

@@ -49,7 +49,7 @@ def test_an_edited_query_is_asked(seen: bc.Investigation) -> None:
 
 def test_a_query_that_is_none_is_refused_in_the_servers_words(seen: bc.Investigation) -> None:
     with pytest.raises(
-        bc.InputError, match=r"^query: expected a query that the server at .* can answer, found .*parse"
+        bc.InputError, match=r"^query: expected a query that the server can answer at .*, found .*parse"
     ):
         seen.ask("rate(")
 

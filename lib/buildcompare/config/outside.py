@@ -5,8 +5,12 @@ order a page reads: control characters, halves of characters and those that turn
 """
 
 import base64
+import html
+import json
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -18,6 +22,11 @@ MAX_LINE = 1_000
 _HIDDEN = "***"
 _PIECE = 16
 """So many characters of a secret in a row are hidden: a server, or whoever cut its answer, may repeat a part of it."""
+
+
+_LONG = 10_000
+"""Bytes of a secret up to which it is looked for in hex and in escapes too; letters of a text, over line ends too."""
+_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def shown(text: str, controls: re.Pattern[str] = CONTROLS) -> str:
@@ -49,7 +58,9 @@ def everywhere(data: Any, change: Callable[[str], str]) -> Any:
 
 
 def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that hides `secrets`, plain, percent-encoded or in base64, and longer parts of them.
+    """A function that hides `secrets`, in the forms in which a server may repeat them, and longer parts of them.
+
+    Parts are found in letters of either size, and over spaces and line ends.
 
     Examples
     --------
@@ -58,30 +69,45 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
     """
     forms = {form for secret in secrets for form in _forms(secret)}
     short = sorted((form for form in forms if len(form) < _PIECE), key=len, reverse=True)
-    pieces = {form[i : i + _PIECE] for form in forms for i in range(len(form) - _PIECE + 1)}
+    long = {"".join(form.split()).translate(_SMALL) for form in forms}
+    pieces = {form[i : i + _PIECE] for form in long for i in range(len(form) - _PIECE + 1)}
 
-    def hide(text: str) -> str:
+    def hidden(text: str) -> str:
         for form in short:
             text = text.replace(form, _HIDDEN)
-        kept, copied, end = [], 0, 0  # up to `copied` it is kept or hidden, up to `end` it is a secret's
-        for i in range(len(text) - _PIECE + 1 if pieces else 0):
-            if text[i : i + _PIECE] in pieces:
-                if i > end or not end:
-                    kept += [text[copied:end] and _HIDDEN, text[end:i]]
-                    copied = i
-                end = i + _PIECE
-        return "".join([*kept, _HIDDEN if end else "", text[end:]])
+        places = [i for i, letter in enumerate(text) if not letter.isspace()]
+        letters = "".join(text.split()).translate(_SMALL)
+        kept: list[str] = []
+        end = 0  # up to `end` it is kept or hidden
+        for i in range(len(letters) - _PIECE + 1):
+            if letters[i : i + _PIECE] in pieces:
+                first, last = places[i], places[i + _PIECE - 1] + 1
+                if first > end or not kept:
+                    kept += [text[end:first], _HIDDEN]
+                end = last
+        return "".join([*kept, text[end:]])
+
+    known = lru_cache(maxsize=10_000)(hidden)  # most labels are those of other series too
+
+    def hide(text: str) -> str:
+        if not forms or len(text) <= MAX_LINE:
+            return known(text) if forms else text
+        return "".join(map(hidden, text.splitlines(keepends=True) if len(text) > _LONG else [text]))
 
     return hide
 
 
 def _forms(secret: str) -> set[str]:
-    """How a secret may be written: as it is, in an address, in JSON, and wherever it stands in a text in base64."""
+    """How a secret may be written: as it is, in an address, in JSON, in hex, and anywhere in a text in base64."""
     forms = {secret, secret.replace("/", r"\/"), quote(secret), quote(secret, safe=""), quote_plus(secret)}
+    forms |= {quote(quote(secret, safe="")), html.escape(secret), json.dumps(secret)[1:-1]}
     forms |= {re.sub("%..", lambda found: found[0].lower(), form) for form in forms}
     raw = secret.encode()
     for before in range(3):  # bytes that share a group of three with the first of the secret
         whole = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
         inner = whole[(0, 2, 3)[before] : len(whole) - ((before + len(raw)) % 3 > 0)]
         forms |= {inner, inner.translate(str.maketrans("+/", "-_"))} if len(inner) >= 4 else set()
+    if len(raw) <= _LONG:
+        forms |= {raw.hex(), raw.hex(" "), raw.hex(":"), "".join(f"%{byte:02X}" for byte in raw)}
+        forms |= {"".join(f"\\u{ord(letter):04x}" for letter in secret), "".join(f"\\x{byte:02x}" for byte in raw)}
     return {form for form in forms if form}

@@ -24,6 +24,8 @@ FILE_KEYS: dict[str, str] = {
 }  # fmt: skip
 """By kind of source, the key of a run that names its file; a run without a file is pulled from a server."""
 _FILE_KEYS = [f"`{key}`" for key in (*FILE_KEYS.values(), "values")]
+MOST_USERS = 1_000_000_000
+"""Bound on users and on counted errors."""
 SLUG = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 """Names that become file or folder names: no separators, no dot at either end."""
 
@@ -108,8 +110,8 @@ class Run(Strict):
     start: Instant | None = Field(default=None, strict=False)
     end: Instant | None = Field(default=None, strict=False)
     url: ServerUrl | None = None
-    supported_users: int | None = Field(default=None, gt=0)
-    errors: int | None = Field(default=None, ge=0)
+    supported_users: int | None = Field(default=None, gt=0, le=MOST_USERS)
+    errors: int | None = Field(default=None, ge=0, le=MOST_USERS)
     """What the load-test tool counted over the whole run."""
     artefacts: list[str] = Field(default_factory=list)
     """Files and folders that are kept beside the report: what was run, its output, statistics of the system."""
@@ -182,7 +184,7 @@ class Test(Strict):
     name: FileName
     type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
-    users: int | None = Field(default=None, gt=0)
+    users: int | None = Field(default=None, gt=0, le=MOST_USERS)
     base: Runs
     new: Runs
     profiles: Profiles | None = None

@@ -53,10 +53,11 @@ def _pair(given: Any, default: int | None = None) -> Any:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Count = Annotated[int, Field(ge=1, le=10**12)]  # more has no column of the Parquet file room for
 Users = Annotated[Pair[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
 Counts = Annotated[Pair[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None], BeforeValidator(_pair)]
-RunCounts = Annotated[Pair[Annotated[int, Field(ge=1)]], BeforeValidator(lambda given: _pair(given, 1))]
-Look = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]], Field(strict=False)]
+RunCounts = Annotated[Pair[Count], BeforeValidator(lambda given: _pair(given, 1))]
+Look = Annotated[tuple[Count, Count], Field(strict=False)]
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 TestKey = tuple[str, str]  # a test's type and database: what a test of one comparison is found again by in the next
 
@@ -98,7 +99,7 @@ class LedgerTest(Strict):
     name: FileName
     type: TestType
     db_engine: str | None = Field(default=None, min_length=1, max_length=60)
-    users: int | None = Field(default=None, gt=0)  # the target (bounded) or the ceiling (unbounded)
+    users: Count | None = None  # the target (bounded) or the ceiling (unbounded)
     supported_users: Users | None = None
     runs: RunCounts = Pair(1, 1)
     errors: Counts | None = None
@@ -142,7 +143,7 @@ class Entry(Strict):
     schema_version: Literal[1] = 1
     name: FileName
     kind: Literal["monthly", "study"] = "monthly"
-    position: int | None = Field(default=None, ge=1)
+    position: Count | None = None
     base: LedgerBuild
     new: LedgerBuild
     verdict: Annotated[Verdict, Field(strict=False)] | None = None

@@ -51,6 +51,8 @@ MAX_PART = 64_000_000
 """Bound on what stands between two series, and on one series: 11,000 points take 500 kB."""
 MAX_PAGE = 10_000_000
 """Bound on an answer that is no data."""
+MAX_PAGE_WORDS = 100_000
+"""Characters of a page that are looked at."""
 MAX_WORDS = 300
 """Characters of a server's words that are repeated."""
 LONG_QUERY = 1_500
@@ -271,7 +273,7 @@ class Client:
 
     def _line(self, text: str, limit: int = MAX_WORDS) -> str:
         """What a server said, in one line, without secrets, which it may repeat: they are hidden before it is cut."""
-        return one_line(self._hide(text), limit)
+        return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
 
 
 class _Watch:

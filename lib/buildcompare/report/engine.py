@@ -19,15 +19,14 @@ import os
 import platform
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import forkserver, util
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from buildcompare.config.errors import ExecutionError
-from buildcompare.config.project import short_parent
+from buildcompare.config.project import socket_folder
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -98,11 +97,10 @@ def start(task: Callable[..., object], *arguments: object) -> tuple[Any, Connect
 def _context() -> Any:
     made: Any = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(PRELOAD)
-    usual, tempfile.tempdir = tempfile.tempdir, str(short_parent())
-    try:
-        util.get_temp_dir()  # made here and kept: the fork server's socket stands in it
-    finally:
-        tempfile.tempdir = usual
+    folder = contextlib.ExitStack()  # of its socket: one that the next run removes where this process is killed
+    place = folder.enter_context(socket_folder())
+    multiprocessing.current_process()._config["tempdir"] = str(place)  # type: ignore[attr-defined]  # no public way
+    atexit.register(folder.close)
     atexit.register(_stop)
     current = multiprocessing.current_process()
     if current.daemon:  # a worker of Dask; it waits for each of its children

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from typing import Any
+from collections.abc import Mapping
+from contextlib import closing
 
-import numpy as np
 import pandas as pd
 
-from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.outside import one_line
-from buildcompare.config.params import Comparison
+from buildcompare.config.errors import InputError
+from buildcompare.config.outside import shown
+from buildcompare.config.params import Comparison, Source
 from buildcompare.load.view import Views
-from buildcompare.recordings.prometheus import MAX_POINTS, prometheus_client
+from buildcompare.recordings.prometheus import MAX_POINTS
+from buildcompare.recordings.prometheus_client import Answer, Client
+from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import SIDES
 
 COLUMNS = ["build", "run", "series", "elapsed_s", "value"]
@@ -32,30 +33,21 @@ def ask_server(params: Comparison, test: str, views: Views, query: str) -> pd.Da
         for number, view in enumerate(views[side], start=1):
             url = view.run.url or source.url
             start, end = view.recording.window
-            answer = _answer(source.model_copy(update={"url": url}), query, start, end)
-            frames += [_frame(each, start).assign(build=side, run=number) for each in answer]
+            answer = _answer(source, url, query, start, end)
+            frames += [_frame(*each, start).assign(build=side, run=number) for each in answer.series]
     return pd.concat(frames, ignore_index=True)[COLUMNS] if frames else pd.DataFrame(columns=COLUMNS)
 
 
-def _answer(source: Any, query: str, start: float, end: float) -> list[dict[str, Any]]:
+def _answer(source: Source, url: str, query: str, start: float, end: float) -> Answer:
     """One run's answer, at the source's step, or as fine as one answer may be."""
-    from prometheus_api_client.exceptions import PrometheusApiClientException
-    from requests import RequestException
-
     step_s = source.step_s * max(1.0, math.ceil((end - start) / source.step_s / MAX_POINTS))
-    times = [dt.datetime.fromtimestamp(each, dt.UTC) for each in (start, end)]
-    try:
-        exact = {"start": f"{start:.3f}", "end": f"{end:.3f}"}  # it rounds to seconds
-        answer = prometheus_client(source).custom_query_range(query, *times, step=f"{step_s:g}", params=exact)
-        return [series for series in answer if series.get("values")]
-    except PrometheusApiClientException as error:
-        expected = f"a query that the server at {source.url} can answer"
-        raise InputError(file=None, key="query", expected=expected, found=one_line(str(error))) from None
-    except (RequestException, ValueError, KeyError, TypeError) as error:
-        raise SourceError(url=source.url, expected="an answer", found=type(error).__name__) from None
+    with closing(Client(source, url)) as client:
+        try:
+            return client.query_range(query, {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step_s:g}"})
+        except InputError as error:
+            raise (error if error.key else error.within("query")) from None
 
 
-def _frame(series: dict[str, Any], start: float) -> pd.DataFrame:
-    times, values = np.array([[float(each) for each in pair] for pair in series["values"]]).T
-    name = ", ".join(f"{key}={value}" for key, value in sorted(series["metric"].items()))
+def _frame(labels: Mapping[str, str], times: FloatArray, values: FloatArray, start: float) -> pd.DataFrame:
+    name = shown(", ".join(f"{key}={value}" for key, value in sorted(labels.items())))
     return pd.DataFrame({"series": name, "elapsed_s": times - start, "value": values})
