@@ -97,7 +97,7 @@ def analysed(times: float, seed: int = 11) -> Analysis:
 
 
 @pytest.mark.slow
-def test_a_handler_eight_times_slower_stands_in_the_verdict() -> None:
+def test_a_handler_eight_times_slower_stands_in_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = analysed(8.0)
     (found,) = [each for each in analysis.results.findings if each.kind == "labels_beyond_noise"]
     assert found.severity == "warning"
@@ -110,6 +110,12 @@ def test_a_handler_eight_times_slower_stands_in_the_verdict() -> None:
     assert re.search(rf"{HANDLER} avg [\d.]+ .?s → [\d.]+ .?s \(\+\d+ %, [\d,]+ calls in Bounded\)", found.detail)
     rows = re.findall(r'<tr><th scope="row">(\w+)</th>', sections.labels(analysis).html)
     assert rows[0] == HANDLER
+    monkeypatch.setattr(sections, "MOST_LABELS", 1)  # of a long table what moved is shown
+    short = sections.labels(analysis).html
+    kept = re.findall(r'<tr><th scope="row">(\w+)</th>', short)
+    marked = {each.label for each in analysis.results.tests[0].labels if each.status.changed}
+    assert kept == [each for each in rows if each in marked or each == HANDLER]
+    assert f"{len(rows) - len(kept)} labels that moved less are not shown here" in short
     (moved,) = [each.detail for each in analysis.results.findings if each.kind == "labels"]
     assert re.match(rf"Moved most: {HANDLER} avg \+\d+ % \([\d,]+ calls, \d+ ?% of the time of its table\)", moved)
     invalid = analysis.results.tests[0].model_copy(update={"validity": Validity(status=ValidityStatus.INVALID)})

@@ -19,6 +19,7 @@ from buildcompare.findings import above_the_fold
 from buildcompare.report import sections
 from buildcompare.report.html import page_of
 from buildcompare.results import Finding
+from buildcompare.results.codes import Status
 from buildcompare.text.numbers import change, interval
 from support import small_params
 
@@ -62,8 +63,8 @@ def test_a_label_of_one_build_alone_is_a_marked_row(tmp_path: Path, browser: Any
     test = next(each for each in made.results.tests if each.labels)
     row = test.labels[0]
     rows = [
-        row.model_copy(update={"label": "both", "status": "equivalent", "only_in": None}),
-        row.model_copy(update={"label": "alone", "status": "not_comparable", "only_in": "new"}),
+        row.model_copy(update={"label": "both", "status": Status.EQUIVALENT, "only_in": None}),
+        row.model_copy(update={"label": "alone", "status": Status.NOT_COMPARABLE, "only_in": "new"}),
     ]
     results = made.results.model_copy(update={"tests": [test.model_copy(update={"labels": rows})]})
     script = (files("buildcompare.report") / "templates/buildcompare/report.js").read_text("utf-8")

@@ -42,6 +42,8 @@ RESULTS_MIME = "application/vnd.buildcompare.results+json"
 FRAGMENT = "buildcompare_fragment"
 """Key of the display metadata by which the HTML exporter knows our own, escaped markup."""
 HEADLINE_TESTS = 6  # tests in the table below the verdict; the others are folded, the gravest shown
+MOST_LABELS = 500
+"""Of a table on the page: as many as a reader may scroll through; thousands make a page of many megabytes."""
 KNOWN = (
     (commonmark, "aligned cell code destination plain to_html to_inline_html to_markdown"),
     (sentences, "say"),
@@ -232,7 +234,10 @@ def _matrix(tests: Iterable[TestResult]) -> list[tuple[str, list[Decided | None]
 
 
 def labels(analysis: Analysis) -> Fragment:
-    """Every label of every table, what moved most first: one row per label, its statistics side by side."""
+    """The labels of every table, what moved most first: one row per label, its statistics side by side.
+
+    Of a longer table than `MOST_LABELS` those that are marked, and no more than so many others.
+    """
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))
@@ -242,7 +247,10 @@ def labels(analysis: Analysis) -> Fragment:
             for row in of_group:
                 by_label[row.label][row.stat] = row
             stats = sorted({stat for row in by_label.values() for stat in row})
-            tables[-1][1].append((analysis.catalogue.label_table(group), stats, by_label))
+            marked = [row.label for row in of_group if row.status.changed]
+            first = {*marked, *(row.label for row in of_group if row.only_in), *list(by_label)[:MOST_LABELS]}
+            kept = {label: rows for label, rows in by_label.items() if label in first}
+            tables[-1][1].append((analysis.catalogue.label_table(group), stats, kept, len(by_label), len(marked)))
     return fragment("labels", results=analysis.results, tables=tables)
 
 
