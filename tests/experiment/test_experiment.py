@@ -125,6 +125,7 @@ def test_all_cells_run_once_in_their_order_and_a_params_file_holds_them(tmp_path
     assert [each["levels"] for each in params["runs"]] == [dict(cell.levels) for cell in order]
     assert all(each["values"] == {"speed": float(f"1{each['levels']['size']}.5")} for each in params["runs"])
     assert len(read_variants(out / "params.yaml").runs) == 12, "what variants.ipynb reads"
+    assert all((Path(*each["artefacts"]) / "output.txt").is_file() for each in params["runs"])
     assert {"Kernel", "CPU", "Cores", "Memory"} <= params["setup"].keys()
     assert "seed 7" in params["setup"]["Order of the runs"]
     assert run(file, "--output", out).stdout.count("\n") == 1, "nothing is left to run"

@@ -207,7 +207,11 @@ def test_seed_003_shows_disks_and_schedulers_and_proves_nothing() -> None:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("matrix")
-    (folder / "disks.yaml").write_text(yaml.safe_dump(matrix(title="<b>Disks</b>"), sort_keys=False))
+    (folder / "left").mkdir()
+    (folder / "left/iostat.json").write_text("{}")
+    given = matrix(title="<b>Disks</b>")
+    given["runs"][1]["artefacts"] = [str(folder / "left")]
+    (folder / "disks.yaml").write_text(yaml.safe_dump(given, sort_keys=False))
     return publish(folder / "disks.yaml", output=folder / "out").folder
 
 
@@ -231,6 +235,8 @@ def test_a_matrix_is_published_in_every_format(published: Path) -> None:
     assert sum(int(suite.get("tests", 0)) for suite in suites) == 5
     assert sum(int(suite.get("failures", 0)) for suite in suites) == 0
     assert (published / "variants.ipynb").exists()
+    assert (published / "artefacts/run-2/left/iostat.json").read_text() == "{}"
+    assert '<a href="artefacts/run-2/">managed, mq, run 2</a> (1 files, 2.00 B)' in page
 
 
 @pytest.mark.slow

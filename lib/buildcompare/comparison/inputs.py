@@ -27,19 +27,16 @@ def files_of(params: Comparison | Variants) -> list[str]:
     if params.metrics is not None:
         is_path = params.metrics.endswith((".yaml", ".yml"))
         named.append(params.metrics if is_path else f"params/metrics/{params.metrics}.yaml")
+    with suppress(InputError):  # which publishing says
+        named += [each.named for _, files in artefacts.found_of(params) for each in files]
     if isinstance(params, Variants):
         named += [str(NOTEBOOK.with_name("variants.ipynb")), *(run.pgbench for run in params.runs)]
         return list(dict.fromkeys(path for path in named if path))
     named += [str(NOTEBOOK), params.calibration]
     for slot, run in runs_of(params):
         named += [slot.path] if run.is_pulled else [run.file, run.labels]
-        for path in run.artefacts:
-            below = sorted(file.relative_to(resolve(path)) for file in resolve(path).rglob("*") if file.is_file())
-            named += [str(Path(path) / file) for file in below] or [path]
     for profiles in (test.profiles for test in params.tests if test.profiles is not None):
         named += [*profiles.base, *profiles.new]
-    with suppress(InputError):  # which publishing says
-        named += [each.named for _, files in artefacts.found_of(params) for each in files]
     if params.history is not None:
         entries = sorted(resolve(params.history).glob("[!.]*"))
         named += [str(Path(params.history) / entry.name) for entry in entries if entry.is_file()]

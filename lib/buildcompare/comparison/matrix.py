@@ -14,6 +14,7 @@ from buildcompare.config.variants import Variants, check_variants, read_variants
 from buildcompare.findings import gravest_first
 from buildcompare.findings import variants as findings
 from buildcompare.findings.finding import finding
+from buildcompare.recordings import artefacts
 from buildcompare.results.codes import Label, Pair
 from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import Names, say
@@ -101,6 +102,6 @@ def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:
         tests=[],
         variants=result,
         findings=gravest_first([finding(each, names) for each in findings.find(result)]),
-        provenance=provenance(params, params.metrics or "operations", [], command),
+        provenance=provenance(params, params.metrics or "operations", [], command, artefacts.found_of(params)),
     )
     return Matrix(params, results, command is not None)

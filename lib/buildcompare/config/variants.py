@@ -30,6 +30,8 @@ class VariantRun(Strict):
     """The machine, day or round that it shares with other runs."""
     facts: dict[Name, float | str] = Field(default_factory=dict)
     """Further numbers of the run, shown and not judged."""
+    artefacts: list[str] = Field(default_factory=list)
+    """Files and folders that it left behind; copied beside the report."""
 
     @model_validator(mode="after")
     def _one_place(self) -> VariantRun:

@@ -26,6 +26,7 @@ from buildcompare.config.project import root, write_files, writing
 from buildcompare.config.yaml import Strict
 from buildcompare.experiment.cell import RECORDING, CellError, end_group, run_cell, said_by, tear_down
 from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
+from buildcompare.recordings import artefacts
 from buildcompare.text.sentences import say
 
 STATE, CELLS, PARAMS, GROUPS = "state.json", "cells", "params.yaml", "groups.yaml"
@@ -165,14 +166,15 @@ def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
 
     A repeat is a block: its cells ran one after another, so what drifts slowly is shared by them.
     """
-    runs = []
+    runs, fits = [], _fits(folder / CELLS)
     for cell in cells(matrix):
         known = state.cells.get(cell.name)
         if known and known.status == "done":
-            result = dict(known.result)
+            result, place = dict(known.result), folder / CELLS / cell.name
             if "pgbench" in result:
-                result["pgbench"] = _named(folder / CELLS / cell.name / result["pgbench"])
-            runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result})
+                result["pgbench"] = _named(place / result["pgbench"])
+            left = {"artefacts": [_named(place)]} if fits else {}
+            runs.append({"levels": dict(cell.levels), "block": str(cell.repeat), **result, **left})
     params = {
         "name": matrix.name,
         "factors": matrix.factors,
@@ -245,6 +247,12 @@ def _named(file: Path) -> str:
 def _write(file: Path, params: dict[str, Any]) -> Path:
     write_files({file: yaml.safe_dump(params, sort_keys=False, allow_unicode=True)})
     return file
+
+
+def _fits(folder: Path) -> bool:
+    """Whether a report may carry all that the cells left behind."""
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    return len(sizes) <= artefacts.MAX_FILES and sum(sizes) <= artefacts.MAX_BYTES
 
 
 def _run(matrix: Matrix, cell: Cell, folder: Path, state: State) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
+from buildcompare.config.variants import Variants
 from buildcompare.results import ArtefactProvenance
 from buildcompare.results.codes import SIDES
 
@@ -30,27 +31,43 @@ class Artefact:
     bytes: int
 
 
-def found_of(params: Comparison) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
+def found_of(params: Comparison | Variants) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
     """What each run names, run by run; :class:`InputError` at what cannot be copied, or is too much."""
     found, files, size = [], 0, 0
+    for location, paths, row in _named(params):
+        try:
+            own = list(listed(paths, PurePosixPath(row.path)))
+            files, size = files + len(own), size + sum(each.bytes for each in own)
+            if files > MAX_FILES or size > MAX_BYTES:
+                expected = f"at most {MAX_FILES:,} files and {MAX_BYTES // 1_000_000} MB in one report"
+                seen = f"{files:,} files, {size:,} bytes up to here"
+                raise InputError(file=None, key=FOLDER, expected=expected, found=seen)
+        except InputError as error:
+            raise params.fault_at((*location, FOLDER), error) from None
+        if own:
+            counted = {"files": len(own), "bytes": sum(each.bytes for each in own)}
+            found.append((row.model_copy(update=counted), own))
+    return found
+
+
+_Named = tuple[tuple[str | int, ...], list[str], ArtefactProvenance]
+
+
+def _named(params: Comparison | Variants) -> Iterator[_Named]:
+    """Of each run where it stands in the params, the paths that it names, and the folder for them in the report's."""
+    none = {"files": 0, "bytes": 0}
+    if isinstance(params, Variants):
+        for i, run in enumerate(params.runs):
+            name = ", ".join(run.levels.values()) or str(run.pgbench)
+            row = ArtefactProvenance(test=name, build=None, run=i + 1, path=f"{FOLDER}/run-{i + 1}", **none)
+            yield ("runs", i), run.artefacts, row
+        return
     for number, test in enumerate(params.tests):
         for side in SIDES:
-            for i, run in enumerate(test.runs(side)):
-                place = PurePosixPath(FOLDER, test.name, f"{side}-{i + 1}")
-                try:
-                    own = list(listed(run.artefacts, place))
-                    files, size = files + len(own), size + sum(each.bytes for each in own)
-                    if files > MAX_FILES or size > MAX_BYTES:
-                        expected = f"at most {MAX_FILES:,} files and {MAX_BYTES // 1_000_000} MB in one report"
-                        seen = f"{files:,} files, {size:,} bytes up to here"
-                        raise InputError(file=None, key=FOLDER, expected=expected, found=seen)
-                except InputError as error:
-                    raise params.fault_at(("tests", number, side, i, FOLDER), error) from None
-                if own:
-                    told = {"files": len(own), "bytes": sum(each.bytes for each in own)}
-                    row = ArtefactProvenance(test=test.name, build=side, run=i + 1, path=str(place), **told)
-                    found.append((row, own))
-    return found
+            for i, each in enumerate(test.runs(side)):
+                place = f"{FOLDER}/{test.name}/{side}-{i + 1}"
+                row = ArtefactProvenance(test=test.name, build=side, run=i + 1, path=place, **none)
+                yield ("tests", number, side, i), each.artefacts, row
 
 
 def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:

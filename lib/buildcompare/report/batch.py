@@ -180,7 +180,7 @@ def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
         folder = publish.folder_of(order.params, order.settings.get("output"))
         with publication.staged(folder) as staging:
             for name, contents in files.items():
-                (staging / name).parent.mkdir(exist_ok=True)
+                (staging / name).parent.mkdir(parents=True, exist_ok=True)
                 (staging / name).write_bytes(contents)
         return outcome
 

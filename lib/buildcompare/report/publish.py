@@ -223,6 +223,7 @@ def _publish_variants(
     if ledger_as is not None:
         expected = "two builds to record (a matrix of variants has no place in a ledger)"
         raise InputError(file=params_file, key="factors", expected=expected, found="variants")
+    left = artefacts.found_of(params)
     read_runs(params, catalogue_of(params))  # a fault is said with its line, which the kernel is not told
     folder, shown = folder_of(params_file, output), shlex.quote(shown_as(params_file))
     inputs = made_from(params, params_file, folder, graphs=graphs)
@@ -233,6 +234,8 @@ def _publish_variants(
         keep_beside_results(notebook, {"inputs_sha256": inputs})
         results = results_of(notebook)
         _write(notebook, results, publication.VARIANTS, staging, folder, graphs=graphs)
+        for _, files in left:
+            artefacts.copy(files, staging)
     return Published(folder, results)
 
 

@@ -674,7 +674,9 @@ class ArtefactProvenance(Model):
     """What one run left behind, as it was copied beside the report."""
 
     test: str
-    build: Side
+    """Of a matrix the levels of the run."""
+    build: Side | None
+    """Null in a matrix, whose runs are counted through."""
     run: int
     path: str
     """A folder in the report's."""
