@@ -108,6 +108,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
         {
             "tests": [PG, MY],
             "judged": 12,
+            "decided_by": "level",
             "differ": [],
             "same": ["a"] * 5,
             "not_worse": ["b"] * 3,

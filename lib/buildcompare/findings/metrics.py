@@ -168,6 +168,7 @@ def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
         evidence = {
             "tests": [test.name for test in alike],
             "judged": len(judged),
+            "decided_by": "equal_load" if any(m.decided_by == "equal_load" for _, m in judged) else "level",
             "differ": [_row_evidence(row) for row in differ],
             **{key: [f"{test.name} {metric.slug}" for test, metric in of_key] for key, of_key in listed.items()},
             "not_worse_percent": max((m.stated.no_worse_than_percent or 0.0 for _, m in not_worse), default=None),
