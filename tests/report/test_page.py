@@ -173,5 +173,5 @@ def test_the_readme_says_nothing_twice_and_no_sentence_is_long(bundled: Callable
     said = [sentence for line in lines for sentence in sentences(re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line))]
     assert len(said) > 3
     assert [sentence for sentence in said if len(sentence.split()) > 30] == []
-    assert len(set(said)) == len(said)
+    assert [sentence for sentence in set(said) if said.count(sentence) > 1 and not sentence.endswith(":")] == []
     assert len(generated.split()) < 300
