@@ -53,7 +53,9 @@ _FIGURES = {  # the same for numbers, whose lines have a colon or an equals sign
     "average connection time": ("average connection time", _MS, 1e-3),
     "rate limit schedule lag": ("schedule lag", r"avg " + _NUMBER + r" \(max \d+(?:\.\d+)?\) ms", 1e-3),
 }
-_LINE = re.compile(rf"({'|'.join(map(re.escape, [*_SETTINGS, *_FIGURES, 'tps']))})\s*[:=]\s*(.*)")
+_KEYS = "|".join(map(re.escape, [*_SETTINGS, *_FIGURES, "tps"]))
+_LINE = re.compile(rf"({_KEYS})\s*[:=]\s*(.*)")
+_BROKEN = re.compile(rf"(?:{_KEYS})\b")
 _LIMIT = re.compile(r"(?<=above the )[\d.]+ ms (?=latency limit)")
 _UNDONE = ("skipped", "failed", "serialization", "deadlock", "other")
 """What stands in a log in the place of a latency."""
@@ -134,6 +136,8 @@ def summaries(file: InputFile) -> list[Summary]:
             raise file.fault(f"line {number}", "a run that went to its end", "one that was aborted")
         match = _LINE.match(_LIMIT.sub("", line))
         if not match:
+            if begun and "tps" not in figures and _BROKEN.match(line):
+                raise file.fault(f"line {number}", "a value after a colon or an equals sign", repr(line[:60]))
             continue
         key, text = match[1], match[2].strip()
         name, value = _read(file, number, key, text)
