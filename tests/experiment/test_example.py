@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
-from buildcompare.calibration.learn import run_levels
 from buildcompare.comparison.analysis import analyse, import_comparisons, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import read_params
 from buildcompare.experiment.matrix import cells, read_matrix
-from buildcompare.load.view import view_run
-from buildcompare.recordings.sources import read
 from buildcompare.results import Results
-from buildcompare.results.codes import Pair
-from buildcompare.stats.effects import judge_metrics, measure_effect
-from buildcompare.stats.noise import RepeatedRuns, RunLevels, metric_noise, repeats_noise
 from prometheus_server import needed
 
 CHANGES = {
@@ -152,34 +144,12 @@ def test_the_matrix_is_one_of_two_variants(project: Path) -> None:
 
 @pytest.mark.untraced
 def test_identical_runs_are_called_in_five_of_a_hundred_at_most(project: Path) -> None:
-    """Pairs of groups of one to seven runs of one variant, judged by the other variant's runs, and by their own."""
-    catalogue = read_catalogue("postgresql")
-    runs: dict[str, list[RunLevels]] = defaultdict(list)
-    for file in sorted((project / "data/recordings/missing-index").glob("**/*.parquet")):
-        view = view_run(read(file, catalogue=catalogue), "bounded", catalogue)
-        assert not view.recording.simulated
-        runs[file.name.partition("-")[0]].append(run_levels(view, "bounded", catalogue))
-    assert {name: len(of) for name, of in runs.items()} == {"missing": 15, "present": 15}
-    rng, metrics = np.random.default_rng(1), [metric for metric in catalogue.metrics if not metric.load]
-    for calibrated, size in [(True, 1), *itertools.product((True, False), range(2, 8))]:
-        called, pairs = [], 0
-        for variant, of in runs.items():
-            other = [RepeatedRuns(name, "bounded", each) for name, each in runs.items() if name != variant]
-            for _ in range(40):
-                base, new = rng.permutation(len(of))[: 2 * size].reshape(2, size).tolist()
-                effects = []
-                for metric in metrics:
-                    slug = metric.slug
-                    levels = Pair(
-                        *([of[i].metrics[slug] for i in each if slug in of[i].metrics] for each in (base, new))
-                    )
-                    noise = metric_noise(metric, "bounded", other if calibrated else ()) or repeats_noise(*levels)
-                    effects.append((metric, measure_effect(levels.base, levels.new, noise) if noise else None))
-                judged = [each for each in judge_metrics(effects) if each is not None]
-                called += [each.status in CALLED for each in judged]
-                pairs += 1
-        assert len(called) >= 8 * pairs
-        assert np.mean(called) <= 0.05, (calibrated, size)
+    """A small version of benchmarks/example.py."""
+    rates = [*runpy.run_path(str(project / "benchmarks/example.py"))["rates"](40)]
+    assert len(rates) == 13
+    for each in rates:
+        assert each.judged >= 8 * each.draws
+        assert each.called <= 0.05 * each.judged, each
 
 
 def test_calibration_and_ledger_of_identical_runs_tell_the_same(project: Path, tmp_path: Path) -> None:
