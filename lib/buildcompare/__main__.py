@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from buildcompare.config.errors import BuildcompareError, InputError
+from buildcompare.config.remote import is_remote
 from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one
 from buildcompare.results.codes import SIDES, TestType, Verdict
 from buildcompare.text.numbers import printable
@@ -48,7 +49,8 @@ ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.
 FailedBy = Annotated[FailOn | None, _option("--fail-on", "Exit with 1 or 2 by the verdict.")]
 Refresh = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
 Reports = Annotated[Path | None, _option("--output", "The folder of the reports' folders (default: reports).")]
-ReportFolder = Annotated[Path | None, _option("--output", "The report's folder (default: reports/<stem of PARAMS>).")]
+_FOLDER = "The report's folder, or an address of it that fsspec knows (default: reports/<stem of PARAMS>)."
+ReportFolder = Annotated[str | None, _option("--output", _FOLDER)]
 Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
 Every = Annotated[bool, _option("--all", "Print every row and finding, not only what changed or matters most.")]
@@ -79,10 +81,12 @@ def report(
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    asked: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
+    address = output if output is not None and is_remote(output) else None
+    folder = None if output is None or address else Path(output)
+    asked: dict[str, Any] = {"output": folder, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
     asked |= {"engine": engine, "graphs": graphs}
     with _progress(not quiet) as hear:
-        outcome = publish_one(Order(params, asked, None if quiet else _table(every=every)), hear)
+        outcome = publish_one(Order(params, asked, None if quiet else _table(every=every), address), hear)
     raise typer.Exit(_said(outcome, fail_on, quiet=quiet))
 
 

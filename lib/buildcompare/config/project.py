@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
+from buildcompare.config.remote import fetched, is_remote
 
 if sys.platform != "win32":
     import fcntl
@@ -24,11 +25,13 @@ def root() -> Path:
 
 
 def resolve(path: str | Path) -> Path:
-    """Make `path` absolute: relative paths count from the project's root.
+    """Make `path` absolute: relative paths count from the project's root; of an address, its local copy.
 
     On a worker elsewhere (``batch --dask``) absolute paths count from the folder that ``BUILDCOMPARE_COPIES`` names.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
+    if is_remote(path):
+        return fetched(str(path)) if copies is None else Path(copies, *str(path).split("://", 1))
     if copies and Path(path).is_absolute():
         return Path(copies, *Path(path).parts[1:])
     return root() / Path(path)

@@ -23,6 +23,7 @@ from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.params import Run, Source
 from buildcompare.config.project import resolve
+from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
 from buildcompare.recordings.files import LATEST, MAX_GRAPHS, FileSource, InputFile, read_input
@@ -61,7 +62,7 @@ def read(
     path
         A table of samples (CSV, Parquet), a report of ``ltctl report generate``, a snapshot of a Grafana dashboard,
         output of pgbench, or statistics of sysstat; text may be gzipped. Relative to the working folder, or else to the
-        project's.
+        project's; or an address that fsspec knows, such as ``s3://bucket/run.parquet``.
     catalogue
         A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
     kind
@@ -119,6 +120,8 @@ def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> li
     >>> [run.duration_s for run in read_runs("data/recordings/v10.4.0-rc1/mysql_bounded/base.parquet")]
     [5445.0]
     """
+    if is_remote(path):
+        return [read(path, catalogue=catalogue)]
     place, files = resolve(_here(path)), [Path(path)]
     if place.is_dir():
         names = sorted(each.name for each in place.iterdir() if _RECORDING.fullmatch(each.name))
@@ -243,7 +246,9 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
 
 
 def _here(path: str | Path) -> str:
-    """The path in the working folder where a file is there, else in the project."""
+    """The path in the working folder where a file is there, else in the project; an address stays what it is."""
+    if is_remote(path):
+        return str(path)
     return str(Path(path).absolute()) if "\0" not in str(path) and Path(path).exists() else str(path)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError
+from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report import engine
 from buildcompare.results.codes import Verdict
 from buildcompare.text.numbers import printable
@@ -27,6 +28,8 @@ class Order:
     params: Path
     settings: dict[str, Any] = field(default_factory=dict)
     table: dict[str, Any] | None = None
+    address: str | None = None
+    """Where the report is copied to, on another file system, instead of `output`."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,9 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
         environment = {"BUILDCOMPARE_ROOT": str(here / "root"), "BUILDCOMPARE_COPIES": str(here / "copies")}
         for path, contents in bundle.files.items():
             name = bundle.shown if path == PARAMS else path
-            own = here / "copies" / name.lstrip("/") if Path(name).is_absolute() else here / "root" / name
+            own = here / "root" / name
+            if is_remote(name) or Path(name).is_absolute():
+                own = here.joinpath("copies", *name.lstrip("/").split("://", 1))
             own.parent.mkdir(parents=True, exist_ok=True)
             own.write_bytes(contents)
         params, output = here / "root" / bundle.shown, here / OUTPUT / bundle.order.params.stem
@@ -191,7 +196,14 @@ def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
     from buildcompare.report.publish import publish  # late: it takes seconds to import
 
-    return _guarded(lambda: _published(order, publish(order.params, **order.settings)))
+    def made() -> Outcome:
+        if order.address is None:
+            return _published(order, publish(order.params, **order.settings))
+        with copied_back(order.address) as here:
+            outcome = _published(order, publish(order.params, **{**order.settings, "output": here}))
+        return replace(outcome, said=outcome.said.replace(str(here), order.address))
+
+    return _guarded(made)
 
 
 def _published(order: Order, made: Any) -> Outcome:
