@@ -21,15 +21,15 @@ _NUMBER = r"(\d+(?:\.\d+)?)"
 _COUNT, _MS = r"(\d+)(?: \(\d+(?:\.\d+)?\s?%\))?", _NUMBER + r" ms(?: \(including failures\))?"
 _SETTINGS = {  # by what pgbench writes before a colon: the name of the setting, and what may follow
     "transaction type": ("script", "(.+)"),
-    "scaling factor": ("scale", r"([1-9]\d*)"),
+    "scaling factor": ("scale", r"([1-9]\d{0,17})"),
     "partition method": ("partition method", r"(\w+)"),
-    "partitions": ("partitions", r"(\d+)"),
+    "partitions": ("partitions", r"(\d{1,18})"),
     "query mode": ("query mode", "(simple|extended|prepared)"),
-    "number of clients": ("clients", r"([1-9]\d*)"),
-    "number of threads": ("threads", r"([1-9]\d*)"),
-    "maximum number of tries": ("most tries", r"(\d+)"),
-    "duration": ("duration", r"([1-9]\d*) s"),
-    "number of transactions per client": ("transactions per client", r"([1-9]\d*)"),
+    "number of clients": ("clients", r"([1-9]\d{0,17})"),
+    "number of threads": ("threads", r"([1-9]\d{0,17})"),
+    "maximum number of tries": ("most tries", r"(\d{1,18})"),
+    "duration": ("duration", r"([1-9]\d{0,17}) s"),
+    "number of transactions per client": ("transactions per client", r"([1-9]\d{0,17})"),
 }
 _TPS = {
     "including connections establishing": "tps including connections",
@@ -65,7 +65,7 @@ _PROGRESS = re.compile(
     re.IGNORECASE,
 )
 EVERY = 0.99  # part of the transactions that a log holds at least: the rate is counted from them
-_EPOCH = 1e8  # a number of a log's line above this is a time, below a client: 1973
+_EPOCH, _LATEST = 1e8, 7.2e9  # a number of a log's line above this is a time, below a client: 1973; times end in 2198
 LONGEST_S = 7 * 86_400
 """Bound on the seconds of a log, of which each becomes a sample."""
 _INTEGERS = ("scale", "partitions", "clients", "threads", "most tries", "duration", "transactions per client")
@@ -218,6 +218,8 @@ def _progress(file: InputFile) -> Iterator[Curve]:
                 expected = "progress as pgbench writes it (progress: 5.0 s, 618.8 tps, lat 15.844 ms stddev 2.715)"
                 raise file.fault(f"line {number}", expected, repr(line[:60]))
             rows.append((float(match[1]), float(match[2]), float(match[3]) / 1e3, float(match[5]) / 1e3))
+            if rows[-1][0] > _LATEST:
+                raise file.fault(f"line {number}", "a time in seconds", f"{rows[-1][0]:g} s")
             if len(rows) > 1 and rows[-1][0] <= rows[-2][0]:
                 raise file.fault(f"line {number}", f"a time after {rows[-2][0]:g} s (of one run)", f"{rows[-1][0]:g} s")
     if rows:
@@ -239,8 +241,9 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
             raise file.fault(f"line {number}", "one kind of log", "aggregates beside transactions")
         if row[0] > _EPOCH and rows and row[0] <= rows[-1][0]:
             raise file.fault(f"line {number}", f"an interval after {rows[-1][0]:.0f}", f"{row[0]:.0f}")
-        if row[0] <= _EPOCH and not row[4] > _EPOCH:
-            raise file.fault(f"line {number}", "a time in seconds since 1970 in the fifth column", f"{row[4]:g}")
+        column, time = ("first", row[0]) if row[0] > _EPOCH else ("fifth", row[4])
+        if not _EPOCH < time < _LATEST:
+            raise file.fault(f"line {number}", f"a time in seconds since 1970 in the {column} column", f"{time:g}")
         if row[0] <= _EPOCH and rows and abs(row[4] - rows[0][4]) > LONGEST_S:
             expected = f"a time within {LONGEST_S // 86_400} days of the first ({rows[0][4]:.0f})"
             raise file.fault(f"line {number}", expected, f"{row[4]:.0f}")
