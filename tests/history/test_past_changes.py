@@ -15,6 +15,7 @@ from buildcompare import __main__ as command_line
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
+from buildcompare.history import past
 from buildcompare.history.chain import entry_of
 from buildcompare.history.ledger import Ledger, read_ledger, record
 from buildcompare.history.past import past_changes
@@ -157,3 +158,15 @@ def test_one_damaged_comparison_of_a_folder_records_none(params: dict[str, Any],
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "expected params files (*.yaml), found none" in command("history-import", empty, "-o", ledger).output
+
+
+def test_of_a_long_chain_the_latest_teach(
+    params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = recorded(params, tmp_path, 6)
+    every = changes_of(ledger, params)
+    monkeypatch.setattr(past, "MOST", 2)
+    latest = changes_of(ledger, params)
+    assert latest.keys() == every.keys()
+    assert {name for each in every.values() for name in each.names} == {f"past-{i}" for i in range(6)}
+    assert {name for each in latest.values() for name in each.names} == {"past-4", "past-5"}

@@ -32,6 +32,8 @@ _CHANGES = (
     "within_se_log", "at_load", "misread", "windows_s", "samples",
 )  # fmt: skip
 """What noise is learned from."""
+MOST = 2_000
+"""Monthly comparisons that noise is learned from, the latest: more tell it no better, and 100,000 take ten seconds."""
 Integers = npt.NDArray[np.int64]
 _AT_LOAD = ("base", "new", "within_se_log")
 _UNKNOWN = {"se_log": 0.0, "seconds": math.nan, "within": math.nan, "misread": False}
@@ -43,11 +45,15 @@ def past_changes(
 ) -> PastChanges:
     """How far the builds of the other comparisons of `ledger` lay apart, each in every metric of every test.
 
-    Left out are the comparison of `params` itself, and tests that share a run with it (by `samples`).
+    Left out are the comparison of `params` itself, tests that share a run with it (by `samples`), and of a long chain
+    all but the latest `MOST` comparisons.
     """
     now, load = entry_of(params, position=1), catalogue.load
     kinds = pa.array({test.type for test in now.tests}, pa.string())
-    table = ledger.table(_CHANGES, (ds.field("simulated") == simulated) & ds.field("type").isin(kinds))
+    position = ds.field("position")
+    last = pc.max(ledger.table(["position"])["position"]).as_py() or 0
+    of = (ds.field("simulated") == simulated) & ds.field("type").isin(kinds)
+    table = ledger.table(_CHANGES, of & (position.is_null() | (position > last - MOST)))
     entries, names = dataset.codes(table["name"])
     usable = ~(_same_comparison(table, now) | _has_any(table["samples"], samples))
     about: dict[str, Any] = {"same_setup": ~_setup_changed(table, entries, now), "comparison": entries}
