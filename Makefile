@@ -14,7 +14,7 @@ TESTS ?=#                           the tests to run, such as tests/load; all of
 WORKERS ?= logical#                 how many tests run at a time; 0: in one process, for a debugger
 DATA ?=#                            the data folder that `prometheus` serves
 PORT ?= 9090#                       and its port
-SECONDS ?= 600#                     how long `fuzz` takes
+SECONDS ?= 600#                     how long `fuzz` takes, in CPU
 PYTHON ?=#                          the Python that makes .venv; found when empty
 UPGRADE ?=#                         `make lock UPGRADE=1` moves every version, not only what pyproject.toml asks for
 UV_VERSION := 0.13.8
@@ -91,10 +91,11 @@ test-fast: $(EVERYTHING) ## only the tests that need no kernel, browser, server 
 bench: $(READY) ## CPU of a report alone, in a batch and by papermill and nbconvert: one table; ARGS=--profile: where it goes
 	@$(RUN) benchmarks/report.py $(ARGS)
 
-fuzz: $(EVERYTHING) ## give changed files to every reader: SECONDS=3600
+fuzz: $(EVERYTHING) ## give changed files to every reader: SECONDS=3600 (of CPU)
 	@$(RUN) benchmarks/fuzz.py $(SECONDS)
 
-audit: $(READY) ## ask a database for advisories on the packages of requirements.lock
+audit: $(EVERYTHING) ## the packages of requirements.lock: their licences, and what a database of advisories says of them
+	@$(RUN) .ci/licences.py
 	@$(RUN) .ci/audit.py
 
 docs: $(EVERYTHING) ## build the documentation: build/docs/index.html
@@ -221,6 +222,8 @@ from packaging.requirements import Requirement
 project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
 for line in project["dependencies"] + project["optional-dependencies"]["dev"]:
     wanted = Requirement(line)
+    if wanted.marker and not wanted.marker.evaluate():
+        continue
     if not wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True):
         sys.exit(1)
 sys.exit(pathlib.Path(buildcompare.__file__).resolve().parents[2] != pathlib.Path.cwd().resolve())

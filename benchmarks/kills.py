@@ -63,9 +63,15 @@ def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[s
     shutil.copytree(out, folder / "earlier", symlinks=True)
     first = state(out, units)
     command, units = make(folder, False)
-    started = time.monotonic()
-    run(command, folder)  # over the earlier one, as it is after each kill
-    takes_s, after, there = time.monotonic() - started, state(out, units), listed(folder)
+    takes_s, afters, there = 0.0, [], set()
+    for start in (None, folder / "earlier"):  # what it makes of nothing and of the earlier state, and once more of that
+        shutil.rmtree(out)
+        shutil.copytree(start, out, symlinks=True) if start else out.mkdir()
+        for _ in range(2):
+            started = time.monotonic()
+            run(command, folder)
+            takes_s, there = time.monotonic() - started, there | listed(folder)
+            afters.append(state(out, units))
     early = was = became = unlike = 0
     neither, litter = [], []
     for kill in range(kills):
@@ -73,7 +79,7 @@ def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[s
         out.mkdir()
         if kill % 2:
             shutil.copytree(folder / "earlier", out, symlinks=True, dirs_exist_ok=True)
-        before = first if kill % 2 else {unit: {} for unit in units}
+        before, after = (first, afters[2]) if kill % 2 else ({unit: {} for unit in units}, afters[0])
         process = subprocess.Popen(
             command, cwd=PROJECT, env=environment(folder), start_new_session=True, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -88,13 +94,13 @@ def tried(make: Making, folder: Path, kills: int, rng: random.Random) -> tuple[s
             if found[unit] not in (before[unit], after[unit]):
                 odd = sorted(name for name in found[unit].keys() | after[unit].keys()
                              if found[unit].get(name) != after[unit].get(name))  # fmt: skip
-                neither.append(f"kill {kill}: {unit}: {odd[:4]}")
+                neither.append(f"kill {kill}, {'of' if kill % 2 else 'without'} an earlier state: {unit}: {odd[:4]}")
         was += found == before
         became += found == after
         for left in (folder / "tmp").glob("bc-*"):  # only those of an hour ago are known to be nobody's
             os.utime(left, (0, 0))
         run(command, folder)
-        if state(out, units) != after:
+        if state(out, units) not in afters:
             unlike += 1
             neither.append(f"kill {kill}: other contents after the next run")
         if left_over := sorted(listed(folder) - there):

@@ -192,7 +192,7 @@ def batch(
             kept += outcome.kept
             advance()
     if not quiet and len(orders) > 1:
-        print(_summary(codes, kept))
+        print(*map(printable, _summary(codes, kept).split("\n")), sep="\n")
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
 
 
@@ -350,9 +350,9 @@ def export(
         if openmetrics is not None:
             text = exporting.openmetrics(found)
             write_files({openmetrics: text})
-            print(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
+            _say(f"{openmetrics}: {sum(not line.startswith(b'#') for line in text.splitlines())} samples")
         if address is not None:
-            print(f"{statsd}: {exporting.send_statsd(found, address)} gauges sent")
+            _say(f"{statsd}: {exporting.send_statsd(found, address)} gauges sent")
 
 
 @app.command()
@@ -371,8 +371,9 @@ def run(
 
     with _said_faults():
         read = read_matrix(matrix)
-        ended = run_all(read, output or root() / "data/experiments" / str(read.name), retry=retry)
-        print(say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped]))
+        ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
+        said = say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])
+        print(*map(printable, said.split("\n")), sep="\n")
     if ended.failed:
         raise typer.Exit(FAILED)
 

@@ -34,3 +34,23 @@ def test_worked_changes_apply_and_touch_few_files(project: Path) -> None:
             cwd=project, input=change, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+def test_what_holds_a_fault_is_there(project: Path) -> None:
+    """Each test, row and program that docs/trust.md names."""
+    page, rows = ((project / f"docs/{name}.md").read_text("utf-8") for name in ("trust", "input-faults"))
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(tests) > 20
+    for file, name in tests:
+        assert f"\ndef {name}(" in (project / file).read_text("utf-8"), f"{file}::{name}"
+    named = re.findall(r'row "([^"]+)"', page)
+    assert len(named) > 15
+    for row in named:
+        assert f"| {row} |" in rows, row
+    for file in re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`", page):
+        assert (project / file).is_file(), file
+
+
+def test_the_licence_of_every_locked_package_is_listed_and_free(project: Path) -> None:
+    done = subprocess.run([sys.executable, ".ci/licences.py"], cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

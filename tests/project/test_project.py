@@ -53,7 +53,7 @@ def test_environment_yml_asks_for_what_pyproject_asks_for(project: Path, declare
     assert "python=3.12" in conda
     assert "pip" in conda
     packages = [line for line in conda if line not in ("python=3.12", "pip")]
-    assert {"prometheus-api-client", "playwright", "axe-playwright-python"} == set(named(from_pip))
+    assert {"atheris", "prometheus-api-client", "playwright", "axe-playwright-python"} == set(named(from_pip))
     assert named(packages + from_pip) == declared
 
 

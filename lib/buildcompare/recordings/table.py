@@ -35,7 +35,7 @@ from buildcompare.recordings.delimited import (
     seconds_of,
     unit_in,
 )
-from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
+from buildcompare.recordings.files import MAX_GRAPHS, Curve, FileSource, InputFile, read_input, series_of
 from buildcompare.recordings.grafana import suffix_factor
 from buildcompare.recordings.parquet import damaged, is_whole, open_table, sealed
 from buildcompare.recordings.recording import (
@@ -155,8 +155,10 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
     labels = [column for column in frame.columns if column not in (clock, metric, *values)]
     if len(labels) > MAX_LABELS:
         raise file.fault("columns", f"at most {MAX_LABELS} beside a metric and its value", str(len(labels)))
-    groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True).indices
-    for key, indices in groups.items():
+    groups = frame.groupby([metric, *labels], sort=False, dropna=False, observed=True)
+    if groups.ngroups > MAX_GRAPHS:  # before the work
+        raise file.fault("metrics", f"at most {MAX_GRAPHS} series to draw", f"{groups.ngroups:,}")
+    for key, indices in groups.indices.items():
         rows = np.asarray(indices)
         name, *own = key if isinstance(key, tuple) else (key,)
         if not isinstance(name, str) or not name:

@@ -1,0 +1,22 @@
+"""Work grows with an input's size, not with its square."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import limits
+
+GROWN, NOISE_S = 16, 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", limits.CASES)
+def test_work_grows_no_faster_than_its_input(name: str, tmp_path: Path) -> None:
+    """Sixteen times the input may take three times sixteen times the work; the square would be 256 times."""
+    kind, make, most = limits.CASES[name]
+    small, large = (make(max(most // part, 10)) for part in (64 * GROWN, 64))
+    limits.takes_s(kind, small, tmp_path)  # imports
+    before = min(limits.takes_s(kind, small, tmp_path) for _ in range(3))
+    assert limits.takes_s(kind, large, tmp_path) < 3 * GROWN * max(before, NOISE_S / GROWN)
