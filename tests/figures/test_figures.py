@@ -100,10 +100,9 @@ def test_a_figure_at_equal_load_answers_in_its_title_and_its_alternative_text() 
         users=4000.0, base=4050.0, new=4455.0, delta_percent=10.0, ci_low=8.0, ci_high=12.0, p_value=None,
         p_adjusted=None, status="regression", at_users_range=(1300.0, 4000.0),
     )  # fmt: skip
-    metric = cast(Any, MetricResult).model_construct(
-        name="CPU Utilization", unit="percent of one core", load_adjusted=row
-    )
-    figure = metric_at_load("t_at_load_cpu", Pair("v1", "_v2$"), metric, seen)
+    known = {"name": "CPU Utilization", "unit": "percent of one core", "labels": {}, "load_adjusted": row}
+    metric = cast(Any, MetricResult).model_construct(**known)
+    figure = metric_at_load("t_at_load_cpu", Pair("v1", "_v2$"), metric, seen, group="t")
     for words in (
         "CPU Utilization at 4,000 users",
         "4,050 % \u2192 4,460 %",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LIMIT_MS = 90_000
 PARAMS, TEST, METRIC = "params/v11.1.0-rc2.yaml", "postgresql_bounded", "cpu-utilization"
+UNBOUNDED = "postgresql_unbounded"
 SETTINGS: dict[str, dict[str, Any]] = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view are kept
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -133,6 +134,15 @@ def test_a_window_that_is_dragged_is_measured(
         found["whole"] = chart.evaluate("element => element.group.range")
         page.get_by_role("button", name="Keep as comment").click()
         page.get_by_text("Written into").wait_for()
+        page.get_by_label("Test", exact=True).select_option(label=UNBOUNDED)
+        page.get_by_label("Metric", exact=True).select_option(label="P99 API times")
+        settled(page, told(seen.choose(UNBOUNDED, "p99-api-times")))
+        loads = page.locator(".jp-OutputArea build-chart[group$='-load']")
+        loads.evaluate("element => element.scrollIntoView({ block: 'center' })")
+        plot = loads.locator(".plot[aria-label^='P99']")
+        plot.focus()
+        page.keyboard.press("End")
+        found["at load"] = plot.get_attribute("aria-valuetext")
 
     opened(laboratory, browser, "investigate", by_hand)
     assert found["first"] == told(seen)
@@ -142,6 +152,10 @@ def test_a_window_that_is_dragged_is_measured(
     assert found["other"] == told(rps.over(over))
     assert found["steady"] == told(rps)
     assert found["whole"] is None
+    at_load = seen.choose(UNBOUNDED).view.at_load["p99-api-times"]
+    levels = [f"{1e3 * at_load.curves[side][-1]:.4g} ms" for side in SIDES]
+    assert re.findall(r"[\d.]+ ms", found["at load"]) == levels
+    assert found["at load"].startswith(f"{at_load.at_users:,.0f} users; ")
     assert bc.read_params(folder / PARAMS).comments[-1].startswith("Bounded Postgres: RPS ")
 
 

@@ -272,6 +272,57 @@ def test_the_keyboard_moves_the_cursor_zooms_and_opens_every_value(page_file: Pa
         assert shown == pytest.approx(1e3 * curve, rel=6e-4, nan_ok=True)
 
 
+def test_at_equal_load_a_chart_shows_the_curves_of_both_builds_over_the_users(
+    page_file: Path, browser: BrowserThread
+) -> None:
+    """Hover, keyboard, drag and table; charts of the same test over time stay as they are."""
+    name = "postgresql_unbounded"
+    params = bc.read_params(f"params/{NAME}.yaml")
+    seen = next(test for test in bc.compare(params).tests() if test.result.name == name).at_load["p99-api-times"]
+    curves = {side: 1e3 * seen.curves[side] for side in ("base", "new")}
+    cells = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+
+    def work(page: Any) -> dict[str, Any]:
+        page.evaluate(OPENED)
+        plot = page.locator(f"build-chart[group^='{name}'][group$='-load'] .plot[aria-label^='P99 API times']")
+        hover(page, plot, 0.7)
+        found: dict[str, Any] = {
+            "hover": (float(plot.get_attribute("aria-valuenow")), plot.get_attribute("aria-valuetext"))
+        }
+        plot.focus()
+        page.keyboard.press("End")
+        found["end"] = (float(plot.get_attribute("aria-valuenow")), plot.get_attribute("aria-valuetext"))
+        details = plot.locator("xpath=following-sibling::details")
+        details.evaluate("each => (each.open = true)")
+        details.locator("tbody tr").first.wait_for()
+        found["rows"] = details.locator("tbody tr").evaluate_all(cells)
+        found["drawn"] = [plot.locator(part).count() for part in (".band", ".cloud circle", ".change")]
+        drag(page, plot, 0.5, 0.9)
+        ends = [float(plot.get_attribute(f"aria-value{end}")) for end in ("min", "max")]
+        over_time = chart(page, "P99 API times", name)
+        found["zoom"] = (ends, float(over_time.get_attribute("aria-valuemin")))
+        return found
+
+    found = opened(browser, page_file, work)
+    for place, said in (found["hover"], found["end"]):
+        i = int(np.abs(seen.users - place).argmin())
+        assert place == pytest.approx(seen.users[i], rel=1e-4)
+        where, base, new, difference = said.split("; ")
+        assert where == f"{round(place):,} users"
+        assert value(base) == pytest.approx(curves["base"][i] / 1e3, rel=1e-3)
+        assert value(new) == pytest.approx(curves["new"][i] / 1e3, rel=1e-3)
+        percent = 100 * (curves["new"][i] / curves["base"][i] - 1)
+        assert float(difference.removesuffix(" %").replace("−", "-")) == pytest.approx(percent, abs=0.06)
+    assert found["end"][0] == pytest.approx(seen.at_users, rel=1e-4)
+    assert [float(row[0]) for row in found["rows"]] == pytest.approx(seen.users, abs=1)
+    for column, side in enumerate(("base", "new"), start=1):
+        assert [float(row[column]) for row in found["rows"]] == pytest.approx(curves[side], rel=6e-4)
+    assert found["drawn"] == [2, sum(len(seen.points[side]) for side in ("base", "new")), 1]
+    (low, high), start = found["zoom"]
+    assert 2000 < low < high < 8000
+    assert start == 0.0
+
+
 def test_every_chart_opens_without_a_request_or_a_grave_fault(
     page_file: Path, browser: BrowserThread, requests_of: Callable[..., list[str]]
 ) -> None:
@@ -287,7 +338,7 @@ def test_every_chart_opens_without_a_request_or_a_grave_fault(
 
     for look in ({}, {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"}):
         count, grave, policy = opened(browser, page_file, work, **look)
-        assert count == 40
+        assert count == 44
         assert grave == []
         assert "unsafe-eval" not in policy
         assert policy.startswith("default-src 'none'")

@@ -149,6 +149,7 @@ def test_the_page_as_first_opened_is_read_in_a_minute(
 
     seen, sheets, followed, verdicts = browser.run(look)
     assert file.stat().st_size < 2_500_000
+    assert file.with_name("comparison.ipynb").stat().st_size < 1_400_000
     assert seen["words"] <= 1500
     assert seen["height"] <= 6000
     assert 0 < sheets <= 15

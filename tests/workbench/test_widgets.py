@@ -112,6 +112,7 @@ def test_labels_and_metrics_are_chosen_one_or_the_other(bench: bc.Workbench) -> 
     assert (bench.metric.value, " ".join(bench.seen.label or ())) == ("", name)
     assert numbers(bench) == told(bench.seen)
     assert bench.chart.chart == {}, "this label has no samples over time"
+    assert bench.at_load.chart == {}
     assert bench.window.disabled
     bench.metric.value = "number-of-connected-devices"
     assert "Not judged: fixed by the test" in bench.why.value

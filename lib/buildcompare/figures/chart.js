@@ -1,5 +1,5 @@
-// Two elements. <build-chart> draws one metric of both builds, over a run or over releases; all charts of one `group` (a
-// test, a ledger) share cursor, zoom and choices. <build-tools> makes the choices. Until a chart has been drawn, and in
+// Two elements. <build-chart> draws one metric of both builds, over a run, over loads or over releases; all charts of one
+// `group` (a test, a test at equal load, a ledger) share cursor, zoom and choices. <build-tools> makes the choices. Until a chart has been drawn, and in
 // print, the picture inside it stands.
 // STYLE is chart.css; the attribute `data` is what chart.py packed.
 
@@ -71,6 +71,9 @@ async function unpacked(text) {
     run.seconds = run.timed ? floats(run.size) : Float32Array.from(run.values, (_, i) => run.start + i * run.step);
     run.most = run.values.reduce((most, value) => (Math.abs(value) > most ? Math.abs(value) : most), 0);
     run.points = {};
+    if (!chart.loads) continue;
+    run.halves = floats(run.size);
+    run.cloud = [floats(run.cloud), floats(run.cloud)]; // users and values
   }
   chart.bin = niceStep(Math.max(...chart.runs.flatMap((run) => run.users), 1) / BINS);
   for (const run of chart.runs) run.bin = chart.bin;
@@ -106,6 +109,7 @@ class Group {
 /** `x` rising, `y`; the cursor shows a point within its `reach`, and a line ends at a `gap`. */
 function pointsOf(run, axis) {
   if (axis === "users") return (run.points[axis] ??= overUsers(run));
+  if (axis === "loads") return (run.points[axis] ??= { x: run.seconds, y: run.values, reach: run.step, gap: Infinity });
   return (run.points[axis] ??= axis === "releases" ? overReleases(run) : overTime(run, axis === "ramp" ? run.onset : 0));
 }
 
@@ -134,8 +138,11 @@ function overUsers(run) {
   return { x: bins.map(([bin]) => bin), y: bins.map(([, [sum, n]]) => sum / n), reach: 0.5 * run.bin, gap: Infinity };
 }
 
-/** By what factor the ends of a release's interval lie away from its level. */
-const spread = (run, place) => (run.half ? Math.exp(run.half / Math.sqrt(run.counts?.[place] ?? 1)) : 1);
+/** By what factor the ends of an interval lie away from the i-th point of a run: of a load, or of the release there. */
+function spread(run, place, i) {
+  if (run.halves) return Math.exp(run.halves[i]);
+  return run.half ? Math.exp(run.half / Math.sqrt(run.counts?.[place] ?? 1)) : 1;
+}
 const cutShort = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
 
 function nearest({ x }, at) {
@@ -240,7 +247,7 @@ class BuildChart extends HTMLElement {
     if (focused) this.plot.focus();
   }
 
-  get axis() { return this.chart.releases ? "releases" : this.group.axis; }
+  get axis() { return this.chart.releases ? "releases" : this.chart.loads ? "loads" : this.group.axis; }
   get timed() { return this.axis === "elapsed" || this.axis === "ramp"; }
   get shown() { return this.chart.runs.filter((run) => !this.group.hidden.has(run.key)); }
 
@@ -249,8 +256,9 @@ class BuildChart extends HTMLElement {
 
   /** The same for every chart of a test, so that they stand under each other. */
   extent() {
-    const { runs, releases } = this.chart;
+    const { runs, releases, loads } = this.chart;
     if (releases) return [-0.5, releases.length - 0.5];
+    if (loads) return [0, 1.05 * loads.most];
     if (this.axis === "users") return [0, Math.max(...runs.flatMap((run) => run.users), 1) + this.chart.bin];
     const ends = runs.map((run) => [-this.start(run) / 60, (run.duration - this.start(run)) / 60]);
     return [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
@@ -267,7 +275,12 @@ class BuildChart extends HTMLElement {
     for (const run of this.shown) {
       const { x, y } = pointsOf(run, this.axis);
       y.forEach((value, i) => {
-        if (x[i] >= low && x[i] <= high && !Number.isNaN(value)) [least, most] = [Math.min(least, value / spread(run, x[i])), Math.max(most, value * spread(run, x[i]))];
+        if (x[i] < low || x[i] > high || Number.isNaN(value)) return;
+        const factor = spread(run, x[i], i);
+        [least, most] = [Math.min(least, value / factor), Math.max(most, value * factor)];
+      });
+      run.cloud?.[1].forEach((value, i) => {
+        if (run.cloud[0][i] >= low && run.cloud[0][i] <= high) [least, most] = [Math.min(least, value), Math.max(most, value)];
       });
     }
     if (least > most) [least, most] = [0, 1];
@@ -292,7 +305,7 @@ class BuildChart extends HTMLElement {
       const at = up(y / factor);
       drawn.append(line(LEFT, at, right, at, "grid"), text(LEFT - 6, at + 4, written(y, 1), { "text-anchor": "end" }));
     }
-    const { releases } = this.chart;
+    const { releases, loads } = this.chart;
     const places = ticks(low, high, clamp(width / 80, 3, 10), this.timed);
     for (const x of releases ? places.filter(Number.isInteger) : places) {
       const said = { x: across(x), y: foot + 14, "text-anchor": "middle" };
@@ -322,13 +335,26 @@ class BuildChart extends HTMLElement {
           clip.append(text((left + end) / 2, y + 11, name, name === "bumps" ? { "text-anchor": "middle", style: "fill: var(--paper)" } : { "text-anchor": "middle" }));
       }
     }
+    for (const { side, seconds, values, halves, cloud } of loads ? this.shown : []) {
+      const [dots, ends] = [svg("g", { class: "cloud" }), { there: [], back: [] }];
+      cloud[0].forEach((users, i) => dots.append(svg("circle", { cx: across(users), cy: up(cloud[1][i]), r: 1.5, class: `dot ${side}` })));
+      values.forEach((value, i) => {
+        ends.there.push(`${across(seconds[i]).toFixed(1)} ${up(value * Math.exp(halves[i])).toFixed(1)}`);
+        ends.back.unshift(`${across(seconds[i]).toFixed(1)} ${up(value / Math.exp(halves[i])).toFixed(1)}`);
+      });
+      curves.append(dots, svg("path", { d: `M${ends.there.concat(ends.back).join("L")}Z`, class: `band ${side}` }));
+    }
+    if (loads) {
+      const x = across(loads.at);
+      curves.append(line(x, TOP, x, bottom, "change"), text(x - 4, bottom - 6, loads.text, { "text-anchor": "end", class: "halo" }));
+    }
     for (const run of this.shown) {
       const d = path(pointsOf(run, this.axis), low, high, across, up);
       curves.append(svg("path", { d, class: `curve ${run.side}`, "data-run": run.key }));
       if (!releases) continue;
       const { x, y } = pointsOf(run, this.axis), seen = [...x.keys()].filter((i) => x[i] >= low && x[i] <= high);
       for (const i of seen.length > DOTS ? [] : seen) {
-        const [at, factor] = [across(x[i]), spread(run, x[i])];
+        const [at, factor] = [across(x[i]), spread(run, x[i], i)];
         if (factor > 1) curves.append(line(at, up(y[i] / factor), at, up(y[i] * factor), `spread ${run.side}`));
         curves.append(svg("circle", { cx: at, cy: up(y[i]), r: 2.5, class: `dot ${run.side}` }));
       }
@@ -386,7 +412,8 @@ class BuildChart extends HTMLElement {
     return (fresh < base ? "−" : "+") + this.quantity(Math.abs(fresh - base));
   }
 
-  get axisWords() { return this.chart.releases ? RELEASES : AXES[this.axis]; }
+  get axisWords() { return this.chart.releases ? RELEASES : AXES[this.ofUsers ? "users" : this.axis]; }
+  get ofUsers() { return this.axis === "users" || this.axis === "loads"; }
 
   /** The release that the cursor is at. */
   release(at) { return this.chart.releases?.[Math.round(at)]; }
@@ -400,7 +427,7 @@ class BuildChart extends HTMLElement {
   where(at) {
     const release = this.release(at);
     if (release) return [release.name, release.note].filter(Boolean).join(", ");
-    return this.axis === "users" ? `${written(Math.round(at))} users` : `${at.toFixed(1).replace("-", "−")} min`;
+    return this.ofUsers ? `${written(Math.round(at))} users` : `${at.toFixed(1).replace("-", "−")} min`;
   }
 
   phases(at) {
@@ -460,7 +487,7 @@ class BuildChart extends HTMLElement {
     for (const x of runs.flatMap((run) => [...pointsOf(run, axis).x]).sort((a, b) => a - b)) {
       if (x >= low && x <= high && !(x - places.at(-1) < 1e-6)) places.push(x);
     }
-    const digits = axis === "users" ? 0 : 2;
+    const digits = this.ofUsers ? 0 : 2;
     const rows = places.map((x) => {
       const release = this.release(x);
       const named = release?.href ? html("a", { href: release.href }, release.name) : release?.name;
@@ -609,11 +636,11 @@ class BuildTools extends HTMLElement {
     }
     choose.addEventListener("change", () => group.change({ axis: choose.value, range: null, at: null }));
     synced.push(() => (choose.value = group.axis));
-    const { releases } = group.chart;
-    const all = html("button", { type: "button" }, releases ? "All releases" : "Whole run");
+    const { releases, loads } = group.chart;
+    const all = html("button", { type: "button" }, releases ? "All releases" : loads ? "All loads" : "Whole run");
     all.addEventListener("click", () => group.change({ range: null }));
     synced.push(() => (all.disabled = group.range === null));
-    if (!releases) box.append(html("label", {}, "Over ", choose));
+    if (!releases && !loads) box.append(html("label", {}, "Over ", choose));
     box.append(all);
     if (this.hasAttribute("hint")) this.shadowRoot.append(html("p", { class: "hint" }, releases ? RELEASES_HINT : HINT));
     return synced;

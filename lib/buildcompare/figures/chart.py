@@ -11,9 +11,10 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.history.releases import LevelSeries
+from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.results import MetricResult, RunResult
-from buildcompare.results.codes import SIDES, Side
+from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.text.numbers import SHORT_UNITS, change, scales
 from buildcompare.text.sentences import say
 
@@ -21,6 +22,8 @@ WINDOWS = {"bounded": "steady", "unbounded": "last 30 min"}
 """What the window of a test is called where it is shaded."""
 PHASES = {"early_bumps": "bumps"}
 """What a phase is called where it is not its name."""
+BOTH_SUSTAINED = "both sustained {:,.0f}"
+"""What is written at the load at which builds are compared."""
 MANTISSA_BITS = 16
 """Of the 23 of a 32-bit float: a value is off by 8 parts in a million at most, and its chart takes a third less."""
 
@@ -69,13 +72,7 @@ def chart(
             if series is not None and series.times.size:
                 result = test.result.runs[side][number - 1]
                 curves.append((side, number, result, recording, recording.curve(series).astype(np.float64)))
-    header: dict[str, Any] = {
-        "title": title,
-        "alt": alt,
-        "name": metric.full_name,
-        "scales": scales(metric.unit),
-        "short": SHORT_UNITS.get(metric.unit),
-        "labels": dict(test.labels.items()),
+    header = _header(metric, test.labels, title, alt) | {
         "window": WINDOWS[test.result.type],
         "wide": wide,
         "marks": list(marks),
@@ -83,7 +80,6 @@ def chart(
             {"side": each.build, "run": each.run, "at": each.at_s, "text": f"{each.kind} {change(each.size_percent)}"}
             for each in test.result.events_of(metric)
         ],
-        "runs": [],
     }
     floats: list[np.ndarray] = []
     for side, number, result, recording, curve in curves:
@@ -102,9 +98,24 @@ def chart(
                 **grid,
             }
         )
-    first = test.result.runs.base[:1] + test.result.runs.new[:1]
-    group = "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
-    return {"group": group, "data": _packed(header, floats)}
+    return {"group": group_of(test), "data": _packed(header, floats)}
+
+
+def over_loads(
+    labels: Pair[str], metric: MetricResult, seen: MetricAtLoad, group: str, *, title: str, alt: str
+) -> dict[str, str]:
+    """Attributes of the element of a metric of both builds over connected users; `title`, `alt` as of :func:`chart`."""
+    most = max(float(users.max()) for users in (seen.users, *(seen.points[side][:, 0] for side in SIDES)))
+    header = _header(metric, labels, title, alt) | {
+        "loads": {"most": most, "at": seen.at_users, "text": BOTH_SUSTAINED.format(seen.at_users)}
+    }
+    floats = []
+    for side in SIDES:
+        grid, arrays = _sampled(pd.Series(seen.curves[side], seen.users))
+        users, values = seen.points[side][np.isfinite(seen.points[side]).all(axis=1)].T
+        floats += [*arrays, _rounded(1.96 * seen.se_curves[side]), _rounded(users), _rounded(values)]
+        header["runs"].append({"side": side, "run": 1, "users": [], "cloud": users.size, **grid})
+    return {"group": f"{group}-load", "data": _packed(header, floats)}
 
 
 def over_releases(
@@ -137,6 +148,26 @@ def over_releases(
             run |= {"half": series.half} | ({} if (counts == 1).all() else {"counts": counts.tolist()})
             header["runs"].append(run)
     return {"group": group, "data": _packed(header, floats)}
+
+
+def _header(metric: MetricResult, labels: Pair[str], title: str, alt: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "alt": alt,
+        "name": metric.full_name,
+        "scales": scales(metric.unit),
+        "short": SHORT_UNITS.get(metric.unit),
+        "labels": dict(labels.items()),
+        "marks": [],
+        "events": [],
+        "runs": [],
+    }
+
+
+def group_of(test: TestView) -> str:
+    """The name of what the charts of a test share: another report of a test of this name is another group."""
+    first = test.result.runs.base[:1] + test.result.runs.new[:1]
+    return "-".join([test.result.name, *(run.samples_sha256[:6] for run in first)])
 
 
 def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:

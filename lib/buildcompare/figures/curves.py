@@ -9,7 +9,7 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.figures import Figure, names
-from buildcompare.figures.chart import PHASES, WINDOWS, chart
+from buildcompare.figures.chart import BOTH_SUSTAINED, PHASES, WINDOWS, chart, group_of, over_loads
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
@@ -70,7 +70,7 @@ def users(test: TestView) -> Figure | None:
         ramp: RampUp = getattr(test.result.ramp_up, side)
         if ramp.wave_onset_s is not None and ramp.wave_onset_users is not None:
             onset = [(ramp.wave_onset_s, ramp.wave_onset_users)]
-            plot.dots(*_in_minutes(onset), 2.5, dot_style(side, rim=True))
+            plot.dots(*_in_minutes(onset), 2.5, dot_style(side))
             marks.append(_mark(onset, side, "waves begin"))
     marks += _shift(plot, test, metric.slug)
     _phase_bars(plot, test)
@@ -130,19 +130,20 @@ def at_equal_load(test: TestView) -> Iterator[Figure]:
         changed = any(status and status.changed for status in statuses)
         if row.slug in test.at_load and not row.labels and (row.gate or changed):
             name = f"{test.result.name}_at_load_{row.slug}"
-            figure = metric_at_load(name, test.labels, row, test.at_load[row.slug])
+            figure = metric_at_load(name, test.labels, row, test.at_load[row.slug], group=group_of(test))
             shown = row.load_adjusted is not None and row.load_adjusted.status.changed
             yield replace(figure, caption=say("figures", "at_load_caption", row), shown=shown)
 
 
-def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad) -> Figure:
+def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: MetricAtLoad, *, group: str) -> Figure:
     """The metric over the users: a dot per minute, each build's curve with its 95 % interval, and where they meet."""
+    title = say("figures", "at_load_title", metric)
     top = max(float(np.quantile(seen.points[side][:, 1], 0.99)) for side in SIDES)
     factor, unit = unit_scale(top, metric.unit)
     most = max(float(users.max()) for users in (seen.users, *(seen.points[side][:, 0] for side in SIDES)))
     plot = Plot(
         SMALL,
-        say("figures", "at_load_title", metric),
+        title,
         x=(0.0, ROOM * most),
         y=(0.0, 1.1 * factor * max(top, seen.base, seen.new)),
         xlabel="connected users",
@@ -153,15 +154,15 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
     for side in SIDES:
         users, values = seen.points[side].T
         curve, half = seen.curves[side] * factor, 1.96 * seen.se_curves[side]
-        plot.dots(users, values * factor, 1.1, dot_style(side, 0.35))
+        plot.cloud(users, values * factor, side, 2.2, 0.4)
         plot.area(seen.users, curve * np.exp(-half), curve * np.exp(half), side, 0.18)
         plot.curve([(seen.users, curve)], side, width=1.6)
-    at = f"both sustained {seen.at_users:,.0f}"
+    at = BOTH_SUSTAINED.format(seen.at_users)
     plot.text(plot.across(seen.at_users) - 3, plot.bottom - 3, at, points=NOTE, anchor="end")
     plot.legend(dict(labels.items()))
     counts = Pair.of(lambda side: len(seen.points[side]))
     alt = say("figures", "at_load_alt", metric, labels, counts)
-    return Figure(name, alt, plot.svg(alt))
+    return Figure(name, alt, plot.svg(alt), chart=over_loads(labels, metric, seen, group, title=title, alt=alt))
 
 
 Stretch = tuple[np.ndarray, np.ndarray]

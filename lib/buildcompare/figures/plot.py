@@ -32,6 +32,7 @@ _EM = (
 """How wide letters of DejaVu Sans Bold are at most, in parts of their height; the others 0.76."""
 _WIDE, _BOLD = {letter: width for width, letters in _EM for letter in letters}, 0.76
 _PLAIN = 0.97  # letters that are not bold are narrower
+_LEADING_ZERO = re.compile(r"\b0(?=\.)")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Anchor = Literal["start", "middle", "end"]
 
@@ -101,20 +102,24 @@ class Plot:
         self._axes(xlabel, ylabel)
 
     def _axes(self, xlabel: str, ylabel: str) -> None:
-        grid: dict[str, Any] = {"colour": "grid", "width": 0.8, "back": True}
         values, decimals = ticks(*self.x, 9 if self.width < 500 else 14)
         for value, at in zip(values, self.across(values), strict=True):
-            self.segment((at, self.top), (at, self.bottom), **grid)
             self.text(at, self.bottom + 11.5, f"{value:,.{decimals}f}", anchor="middle")
+        self._grid([[(at, self.top), (at, self.bottom)] for at in self.across(values)])
         values, decimals = ticks(*self.y, 7)
         for value, at in zip(values, self.down(values), strict=True):
-            self.segment((self.left, at), (self.right, at), **grid)
             self.text(self.left - 4, at + 2.7, f"{value:,.{decimals}f}", anchor="end", points=SIDE_TEXT)
+        self._grid([[(self.left, at), (self.right, at)] for at in self.down(values)])
         middle = (self.top + self.bottom) / 2
         self.text((self.left + self.right) / 2, self.bottom + 24, xlabel, anchor="middle")
         self.text(9, middle, ylabel, anchor="middle", more=f' transform="rotate(-90 9 {middle:.1f})"')
         corners = (self.left, self.top), (self.left, self.bottom), (self.right, self.bottom)
         self._front.append(_path(_through(corners), _stroke("ink", 0.9)))
+
+    def _grid(self, lines: Sequence[list[tuple[float, float]]]) -> None:
+        """One path of parallel lines, to and fro: what draws PNGs puts paths onto pixels that never run aslant."""
+        d = "".join(_through(line[:: -1 if i % 2 else 1]) for i, line in enumerate(lines))
+        self._back.append(_path(d, _stroke("grid", 0.8)))
 
     def across(self, x: ArrayLike) -> Any:
         """Where values of x stand."""
@@ -137,6 +142,13 @@ class Plot:
         there = np.column_stack([self.across(x), self.down(high)])
         back = np.column_stack([self.across(x), self.down(low)])[::-1]
         self._front.append(_path(_through(np.concatenate([there, back])) + "Z", _fill(colour, opacity)))
+
+    def cloud(self, x: ArrayLike, y: ArrayLike, side: Side, width: float, opacity: float) -> None:
+        """Many small dots of a build, those inside of the axes."""
+        inside = np.asarray(y) <= self.y[1]
+        places = zip(self.across(x)[inside], self.down(y)[inside], strict=True)
+        d = "".join(_through([(a, b), (a + 0.1, b)]) for a, b in places)
+        self._front.append(_path(d, _stroke(side, width, opacity=opacity) + ";stroke-linecap:round"))
 
     def dots(self, x: ArrayLike, y: ArrayLike, radius: float, style: str) -> None:
         """A dot at each point inside of the axes; their `style` is CSS."""
@@ -174,9 +186,12 @@ class Plot:
         opacity: float = 1.0, bold: bool = False, more: str = "",
     ) -> None:  # fmt: skip
         """Words whose line stands at y."""
-        style = _fill(colour, opacity) + ("" if points == TEXT else f";font-size:{points:.4g}px")
-        style += (";font-weight:bold" if bold else "") + ("" if anchor == "start" else f";text-anchor:{anchor}")
-        self._front.append(f'<text x="{x:.1f}" y="{y:.1f}" style="{style}"{more}>{_words(words)}</text>')
+        look = [] if (colour, opacity) == ("ink", 1.0) else [_fill(colour, opacity)]
+        look += [] if points == TEXT else [f"font-size:{points:.4g}px"]
+        look += ["font-weight:bold"] if bold else []
+        look += [] if anchor == "start" else [f"text-anchor:{anchor}"]
+        style = f' style="{";".join(look)}"' if look else ""
+        self._front.append(f'<text x="{x:.1f}" y="{y:.1f}"{style}{more}>{_words(words)}</text>')
 
     def legend(self, labels: Mapping[Side, str]) -> None:
         """Name the builds, between the title and the axes."""
@@ -191,7 +206,7 @@ class Plot:
         size = f"0 0 {self.width:.6g} {self.height:.6g}"
         about = f'xmlns="http://www.w3.org/2000/svg" viewBox="{size}" role="img" aria-label="{_words(alt)}"'
         parts = "".join([*self._bands, *self._back, *self._front])
-        return f'<svg {about} style="font:{TEXT:g}px {FONT};fill:none">{parts}</svg>'
+        return f'<svg {about} style="font:{TEXT:g}px {FONT};{_fill("ink")}">{parts}</svg>'
 
 
 def _words(text: str) -> str:
@@ -199,8 +214,11 @@ def _words(text: str) -> str:
 
 
 def _through(points: Any) -> str:
-    flat = np.asarray(points, dtype=np.float64).ravel().tolist()
-    return ("M" + "%.1f %.1f " * (len(flat) // 2)) % tuple(flat)
+    """Straight lines from point to point, to a tenth of a point: each as a step from the one before, which is short."""
+    tenths = np.rint(10 * np.asarray(points, dtype=np.float64)).astype(int).reshape(-1, 2)
+    steps = [[f"{each / 10:g}" for each in part.ravel().tolist()] for part in (tenths[:1], np.diff(tenths, axis=0))]
+    start, after = (_LEADING_ZERO.sub("", " ".join(each)).replace(" -", "-") for each in steps)
+    return f"M{start}" + (f"l{after}" if after else "")
 
 
 def _path(d: str, style: str) -> str:
@@ -216,11 +234,11 @@ def _fill(colour: str, opacity: float = 1.0) -> str:
 
 
 def _stroke(colour: str, width: float, dashes: Sequence[float] = (), opacity: float = 1.0) -> str:
-    style = f"stroke:{_colour(colour)};stroke-width:{width:g}"
+    style = f"fill:none;stroke:{_colour(colour)};stroke-width:{width:g}"
     style += f";stroke-dasharray:{','.join(f'{width * each:g}' for each in dashes)}" if len(dashes) else ""
     return style + ("" if opacity == 1.0 else f";stroke-opacity:{opacity:g}")
 
 
-def dot_style(side: Side, opacity: float = 1.0, *, rim: bool = False) -> str:
-    """The style of a build's dots."""
-    return _fill(side, opacity) + (f";{_stroke('paper', 1.0)}" if rim else "")
+def dot_style(side: Side) -> str:
+    """The style of a build's dot: with a rim, so that it stands out of a curve."""
+    return f"{_stroke('paper', 1.0)};{_fill(side)}"

@@ -14,16 +14,20 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from PIL import Image, ImageDraw, ImageFont
 
+from buildcompare.figures.plot import THEME
+
 _Renderer: Any = RendererAgg  # it has no types
 DPI = 120
 SCALE = DPI / 72
 """Pixels of a point."""
 COLOURS = 64
 """Of the palette: lines of a dozen colours, and the steps of their edges."""
+INK = f"fill:{THEME['ink']}"
 NEARLY_WHITE = 250
 """What the palette makes of white paper."""
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 """Pillow's names of where a text stands: at its left, in its middle, at its right; on its baseline."""
+_NUMBERS = re.compile(r"-?[\d.]+")
 _VARIABLE = re.compile(r"var\(--\w+,(#\w+)\)")
 
 
@@ -39,7 +43,7 @@ def png(svg: str) -> bytes:
     texts = []
     for element in root:
         kind, about = element.tag.rpartition("}")[2], element.attrib
-        style = dict(part.split(":", 1) for part in _VARIABLE.sub(r"\1", about["style"]).split(";"))
+        style = dict(part.split(":", 1) for part in _VARIABLE.sub(r"\1", about.get("style", INK)).split(";"))
         if kind == "text":
             texts.append((element.text or "", about, style))
             continue
@@ -49,9 +53,10 @@ def png(svg: str) -> bytes:
         if dashes := style.get("stroke-dasharray"):
             gc.set_dashes(0.0, [float(each) * SCALE for each in dashes.split(",")])
         gc.set_joinstyle("round")
-        gc.set_capstyle("butt")
+        gc.set_capstyle(style.get("stroke-linecap", "butt"))
         gc.set_alpha(float(style.get("fill-opacity", style.get("stroke-opacity", 1.0))))
-        renderer.draw_path(gc, _shape(kind, about), to_pixels, to_rgb(style["fill"]) if "fill" in style else None)
+        filled = None if style["fill"] == "none" else to_rgb(style["fill"])
+        renderer.draw_path(gc, _shape(kind, about), to_pixels, filled)
     drawn = Image.frombuffer("RGBA", (width, height), renderer.buffer_rgba()).convert("RGB")
     for words, about, style in texts:
         _write(drawn, words, about, style)
@@ -68,7 +73,7 @@ def _write(drawn: Image.Image, words: str, about: dict[str, str], style: dict[st
     """Write text onto a picture: matplotlib would draw it letter by letter, which takes half of a picture's time."""
     font = _font(style.get("font-size", "8px"), style.get("font-weight", "normal"))
     opacity = float(style.get("fill-opacity", 1.0))
-    ink = tuple(round(255 * (opacity * each + 1 - opacity)) for each in to_rgb(style["fill"]))  # on white
+    ink = tuple(round(255 * (opacity * each + 1 - opacity)) for each in to_rgb(style.get("fill", THEME["ink"])))  # on white
     x, y = float(about["x"]) * SCALE, float(about["y"]) * SCALE
     words, how = words.replace("\n", " "), (ink, font, ANCHORS[style.get("text-anchor", "start")])
     if "transform" not in about:
@@ -90,7 +95,7 @@ def _shape(kind: str, about: dict[str, str]) -> Path:
         parts = [_points(part) for part in about["d"].rstrip("Z").split("M")[1:]]
         codes = [[Path.MOVETO] + [Path.LINETO] * (len(part) - 1) for part in parts]
         path = Path(np.concatenate(parts), np.concatenate(codes))
-        path.should_simplify, path.simplify_threshold = sum(map(len, parts)) > 100, 0.3
+        path.should_simplify, path.simplify_threshold = max(map(len, parts)) > 100, 0.3
         return path
     if kind == "rect":
         return _box(*(float(about[name]) for name in ("x", "y", "width", "height")))
@@ -102,4 +107,6 @@ def _box(x: float, y: float, width: float, height: float) -> Path:
 
 
 def _points(text: str) -> np.ndarray:
-    return np.array(text.split(), dtype=np.float64).reshape(-1, 2)
+    """The points of a start and of steps from one to the next."""
+    numbers = np.array(_NUMBERS.findall(text), dtype=np.float64)
+    return numbers.reshape(-1, 2).cumsum(axis=0)

@@ -214,9 +214,10 @@ def metrics(analysis: Analysis) -> Iterator[Fragment | Figure]:
         if test.result.type == "benchmark":
             yield from figures.ecdfs(test)
         else:
-            drawn = sorted([*figures.graphs(test), *figures.at_equal_load(test)], key=lambda each: not each.shown)
-            yield _chart_tools(drawn)
-            yield from (replace(each, alone=False) for each in drawn)
+            for drawn in ([*figures.at_equal_load(test)], [*figures.graphs(test)]):
+                if drawn:
+                    yield _chart_tools(drawn)
+                    yield from (replace(each, alone=False) for each in sorted(drawn, key=lambda each: not each.shown))
         if test.profiles:
             graph = flame_graph(test.profiles, test.labels, name=title_of(test.result))
             yield fragment("profiles", results=analysis.results, test=test.result, graph=Markup(graph))  # noqa: S704  # ours

@@ -19,7 +19,8 @@ from buildcompare.config.errors import BuildcompareError
 from buildcompare.config.params import read_params
 from buildcompare.config.project import root
 from buildcompare.figures import component, themes
-from buildcompare.figures.chart import chart
+from buildcompare.figures.chart import chart, group_of
+from buildcompare.figures.curves import metric_at_load
 from buildcompare.figures.samples import lines, spread
 from buildcompare.results import MetricResult, RunResult
 from buildcompare.results.codes import SIDES
@@ -96,7 +97,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
             description="Minutes", continuous_update=False, readout_format=".1f", step=0.1, layout=WHOLE
         )
         self.steady = ipywidgets.Button(description="Steady windows", tooltip="Measure over each run's steady window")
-        self.chart = Chart()
+        self.chart, self.at_load = Chart(), Chart()
         self.answer, self.measured, self.message = (ipywidgets.HTML() for _ in range(3))
         self.spread, self.why, self.events, self.moves, self.answered = (ipywidgets.HTML() for _ in range(5))
         self.query, self.comment = (ipywidgets.Textarea(layout=WHOLE, rows=3) for _ in range(2))
@@ -109,6 +110,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
                 ipywidgets.HBox([self.comparison, self.test, self.metric, self.label], layout=row),
                 self.message,
                 self.chart,
+                self.at_load,
                 ipywidgets.HBox([self.window, self.steady]),
                 self.answer,
                 self.measured,
@@ -235,7 +237,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         chosen = ((self.test, tests, seen.test), (self.metric, [("–", ""), *metrics], seen.metric or ""))
         for widget, options, value in (*chosen, (self.label, labels, own)):
             widget.options, widget.value = options, value
-        self.chart.chart = _chart(seen)
+        self.chart.chart, self.at_load.chart = _chart(seen), _at_load(seen)
         self.query.value = seen.query or ""
         served = seen.analysis.params.source.kind == "prometheus"
         self.ask.disabled = not served
@@ -277,6 +279,15 @@ def _chart(seen: Investigation) -> dict[str, str]:
         return {}
     drawn = seen.row if isinstance(seen.row, MetricResult) else seen.as_metric
     return chart(seen.view, drawn, drawn.labels, title=seen.name, alt=seen.measured, find=seen.series)
+
+
+def _at_load(seen: Investigation) -> dict[str, str]:
+    """The chart over connected users, where the metric is compared at equal load."""
+    row = seen.row
+    if not isinstance(row, MetricResult) or row.labels or row.slug not in seen.view.at_load:
+        return {}
+    figure = metric_at_load("", seen.labels, row, seen.view.at_load[row.slug], group=group_of(seen.view))
+    return figure.chart or {}
 
 
 def _spread(seen: Investigation) -> str:
