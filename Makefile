@@ -58,11 +58,15 @@ batch: $(READY) ## every comparison in params/
 index: $(READY) ## put every published report on one page again: reports/index.html
 	@$(RUN) -m buildcompare index $(ARGS)
 
+# What a report names goes to JupyterLab without a shell between: a label may hold quotes.
+lab: export PARAMS := $(PARAMS)
+lab: export BUILDCOMPARE_TEST = $(TEST)
+lab: export BUILDCOMPARE_METRIC = $(METRIC)
+lab: export BUILDCOMPARE_LABEL = $(LABEL)
 lab: $(EVERYTHING) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PARAMS=params/X.yaml TEST=name METRIC=slug
 	@[ -f "notebooks/$(NOTEBOOK).ipynb" ] || { cd notebooks && set -- *.ipynb; \
 	  echo "make lab: expected NOTEBOOK=one of $$*, found '$(NOTEBOOK)'" >&2; exit 3; }
-	@PARAMS="$(PARAMS)" BUILDCOMPARE_TEST="$(TEST)" BUILDCOMPARE_METRIC="$(METRIC)" BUILDCOMPARE_LABEL="$(LABEL)" \
-	  $(RUN) -m jupyterlab --LabApp.default_url="/lab/tree/notebooks/$(NOTEBOOK).ipynb" $(ARGS)
+	@$(RUN) -m jupyterlab --LabApp.default_url="/lab/tree/notebooks/$(NOTEBOOK).ipynb" $(ARGS)
 
 example: $(READY) ## record a comparison here, a PostgreSQL with and without an index: ARGS="--repeats 2 --seconds 32"
 	@params/example/example.sh $(RUN) $(ARGS)

@@ -51,13 +51,16 @@ def test_make_uses_an_active_conda_environment(project: Path, tmp_path: Path) ->
     )
 
 
-def test_make_lab_opens_a_notebook_on_a_finding(project: Path) -> None:
+def test_make_lab_opens_a_notebook_on_a_finding(project: Path, tmp_path: Path) -> None:
+    """What is named reaches the notebook without a shell between: a label may hold quotes and dollar signs."""
     assert '--LabApp.default_url="/lab/tree/notebooks/start.ipynb"' in make(project, "-n", "lab")
-    chosen = ("NOTEBOOK=investigate", "PARAMS=params/x.yaml", "TEST=my test", "METRIC=rps", "LABEL=api getPost p99")
-    plan = make(project, "-n", "lab", *chosen)
-    assert '--LabApp.default_url="/lab/tree/notebooks/investigate.ipynb"' in plan
-    for told in ('PARAMS="params/x.yaml"', '_TEST="my test"', '_METRIC="rps"', '_LABEL="api getPost p99"'):
-        assert told in plan
+    label = 'api it\'s `x` $(x) "y" p99'
+    chosen = ["NOTEBOOK=investigate", "PARAMS=params/x.yaml", "TEST=my test", f"LABEL={label.replace('$', '$$')}"]
+    assert '--LabApp.default_url="/lab/tree/notebooks/investigate.ipynb"' in make(project, "-n", "lab", *chosen)
+    conda = environment_at(tmp_path / "conda")
+    shown = "RUN=printenv PARAMS BUILDCOMPARE_TEST BUILDCOMPARE_LABEL;:"
+    told = make(project, "lab", *chosen, shown, CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare")
+    assert told.splitlines()[-3:] == ["params/x.yaml", "my test", label]
 
 
 @pytest.mark.parametrize("conda", [{}, {"CONDA_DEFAULT_ENV": "base"}, {"CONDA_PREFIX": "/nowhere/at/all"}])

@@ -24,12 +24,14 @@ from buildcompare.config.project import resolve
 from buildcompare.figures import FIGURE_MIME, Figure
 from buildcompare.figures.flame import flame_graph
 from buildcompare.findings import above_the_fold
+from buildcompare.findings.subject import Subject, subject
 from buildcompare.findings.variants import is_known
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
 from buildcompare.report import commonmark
 from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult
 from buildcompare.results.codes import FindingKind, Verdict
+from buildcompare.stats.noise import series_key
 from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
 
@@ -93,8 +95,7 @@ class Place:
 OF_THE_RAMP = (FindingKind.BEGINNING, FindingKind.WAVES, FindingKind.TIME_TO_USERS)
 OF_THE_PAST = (FindingKind.SETUP_DIFFERENCES, FindingKind.LEVEL_DRIFT, FindingKind.PREVIOUS_NEW,
                FindingKind.BETWEEN_DATABASES, FindingKind.NO_HISTORY)  # fmt: skip
-OF_LABELS = (FindingKind.LABELS, FindingKind.LABELS_BEYOND_NOISE, FindingKind.LABELS_IN_ONE_BUILD,
-             FindingKind.LABELS_IN_SEVERAL_TESTS, FindingKind.METHODS_WITH_HANDLERS)  # fmt: skip
+OF_ERRORS = (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE)
 
 
 def places(results: Results) -> dict[str, Place]:
@@ -103,46 +104,54 @@ def places(results: Results) -> dict[str, Place]:
 
 
 def _place(finding: Finding, results: Results) -> Place:
-    kind, evidence = finding.kind, finding.evidence
-    about = finding.test or next(iter(evidence.get("tests", ())), None)
-    test = next((each for each in results.tests if each.name == about), None)
-    if kind in OF_THE_PAST:
-        return Place([("setup", "#setup")], None)
+    about = subject(finding, results.tests)
+    return Place(_links(finding, about, results), _command(results, about))
+
+
+def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str, str]]:
+    """Where on the page a finding has its row, its chart and its event."""
+    kind = finding.kind
+    if kind in OF_THE_PAST or kind in OF_ERRORS:
+        return [("setup", "#setup")] if kind in OF_THE_PAST else [("row", "#errors")]
+    test = next((each for each in results.tests if each.name == about.test), None)
     if test is None:
-        return Place([], None)
-    load = {run.load_curve for run in (*test.runs.base, *test.runs.new) if run.load_curve}
-    slug, links = finding.metric, list[tuple[str, str]]()
-    users = [("chart", f"#{test.name}_users")]
+        return []
+    keys = (series_key(row.slug, row.labels) for row in test.metrics)
+    rows = dict(zip(keys, figures.names(test.metrics, test.name), strict=True))
+    load = {run.load_curve for run in (*test.runs.base, *test.runs.new)}
+    users = [("chart", f"#{test.name}_users")] if load & {*rows} else []
+    if about.label:
+        return [("row", f"#{_labels_told(results)[test.name, about.label[0], about.label[1]]}")]
     if kind in OF_THE_RAMP or kind == FindingKind.BUMPS_IN_BOTH:
-        slug, links = min(load, default=None), [("row", f"#ramp-{test.name}"), *users]
-    elif kind == FindingKind.SUPPORTED_USERS:
-        slug, links = min(load, default=None), [("row", f"#supported-{test.name}"), *users]
-    elif kind == FindingKind.EVENT:
-        slug = evidence["events"][0]["metric"]
-        links = [("event", f"#event-{test.name}-{evidence['group']}")]
-    elif kind in OF_LABELS:
-        links = [("rows", f"#labels-{test.name}")]
-    elif kind in (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE):
-        return Place([("row", "#errors")], None)
-    elif kind == FindingKind.UNCHANGED:
-        links = [("rows", f"#metrics-{test.name}")]
-    rows = dict(zip((row.slug for row in test.metrics), figures.names(test.metrics, test.name), strict=True))
-    if not links or kind == FindingKind.EVENT:
-        if slug in rows:
-            row = "load" if evidence.get("decided_by") == "equal_load" else "row"
-            links += [("row", f"#{row}-{rows[slug]}"), *([("chart", f"#{rows[slug]}")] if slug not in load else users)]
-        else:
-            links += [("row", f"#ramp-{test.name}")]
-    return Place(links, _command(results, test.name, slug))
+        return [("row", f"#ramp-{test.name}"), *users]
+    if kind == FindingKind.SUPPORTED_USERS:
+        return [("row", f"#supported-{test.name}"), *users]
+    if kind == FindingKind.UNCHANGED:
+        return [("rows", f"#metrics-{test.name}")]
+    links = [("event", f"#event-{test.name}-{finding.evidence['group']}")] if kind == FindingKind.EVENT else []
+    if about.metric is None:
+        return links or [("rows", f"#metrics-{test.name}")]
+    row = "load" if finding.evidence.get("decided_by") == "equal_load" else "row"
+    chart = users if about.metric in load else [("chart", f"#{rows[about.metric]}")]
+    return [*links, ("row", f"#{row}-{rows[about.metric]}"), *chart]
 
 
-def _command(results: Results, test: str, slug: str | None) -> str | None:
-    """The command that opens a test and a metric in a notebook, where the report is of a params file."""
+def _labels_told(results: Results) -> dict[tuple[str | None, str, str], str]:
+    """The ids of the rows of labels that findings are about, by test, group and label."""
+    told = (subject(each, results.tests) for each in results.findings)
+    rows = dict.fromkeys((about.test, *about.label[:2]) for about in told if about.label)
+    return {row: f"label-{row[0]}-{i}" for i, row in enumerate(rows, start=1)}
+
+
+def _command(results: Results, about: Subject) -> str | None:
+    """The command that opens in a notebook what a finding is about, where the report is of a params file."""
     file = shlex.split(results.provenance.run["command"])[-1]
     if not resolve(file).is_file():
         return None
-    chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": test, "METRIC": slug}
-    return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in chosen.items() if value)])
+    label = " ".join(about.label) if about.label else None
+    chosen = {"NOTEBOOK": "investigate", "PARAMS": file, "TEST": about.test, "METRIC": about.metric, "LABEL": label}
+    named = {key: value.replace("$", "$$") for key, value in chosen.items() if value}  # make would read a variable
+    return " ".join(["make lab", *(f"{key}={shlex.quote(value)}" for key, value in named.items())])
 
 
 def _plain(name: str) -> Callable[[Analysis], Fragment]:
@@ -239,6 +248,7 @@ def labels(analysis: Analysis) -> Fragment:
 
     Of a longer table than `MOST_LABELS` those that are marked, and no more than so many others.
     """
+    told = _labels_told(analysis.results)
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))
@@ -250,9 +260,10 @@ def labels(analysis: Analysis) -> Fragment:
             stats = sorted({stat for row in by_label.values() for stat in row})
             marked = [row.label for row in of_group if row.status.changed]
             first = {*marked, *(row.label for row in of_group if row.only_in), *list(by_label)[:MOST_LABELS]}
+            first |= {label for test_name, of, label in told if (test_name, of) == (test.name, group)}
             kept = {label: rows for label, rows in by_label.items() if label in first}
             tables[-1][1].append((analysis.catalogue.label_table(group), stats, kept, len(by_label), len(marked)))
-    return fragment("labels", results=analysis.results, tables=tables)
+    return fragment("labels", results=analysis.results, tables=tables, told=told)
 
 
 def _chart_tools(drawn: Iterable[Figure], *, hint: bool = False) -> Fragment:

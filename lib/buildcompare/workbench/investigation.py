@@ -17,6 +17,7 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, Evidence, TestView, compare_levels
 from buildcompare.config.errors import InputError
+from buildcompare.findings.subject import subject
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.load.curve import SteadyState
 from buildcompare.load.view import RunView, Views
@@ -36,6 +37,7 @@ MINUTE_S = 60.0  # what moves together is looked for in means over this long, as
 FEWEST_MINUTES = 10  # fewer say nothing on what moves together
 STEADY: Pair[Window | None] = Pair(None, None)
 """No window was chosen: each run is measured over its own."""
+EVENT_COLUMNS = ["build", "run", "kind", "at_s", "size_percent", "phase", "matched"]
 LONGEST_LAG_S = 1200.0  # of an autocorrelation: waves of a load have periods of up to 250 s
 
 
@@ -231,17 +233,17 @@ class Investigation:
 
     @cached_property
     def answer(self) -> pd.DataFrame:
-        """The numbers at a glance: one row over the windows and, in unbounded tests, one at equal load.
+        """The numbers at a glance: over the windows; in unbounded tests at equal load, or of the supported users.
 
         Columns: base, new, change_percent, ci_low, ci_high, status, n_effective (of the run where it is smallest),
         detectable_percent (the smallest rise that would have been called in four of five cases), margin_percent.
         """
         row = self.row
-        known: dict[str, Any] = {"n_effective": self.levels["n_effective"].min(), "margin_percent": self.margin_percent}
         asked: list[tuple[str, Any]] = [("windows", row)]
         if isinstance(row, MetricResult) and row.load_adjusted is not None:
             asked.append(("equal_load", row.load_adjusted))
-        detectable = self._label_detectable if self.label else getattr(row, "min_detectable_percent", None)
+        if self._is_load and (users := self.view.result.supported_users) is not None:
+            asked.append(("supported_users", users))
         found = {
             over: {
                 "base": each.base,
@@ -250,11 +252,14 @@ class Investigation:
                 "ci_low": each.ci_low,
                 "ci_high": each.ci_high,
                 "status": each.status.value,
-                "detectable_percent": detectable if over == "windows" else each.min_detectable_percent,
-                **(known if over == "windows" else {"margin_percent": self.margin_percent}),
+                "n_effective": self.levels["n_effective"].min() if over == "windows" else math.nan,
+                "detectable_percent": getattr(each, "min_detectable_percent", None),
+                "margin_percent": getattr(each, "band_percent", self.margin_percent),
             }
             for over, each in asked
         }
+        if self.label is not None:
+            found["windows"]["detectable_percent"] = self._label_detectable
         columns = "base new change_percent ci_low ci_high status n_effective detectable_percent margin_percent"
         return pd.DataFrame.from_dict(found, orient="index").reindex(columns=columns.split())
 
@@ -304,12 +309,57 @@ class Investigation:
 
         Columns: build, run, kind, at_s, size_percent, phase, matched (whether the other build shows it too).
         """
-        found = [event for event in self.view.result.events if event.metric == self._slug]
-        if self.moved and self.label is None:
-            own = self.analysis.catalogue.model_copy(update={"metrics": (self.analysis.catalogue.find(self._slug),)})
-            found = compare_events(self._evidence.test, self.views, own, self._evidence.groups)
-        columns = ["build", "run", "kind", "at_s", "size_percent", "phase", "matched"]
-        return pd.DataFrame([event.model_dump(include={*columns}) for event in found], columns=columns)
+        frame = self._all_events
+        return frame.loc[frame["metric"] == self._slug, EVENT_COLUMNS].reset_index(drop=True)
+
+    @cached_property
+    def events_beside(self) -> pd.DataFrame:
+        """The same of every other metric of the test, those that happened together with one of this metric first.
+
+        Columns: name (of the metric), those of :attr:`events`, together.
+        """
+        frame = self._all_events
+        own = frame["metric"] == self._slug
+        together = frame["group"].isin(frame.loc[own, "group"].dropna())
+        beside = frame.assign(name=frame["metric"].map(self._names), together=together)[~own]
+        beside = beside.sort_values(["together", "at_s"], ascending=[False, True], ignore_index=True)
+        return beside[["name", *EVENT_COLUMNS, "together"]]
+
+    @cached_property
+    def beginning(self) -> pd.DataFrame:
+        """How the load came up, as the report has it, where the metric is the connected users; else no row.
+
+        Indexed by measure (bumps, times in elapsed seconds, levels in users); columns base, new, difference (new minus
+        base), and its ci_low and ci_high where runs of one build say how far it varies.
+        """
+        ramps = self.view.result.ramp_up
+        told = [side.model_dump(exclude={"bumps", "time_to"}) for side in (ramps.base, ramps.new)]
+        rows = {name: {"base": base, "new": told[1][name]} for name, base in told[0].items()}
+        for mark, seconds in ramps.base.time_to.items():
+            rows[f"seconds to {mark} users"] = {"base": seconds, "new": ramps.new.time_to.get(mark)}
+        shift = {"difference": ramps.shift_users, "ci_low": ramps.shift_ci_low, "ci_high": ramps.shift_ci_high}
+        rows |= {"shift_users": shift, "shift_seconds": {"difference": ramps.shift_seconds}}
+        for name in ("wave_period_s", "wave_amplitude_users"):
+            if (apart := getattr(ramps, name)) is not None:
+                rows[name] |= {"difference": apart.value, "ci_low": apart.ci_low, "ci_high": apart.ci_high}
+        frame = pd.DataFrame.from_dict(rows, orient="index", columns=["base", "new", "difference", "ci_low", "ci_high"])
+        return frame.dropna(how="all") if self._is_load else frame.iloc[:0]
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """What the report says of this metric or label, then of the whole test and of the whole comparison.
+
+        Columns: id, severity, text, detail (what it rests on).
+        """
+        results, own, others = self.analysis.results, [], []
+        for finding in results.findings:
+            about = subject(finding, results.tests)
+            row = [finding.id, finding.severity.value, finding.text, finding.detail]
+            if about.test == self.test and (about.metric, about.label) == (self.metric, self.label):
+                own.append(row)
+            elif about.test in (None, self.test) and not (about.metric or about.label):
+                others.append(row)
+        return pd.DataFrame([*own, *others], columns=["id", "severity", "text", "detail"])
 
     @property
     def searched(self) -> dict[Side, Window | None]:
@@ -320,7 +370,7 @@ class Investigation:
 
     @cached_property
     def moves_with(self) -> pd.DataFrame:
-        """What else moves: every other metric, and every label's average.
+        """What else moves in these windows: every other metric, and every label's average.
 
         The most alike first; those without samples over time by how unlikely their change is.
 
@@ -332,7 +382,7 @@ class Investigation:
             if _key(row) != self.metric:
                 like = self._alike(lambda of, row=row: of.find(row.slug, row.labels))
                 rows.append(["metric", row.full_name, row.delta_percent, row.status.value, *like, row.p_value])
-        for label in self.view.result.labels:
+        for label in self._label_rows:
             key = (label.group, label.label, label.stat)
             if label.stat == "avg" and key != self.label:
                 like = self._alike(lambda of, key=key: _label_series(of, key))
@@ -475,6 +525,11 @@ class Investigation:
         return MetricResult.model_construct(**known) if self.label else self._reported
 
     @property
+    def _is_load(self) -> bool:
+        load = self.analysis.catalogue.load
+        return load is not None and self.metric == load.slug
+
+    @property
     def _slug(self) -> str:
         return self.label[0] if self.label else str(self._reported.slug)
 
@@ -507,11 +562,35 @@ class Investigation:
         return recording.find(self._reported.slug, self._reported.labels)
 
     @cached_property
+    def _all_events(self) -> pd.DataFrame:
+        """Events of every metric in the windows and on the ramps before them, with the metric's slug and the group."""
+        found = self.view.result.events
+        if self.moved and self.view.result.type != "benchmark":
+            found = compare_events(self._evidence.test, self.views, self.analysis.catalogue, self._evidence.groups)
+        columns = [*EVENT_COLUMNS, "metric", "group"]
+        return pd.DataFrame([event.model_dump(include={*columns}) for event in found], columns=columns)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {row.slug: row.name for row in self.view.result.metrics}
+
+    @cached_property
+    def _label_rows(self) -> list[LabelResult]:
+        """The labels over these windows; those of whole runs stay as the report has them."""
+        rows = self.view.result.labels
+        if not self.moved or all(row.window != "steady" for row in rows):
+            return rows
+        return [row for row, _ in self._judged_labels]
+
+    @cached_property
+    def _judged_labels(self) -> list[tuple[LabelResult, Any]]:
+        tables = label_tables(self.views, self._evidence.label_noise)
+        return judge_label_tables(tables, self.analysis.catalogue)
+
+    @cached_property
     def _judged_label(self) -> tuple[LabelResult, float | None]:
         """The label's row, and the smallest change of it that would have been marked."""
-        tables = label_tables(self.views, self._evidence.label_noise)
-        judged = judge_label_tables(tables, self.analysis.catalogue)
-        row, tested = next((r, t) for r, t in judged if (r.group, r.label, r.stat) == self.label)
+        row, tested = next((r, t) for r, t in self._judged_labels if (r.group, r.label, r.stat) == self.label)
         return row, tested.effect.min_detectable_percent(level=LABEL_ALPHA) if tested else None
 
     @property

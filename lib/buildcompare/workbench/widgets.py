@@ -100,6 +100,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.chart, self.at_load = Chart(), Chart()
         self.answer, self.measured, self.message = (ipywidgets.HTML() for _ in range(3))
         self.spread, self.why, self.events, self.moves, self.answered = (ipywidgets.HTML() for _ in range(5))
+        self.beside, self.beginning, self.findings = (ipywidgets.HTML() for _ in range(3))
         self.query, self.comment = (ipywidgets.Textarea(layout=WHOLE, rows=3) for _ in range(2))
         self.ask = ipywidgets.Button(description="Ask the server")
         self.keep = ipywidgets.Button(description="Keep as comment")
@@ -114,9 +115,11 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
                 ipywidgets.HBox([self.window, self.steady]),
                 self.answer,
                 self.measured,
+                self.findings,
                 self.spread,
                 self.why,
-                ipywidgets.HBox([self.events, self.moves], layout=row),
+                self.beginning,
+                ipywidgets.HBox([self.events, self.beside, self.moves], layout=row),
                 ipywidgets.HTML("<b>PromQL</b>"),
                 self.query,
                 self.ask,
@@ -222,7 +225,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
             self.answer.value, self.measured.value = _answer(seen), f"<p>{html.escape(seen.measured + caveat)}</p>"
             self.spread.value = _spread(seen)
             self.why.value = _why(seen)
-            self.events.value = _events(seen)
+            self.events.value, self.beside.value = _events(seen), _beside(seen)
             self.moves.value = _moves(seen)
             if self.comment.value == self._told:  # else it is being written
                 self.comment.value = self._told = seen.comment
@@ -238,6 +241,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         for widget, options, value in (*chosen, (self.label, labels, own)):
             widget.options, widget.value = options, value
         self.chart.chart, self.at_load.chart = _chart(seen), _at_load(seen)
+        self.findings.value, self.beginning.value = _findings(seen), _beginning(seen)
         self.query.value = seen.query or ""
         served = seen.analysis.params.source.kind == "prometheus"
         self.ask.disabled = not served
@@ -316,7 +320,7 @@ def _answer(seen: Investigation) -> str:
         status = status_words(row["status"], seen.better, row["margin_percent"], row["ci_low"], row["ci_high"])
         rows.append(
             [
-                DECIDED_WORDS.get(str(over), seen.name),
+                (DECIDED_WORDS | {"supported_users": "supported users"}).get(str(over), seen.name),
                 *(quantity(row[side], seen.unit) for side in SIDES),
                 change(row["change_percent"]),
                 interval(row["ci_low"], row["ci_high"]),
@@ -351,6 +355,38 @@ def _events(seen: Investigation) -> str:
         for row in _records(seen.events)
     ]
     return _table(["Build", "Event", "At", "Size", "In both"], rows or [[MISSING] * 5], caption="Events")
+
+
+def _beside(seen: Investigation) -> str:
+    rows = [
+        [
+            row["name"],
+            seen.labels[row["build"]],
+            row["kind"],
+            minutes(row["at_s"]),
+            change(row["size_percent"]),
+            YES if row["together"] else NO,
+        ]
+        for row in _records(seen.events_beside.head(MOST_ROWS))
+    ]
+    caption = "Events of other metrics in these windows"
+    return _table(["", "Build", "Event", "At", "Size", "Together"], rows, caption=caption) if rows else ""
+
+
+def _beginning(seen: Investigation) -> str:
+    rows = [
+        [str(name).replace("_", " "), *(_number(row[column], 4) for column in seen.beginning)]
+        for name, row in zip(seen.beginning.index, _records(seen.beginning), strict=True)
+    ]
+    return _table(["", *seen.labels, "Difference", "from", "to"], rows, caption="How the load came up") if rows else ""
+
+
+def _findings(seen: Investigation) -> str:
+    lines = [
+        f"<li>{html.escape(row['text'])} <small>{html.escape(row['detail'])}</small></li>"
+        for row in _records(seen.findings)
+    ]
+    return f"<b>What the report says of it</b><ul>{''.join(lines)}</ul>" if lines else ""
 
 
 def _moves(seen: Investigation) -> str:
