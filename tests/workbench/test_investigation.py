@@ -200,6 +200,11 @@ def test_events_of_a_chosen_window_are_searched_in_it() -> None:
     found = own.over([1000, 3000]).events
     assert [(row.build, row.kind, row.matched) for row in found.itertuples()] == [("new", "level", False)]
     assert found["at_s"].iloc[0] == pytest.approx(2000, abs=60)
+    beside = own.choose(metric="b").over([1000, 3000]).events_beside
+    assert beside[["name", "build", "kind", "together"]].to_numpy().tolist() == [["c", "new", "level", False]]
+    run.loc[2000.0:, "b"] += 10.0
+    both = bc.investigate(bc.compare(wide(1), run, users=1000), metric="c").over([1000, 3000]).events_beside
+    assert both[["name", "together"]].to_numpy().tolist()[0] == ["b", True]
     assert own.over([2200, 3500]).events.empty
     assert own.over([1000, 3000]).searched == {"base": (1120, 3000), "new": (1120, 3000)}
 

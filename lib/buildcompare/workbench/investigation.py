@@ -566,7 +566,9 @@ class Investigation:
         """Events of every metric in the windows and on the ramps before them, with the metric's slug and the group."""
         found = self.view.result.events
         if self.moved and self.view.result.type != "benchmark":
-            found = compare_events(self._evidence.test, self.views, self.analysis.catalogue, self._evidence.groups)
+            every = tuple(self.analysis.catalogue.find(slug) for slug in self._names)
+            catalogue = self.analysis.catalogue.model_copy(update={"metrics": every})
+            found = compare_events(self._evidence.test, self.views, catalogue, self._evidence.groups)
         columns = [*EVENT_COLUMNS, "metric", "group"]
         return pd.DataFrame([event.model_dump(include={*columns}) for event in found], columns=columns)
 
