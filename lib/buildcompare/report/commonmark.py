@@ -32,7 +32,7 @@ _RISKY = re.compile(
     (?P<code>(?P<ticks>`+)(?!`)[\s\S]*?(?<!`)(?P=ticks)(?!`))        # a code span shows whatever it holds
     | (?P<html><(?!https?://[^\s<>]+>))                            # a tag, unless it is a link <https://...>
     | !(?=\[)(?!\[[^\]]*\]\(images/[0-9a-f]{8}\.(?:png|jpeg|gif|webp)\))   # an image, unless it is a copy
-    | \](?=\(\s*<?\s*(?!https?://))                               # another link
+    | \](?=\(\s*<?\s*(?!https?://|images/[0-9a-f]{8}\.(?:png|jpeg|gif|webp)\)))   # another link
     | ^(?P<indent>\s{0,3})(?:\[(?=[^\]]*\]:\s*<?(?!https?://))     # the definition of one
         | (?:\#{1,6}(?:\s|$)|=+\s*$|-+\s*$))                       # a heading
     """

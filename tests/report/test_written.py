@@ -1,0 +1,153 @@
+"""What people write reaches the page: pictures of local files, and the blocks of README.md; and each table's CSV."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from buildcompare.report import markdown
+from buildcompare.report.publish import publish
+from support import small_params, write_params
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+REMOTE = "https://example.org/secret.png"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with pictures in its comments, made again after somebody had written into its README.md."""
+    made = tmp_path_factory.mktemp("written")
+    (made / "spike.png").write_bytes(PIXEL)
+    (made / "script.svg").write_text("<svg onload='alert(1)'/>")
+    pictures = [f"The spike: ![at 31 min]({made / 'spike.png'})", f"![elsewhere]({REMOTE})"]
+    faults = [f"![lost]({made / 'lost.png'})", f"![drawn]({made / 'script.svg'})"]
+    params = small_params(made / "data", comments=[*pictures, *faults])
+    output = made / "out"
+    output.mkdir()
+    (output / "results.json").write_text('{"schema_version": 1, "comparison": "x", "complete": true}')
+    block = markdown.markers("comments").replace("\n", "\n- Seen *twice* <b>x</b> ![mine](../spike.png)\n", 1)
+    (output / "README.md").write_text(f"# mine\n\n{block}\n\n{markdown.markers('action-items')}\n", "utf-8")
+    publish(write_params(made / "small.yaml", params), output=output)
+    return output
+
+
+@pytest.mark.slow
+def test_a_picture_of_a_local_file_is_embedded_and_any_other_is_refused_in_a_line(
+    folder: Path, requests_of: Callable[..., list[str]]
+) -> None:
+    page, readme = ((folder / name).read_text("utf-8") for name in ("report.html", "README.md"))
+    assert page.count(f'<img alt="at 31 min" src="data:image/png;base64,{base64.b64encode(PIXEL).decode()}">') == 1
+    assert f'src="{REMOTE}' not in page
+    refused = [line for line in page.split("<em>")[1:] if "not shown" in line.partition("</em>")[0]]
+    assert len(refused) >= 3
+    assert REMOTE in refused[0]
+    assert "lost.png" in refused[1]
+    assert "script.svg" in refused[2]
+    assert requests_of(folder / "report.html") == []
+    [copy] = (folder / "images").iterdir()
+    assert copy.read_bytes() == PIXEL
+    assert f"![at 31 min](images/{copy.name})" in readme
+    assert f"- \\![elsewhere]({REMOTE})" in readme
+
+
+@pytest.mark.slow
+def test_what_is_written_into_readme_reaches_the_page_and_stays(folder: Path) -> None:
+    page, readme = ((folder / name).read_text("utf-8") for name in ("report.html", "README.md"))
+    by_hand = page.partition('<div class="by-hand">')[2].partition("</div>")[0]
+    assert "Seen <em>twice</em> &lt;b&gt;x&lt;/b&gt;" in by_hand
+    assert page.index('id="comments"') < page.index('class="by-hand"') < page.index('id="setup"')
+    assert "- Seen *twice* <b>x</b> ![mine](../spike.png)\n" in readme
+
+
+# ---- Tables ----------------------------------------------------------------------------------------------------------
+
+
+def of_tests(key: str) -> Callable[[Any], Iterator[dict[str, Any]]]:
+    return lambda results: ({"test": test["name"], **row} for test in results["tests"] for row in test[key])
+
+
+ROWS: dict[str, Callable[[Any], Any]] = {
+    "tests": lambda results: (
+        {"test": t["name"], "type": t["type"], "verdict": t["verdict"]} for t in results["tests"]
+    ),
+    "findings": lambda results: results["findings"],
+    "supported_users": lambda results: (
+        {"test": test["name"], **test["supported_users"]} for test in results["tests"] if test["supported_users"]
+    ),
+    "metrics": of_tests("metrics"),
+    "labels": of_tests("labels"),
+    "events": of_tests("events"),
+    "errors": of_tests("errors"),
+    "ramp_up": lambda results: (
+        {"test": test["name"], "build": side, "duration_s": run["duration_s"], **run["ramp_up"]}
+        for test in results["tests"]
+        for side in ("base", "new")
+        for run in test["runs"][side]
+    ),
+    "pooled": lambda results: results["pooled"],
+    "setup": lambda results: results["setup"],
+    "inputs": lambda results: results["provenance"]["inputs"],
+}
+"""Of the tables that the bundled comparison has, the rows of results.json."""
+LEAST = {"metrics": {"metric", "base", "new", "delta_percent", "ci_low", "ci_high", "status"},
+         "labels": {"group", "label", "stat", "base", "new", "delta_percent", "status"},
+         "supported_users": {"base", "new", "delta_percent", "status"},
+         "findings": {"id", "severity", "text", "detail"},
+         "ramp_up": {"onset_s", "slope_users_per_s", "early_bumps", "wave_onset_s"},
+         "inputs": {"path", "sha256"}, "setup": {"setting", "value"}, "tests": {"verdict"}}  # fmt: skip
+
+
+def flat(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values of a row; pairs in two columns, a reason by its code."""
+    for key, value in row.items():
+        if key == "reason" and value:
+            yield prefix + key, value.get("code")
+        elif isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}_")
+        elif not isinstance(value, list):
+            yield prefix + ("metric" if key == "slug" else key), value
+
+
+def test_every_table_holds_the_numbers_of_the_results(bundled: Callable[[str], Path]) -> None:
+    folder = bundled("v10.4.0-rc1")
+    results = json.loads((folder / "results.json").read_text("utf-8"))
+    made = {file.stem: file.read_text("utf-8") for file in (folder / "tables").iterdir()}
+    known = {name for name, rows in ROWS.items() if any(True for _ in rows(results))}
+    assert known <= {*made}
+    assert {*made} - known <= {"further_runs", "errors_counted", "setup_differences", "drift"}
+    for name in known:
+        table = pd.read_csv(io.StringIO(made[name]), dtype=str, keep_default_na=False)
+        rows = [dict(flat(row)) for row in ROWS[name](results)]
+        assert len(table) == len(rows), name
+        assert {*table.columns} >= LEAST.get(name, set()), name
+        compared = 0
+        for row, (_, cells) in zip(rows, table.iterrows(), strict=True):
+            for column in {*row} & {*table.columns}:
+                value, cell = row[column], cells[column]
+                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    assert float(cell) == pytest.approx(value, rel=1e-12), (name, column)
+                else:
+                    assert cell == ("" if value is None else str(value)), (name, column)
+                compared += 1
+        assert compared >= len(rows) * len(LEAST.get(name, ())), name
+
+
+def test_further_runs_are_the_steps_of_the_plan(bundled: Callable[[str], Path]) -> None:
+    folder = bundled("v10.4.0-rc1")
+    results = json.loads((folder / "results.json").read_text("utf-8"))
+    table = pd.read_csv(folder / "tables/further_runs.csv")
+    plan = {(p["test"], row["name"]): row["steps"] for p in results["plan"] for row in p["rows"]}
+    assert len(table)
+    for (test, name), rows in table.groupby(["test", "name"]):
+        steps = plan[test, name]
+        assert rows["further"].tolist() == [step["further"] for step in steps]
+        assert rows["found_percent"].tolist() == pytest.approx([step["found_percent"] for step in steps])
