@@ -298,7 +298,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
                 }
             ]
         },
-        "Bounded Postgres: slower in several tests: getPost avg. // getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)); by chance 6.0e-04 labels would agree as the first one does.",
+        "Bounded Postgres: Slower in several tests: getPost avg. // getPost avg (Bounded Postgres +60.0 % and Bounded MySQL +11.0 % (leaning)); by chance 6.0e-04 labels would agree as the first one does.",
     ),
     FindingKind.METHODS_WITH_HANDLERS: (
         {"handlers": {"createPost": 40.0}, "methods": {"PostStore.Save": 38.0}},

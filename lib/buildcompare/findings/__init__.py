@@ -84,9 +84,14 @@ def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
 def above_the_fold(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings that stand first, by severity alone, and the rest.
 
-    They are chosen by their order: the supported users are among them, however many warnings there are.
+    They are chosen by their order: the supported users are among them, however many warnings there are. Of a test that
+    is not valid only that is said, and where there is one such test, the opening says it.
     """
-    chosen = [each for each in findings if not _is_folded(each)][:TOP]
+    invalid = [each for each in findings if each.kind == FindingKind.VALIDITY and each.severity == Severity.CRITICAL]
+    told = [each for each in invalid if each.test] if len(invalid) == 1 else []
+    tests = {each.test for each in invalid if each.test}
+    void = [each for each in findings if each.test in tests and each not in invalid]
+    chosen = [each for each in findings if not _is_folded(each) and each not in (*told, *void)][:TOP]
     first = sorted(chosen, key=lambda each: list(Severity).index(each.severity))
     return first, [each for each in findings if each not in first]
 
@@ -98,7 +103,8 @@ def _is_folded(found: Finding) -> bool:
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    return unsure or as_before or RANKS.get(found.kind) == FOLDED
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # the changes are findings
+    return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
@@ -146,7 +152,9 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 told = {"required_runs", "required_runs_show_percent", "delta_percent"}
                 evidence = {**named, **row.model_dump(include=told)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2]):
+    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[
+        :1
+    ]:  # what settles the others stands in the plan
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 
