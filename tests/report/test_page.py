@@ -187,11 +187,8 @@ def test_a_published_comparison_is_told_in_no_more_words_than_its_makers_took(
     real: Path, compared: Callable[[str], Results], release: str
 ) -> None:
     results = compared(release)
-    lines = [
-        line
-        for line in markdown.render(results, []).partition("## Setup")[0].splitlines()
-        if not line.startswith("<!--")
-    ]
+    above = markdown.render(results, []).partition("## Setup")[0]
+    lines = [line for line in above.splitlines() if not line.startswith("<!--")]
     assert len(" ".join(lines).split()) <= PUBLISHED_WORDS[release]
     told = [re.sub(r"\*\*|\]\([^)]*\)|^[->] ", "", line) for line in lines if not line.startswith("#")]
     said = [sentence for line in told for sentence in sentences(line)]

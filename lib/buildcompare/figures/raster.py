@@ -73,7 +73,8 @@ def _write(drawn: Image.Image, words: str, about: dict[str, str], style: dict[st
     """Write text onto a picture: matplotlib would draw it letter by letter, which takes half of a picture's time."""
     font = _font(style.get("font-size", "8px"), style.get("font-weight", "normal"))
     opacity = float(style.get("fill-opacity", 1.0))
-    ink = tuple(round(255 * (opacity * each + 1 - opacity)) for each in to_rgb(style.get("fill", THEME["ink"])))  # on white
+    colour = to_rgb(style.get("fill", THEME["ink"]))
+    ink = tuple(round(255 * (opacity * each + 1 - opacity)) for each in colour)  # on white
     x, y = float(about["x"]) * SCALE, float(about["y"]) * SCALE
     words, how = words.replace("\n", " "), (ink, font, ANCHORS[style.get("text-anchor", "start")])
     if "transform" not in about:
