@@ -34,7 +34,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     load = test.catalogue.load
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
         changed = metric.status.changed and metric.decided_by != "equal_load"  # else it has a chart over users
-        shown = changed or bool(test.result.events_of(metric))
+        # An event of the ramp says nothing of a level.
+        shown = changed or any(event.phase == "steady" for event in test.result.events_of(metric))
         elsewhere = load is not None and metric.slug == load.slug  # with its phases, by `users`
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else shown)
 
