@@ -276,7 +276,7 @@ class BuildChart extends HTMLElement {
       const { x, y } = pointsOf(run, this.axis);
       y.forEach((value, i) => {
         if (x[i] < low || x[i] > high || Number.isNaN(value)) return;
-        const factor = spread(run, x[i], i);
+        const factor = run.halves ? 1 : spread(run, x[i], i); // a band may be wider than the picture
         [least, most] = [Math.min(least, value / factor), Math.max(most, value * factor)];
       });
       run.cloud?.[1].forEach((value, i) => {

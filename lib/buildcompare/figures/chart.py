@@ -113,7 +113,7 @@ def over_loads(
     for side in SIDES:
         grid, arrays = _sampled(pd.Series(seen.curves[side], seen.users))
         users, values = seen.points[side][np.isfinite(seen.points[side]).all(axis=1)].T
-        floats += [*arrays, _rounded(1.96 * seen.se_curves[side]), _rounded(users), _rounded(values)]
+        floats += [*arrays, _rounded(half_widths(seen, side)), _rounded(users), _rounded(values)]
         header["runs"].append({"side": side, "run": 1, "users": [], "cloud": users.size, **grid})
     return {"group": f"{group}-load", "data": _packed(header, floats)}
 
@@ -148,6 +148,11 @@ def over_releases(
             run |= {"half": series.half} | ({} if (counts == 1).all() else {"counts": counts.tolist()})
             header["runs"].append(run)
     return {"group": group, "data": _packed(header, floats)}
+
+
+def half_widths(seen: MetricAtLoad, side: Side) -> np.ndarray:
+    """Half of the 95 % interval of a curve's logarithm at each load; what is wider than any picture is cut."""
+    return np.minimum(1.96 * seen.se_curves[side], 5.0)
 
 
 def _header(metric: MetricResult, labels: Pair[str], title: str, alt: str) -> dict[str, Any]:

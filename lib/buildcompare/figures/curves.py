@@ -9,7 +9,7 @@ import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.figures import Figure, names
-from buildcompare.figures.chart import BOTH_SUSTAINED, PHASES, WINDOWS, chart, group_of, over_loads
+from buildcompare.figures.chart import BOTH_SUSTAINED, PHASES, WINDOWS, chart, group_of, half_widths, over_loads
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
@@ -34,10 +34,8 @@ def graphs(test: TestView) -> Iterator[Figure]:
     load = test.catalogue.load
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
         changed = metric.status.changed and metric.decided_by != "equal_load"  # else it has a chart over users
-        # An event of the ramp says nothing of a level.
-        shown = changed or any(event.phase == "steady" for event in test.result.events_of(metric))
         elsewhere = load is not None and metric.slug == load.slug  # with its phases, by `users`
-        yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else shown)
+        yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
 def graph(test: TestView, metric: MetricResult, name: str) -> Figure:
@@ -154,7 +152,7 @@ def metric_at_load(name: str, labels: Pair[str], metric: MetricResult, seen: Met
     plot.rule(seen.at_users, "ink", 0.8, (1.0, 1.65))
     for side in SIDES:
         users, values = seen.points[side].T
-        curve, half = seen.curves[side] * factor, 1.96 * seen.se_curves[side]
+        curve, half = seen.curves[side] * factor, half_widths(seen, side)
         plot.cloud(users, values * factor, side, 2.2, 0.4)
         plot.area(seen.users, curve * np.exp(-half), curve * np.exp(half), side, 0.18)
         plot.curve([(seen.users, curve)], side, width=1.6)
