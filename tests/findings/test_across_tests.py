@@ -274,12 +274,12 @@ def test_reports_show_the_mix_the_errors_and_the_suggestions_apart_from_the_acti
     assert "at unchanged traffic mix" in page
     verdict_part = str(sections.verdict(made).html)
     assert "at unchanged traffic mix" in verdict_part, "the table below the verdict counts as the verdict does"
-    assert "not written by the analyst" in verdict_part
+    assert "Next, suggested by these results:" in verdict_part
     assert "Run &lt;it&gt; again." in verdict_part
     assert "Run &lt;it&gt; again." not in str(sections.action_items(made).html)
     readme = markdown.render(results, [])
     before, _, after = readme.partition("## Comments")
-    assert "Suggested by these results, not written by the analyst:" in before
+    assert "Next, suggested by these results:" in before
     assert "again." in before
     assert "again." not in after
     assert "Ours." in after

@@ -113,10 +113,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "same": ["a"] * 5,
             "not_worse": ["b"] * 3,
             "not_worse_percent": 12.0,
+            "undecided": ["c"] * 4,
             "largest_undecided": {"test": MY, "name": "CPU", "delta_percent": -6.4},
             "not_judged_names": ["RPS"],
         },
-        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged. // 5 are the same within their margins; 3 are no worse, the weakest bound of the 3 is 12 %; the others cannot be told from chance, at most −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
+        "Bounded Postgres and Bounded MySQL: no difference beyond chance in any of the 12 metrics of both tests that could be judged. // 5 are the same within their margins; 3 are no worse, the weakest bound of the 3 is 12 %; the other 4 cannot be told from chance, the largest being −6.4 % (CPU in Bounded MySQL). Not judged: RPS.",
     ),
     FindingKind.METRIC: (
         {
@@ -442,6 +443,8 @@ def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
         (SuggestionKind.SETTLE, {"name": "CPU", "delta_percent": 8.0, "required_runs": 3,
                                  "required_runs_show_percent": 4.6},
          "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
+        (SuggestionKind.FIND_CAUSE, {"name": "supported users", "delta_percent": -10.1, "movers": [["Stack", 19.2]]},
+         "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) got worse with it."),
         (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
          "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
     ],
@@ -481,13 +484,13 @@ def test_the_first_sentences() -> None:
     leaning = Cause(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
     loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
     assert say("opening", "undecided", [leaning, loss], settle=True) == (
-        "May have got worse, but not surely by more than chance (Bounded Postgres: P99 API times). "
+        "Perhaps worse, perhaps only chance (Bounded Postgres: P99 API times). "
         "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %). "
         "See below what would settle it."
     )
-    assert say("opening", "pass", {"CPU": [19.0, 40.0]}, ["RPS"]) == (
-        "No metric that users feel got worse, as far as these tests can show. Smaller changes could go unseen: "
-        "CPU 19 to 40 %. Not judged: RPS."
+    assert say("opening", "pass", {"CPU": 19.0, "RPS": 4.0}, ["RPS"]) == (
+        "Nothing speaks against shipping: no metric that users feel got worse, as far as these tests can show. Still "
+        "possible: CPU 19 % worse and RPS 4.0 % worse. Not judged: RPS."
     )
 
 

@@ -11,9 +11,9 @@ from buildcompare.findings import labels as of_labels
 from buildcompare.findings import load, metrics, recordings
 from buildcompare.findings.finding import Found, finding, suggestion
 from buildcompare.labels.tables import agreeing_labels
-from buildcompare.results import Finding, InputProvenance, Suggestion, TestResult
-from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus
-from buildcompare.text.sentences import Names
+from buildcompare.results import Decided, Finding, InputProvenance, Suggestion, TestResult
+from buildcompare.results.codes import FindingKind, Severity, Status, SuggestionKind, ValidityStatus, Verdict
+from buildcompare.text.sentences import MOST_MOVERS, Names
 
 TOP = 5
 """Findings above the fold: what a release manager reads."""
@@ -77,7 +77,7 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Critical findings, the supported users, then by severity; those of one rank keep their order."""
+    """Critical findings, the supported users, then by severity, the base's events behind; else in their order."""
     return sorted(findings, key=_order)
 
 
@@ -118,15 +118,17 @@ def _order(found: Finding) -> tuple[int, int]:
         return 0, int(rank == PAST)
     if rank == FIRST:
         return 1, 0
-    return (2, int(rank == PAST)) if found.severity == Severity.WARNING else (3, rank)
+    of_base = found.kind == FindingKind.EVENT and found.evidence["side"] == "base"
+    return (2, int(rank == PAST or of_base)) if found.severity == Severity.WARNING else (3, rank)
 
 
 def suggest(
     tests: Sequence[TestResult], labels: tuple[str, str] = ("base", "new"), of_the_past: Iterable[Suggestion] = ()
 ) -> list[Suggestion]:
-    """At most three suggestions: tests that cannot be judged, drift to explain, what leans worse, then labels."""
+    """At most three: tests that cannot be judged, a regression's cause, drift, what leans worse, labels."""
     names = Names.of(labels, tests)
-    return [*_rerun(tests, names), *of_the_past, *_settle(tests, names), *_label(tests, names)][:MOST_SUGGESTIONS]
+    here = [*_settle(tests, names), *_label(tests, names)]
+    return [*_rerun(tests, names), *_cause(tests, names), *of_the_past, *here][:MOST_SUGGESTIONS]
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
@@ -137,6 +139,22 @@ def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 unknown = all(run.load_curve is None for run in (*test.runs.base, *test.runs.new))
                 evidence = {"status": status, "codes": test.validity.codes, "load_unknown": unknown}
                 yield suggestion(SuggestionKind.RERUN, evidence, names, test=test.name)
+
+
+def _cause(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
+    """The largest regression that users feel, with what else got worse in its test."""
+    found: list[tuple[float, str, dict[str, object]]] = []
+    for test in (each for each in tests if each.verdict == Verdict.REGRESSION):
+        rows: list[tuple[str, Decided | None]] = [(each.name, each.deciding) for each in test.metrics if each.gate]
+        beside = [(each.name, each.stated) for each in test.metrics if not each.gate and each.better != "neutral"]
+        worse = [(row.delta_percent or 0.0, name) for name, row in beside if row.status == Status.REGRESSION]
+        movers = [(name, size) for size, name in sorted(worse, key=lambda each: -abs(each[0]))[:MOST_MOVERS]]
+        for name, row in [("supported users", test.supported_users), *rows]:
+            if row and row.status == Status.REGRESSION and row.delta_percent is not None:
+                evidence = {"name": name, "delta_percent": row.delta_percent, "movers": movers}
+                found.append((abs(row.delta_percent), test.name, evidence))
+    for _, name, evidence in sorted(found, key=lambda each: -each[0])[:1]:
+        yield suggestion(SuggestionKind.FIND_CAUSE, evidence, names, test=name)
 
 
 def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from buildcompare.findings import variants
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import beyond_noise
-from buildcompare.findings.metrics import detectable, leans, lost
+from buildcompare.findings.metrics import leans, lost
 from buildcompare.results import Decided, MetricResult, PlannedRow, Results, SupportedUsersResult, TestResult, Validity
 from buildcompare.results.codes import (
+    Better,
     CauseKind,
     Severity,
     Status,
@@ -121,7 +122,8 @@ def _opening(results: Results) -> Opening:
         }
         several = any(len(runs) > 1 for test in tests for runs in test.runs)
         builds = {"base": results.base.label, "new": results.new.label}
-        return Opening(say("opening", "invalid_title", invalid), say("opening", "invalid", why, several, builds, worse))
+        sentence = say("opening", "invalid", why, several, builds, worse)
+        return Opening(say("opening", "invalid_title", invalid, len(tests)), sentence)
     if verdict == Verdict.INCONCLUSIVE:
         settle = any(each.kind == SuggestionKind.SETTLE for each in results.suggestions)
         about = _by_name(each for each in found if each.name)
@@ -133,20 +135,32 @@ def _opening(results: Results) -> Opening:
     gates = [metric for test in tests for metric in test.metrics if metric.gate]
     judged = {metric.name for metric in gates if _judged(metric)}
     not_judged = [name for name in dict.fromkeys(metric.name for metric in gates) if name not in judged]
-    sizes = grouped((name, size) for _, name, size in detectable(tests))
-    return Opening(say("opening", "pass_title", warnings), say("opening", "pass", sizes, not_judged, _further(results)))
+    sentence = say("opening", "pass", _possible(valid), not_judged, _further(results))
+    return Opening(say("opening", "pass_title", warnings), sentence)
+
+
+def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
+    """By what users feel, how much worse it may still be in one of the tests: its interval's bad end, in percent."""
+    rows = [(metric.name, metric.better, metric.deciding) for test in tests for metric in test.metrics if metric.gate]
+    rows += [(USERS, Better.HIGHER, test.supported_users) for test in tests]
+    possible: dict[str, float] = {}
+    for name, better, row in rows:
+        if row is not None and row.ci_low is not None and row.ci_high is not None:
+            worse = row.ci_high if better == Better.LOWER else -row.ci_low
+            possible[name] = max(possible.get(name, 0.0), worse, row.no_worse_than_percent or 0.0)
+    return {name: worse for name, worse in possible.items() if worse > 0}
 
 
 def _further(results: Results, about: Sequence[tuple[str, str | None]] | None = None) -> dict[str, object] | None:
     """The plan of one row: of those that it is `about`, what shows a change of the margin; else one more run of each.
 
-    Without `about`, of the metrics that users feel and that could have changed by more than twice their margin unseen.
+    Without `about`, of the metrics that users feel and of which nothing is decided.
     """
     titles = {test.name: title(test) for test in results.tests}
     known = [plan for plan in results.plan if plan.test in titles]
-    rows = [(titles[plan.test], row) for plan in known for row in plan.rows]
+    rows = [(titles[plan.test], row) for plan in known for row in (plan.rows if about else plan.undecided)]
     if about is None:
-        rows = [(test, row) for test, row in rows if row.slug and (row.now_percent or 0.0) > 2.0 * row.margin_percent]
+        rows = [(test, row) for test, row in rows if row.slug]
         best = min(rows, key=lambda each: each[1].steps[0].found_percent, default=None)
     else:
         best = min((each for each in rows if (each[0], each[1].name) in about), key=_hours, default=None)

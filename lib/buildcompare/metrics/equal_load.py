@@ -392,6 +392,8 @@ def judge_at_load(
             low, high = tested.effect.interval(1.0 - level / len(family))
             own = {"ci_low": low, "ci_high": high, "p_adjusted": p_adjusted, "min_detectable_percent": size}
             own |= tested.enough_runs(df_per_run=0.0, reach=reach_at_load(together, margins, i))
+            if tested.status == Status.NOT_WORSE:
+                own["no_worse_than_percent"] = max(margins[i], high if tested.better == Better.LOWER else -low)
             noise_of_row = "equal_load" if noises[slug].at_load else "levels"
             judged[slug] = _row(curves[slug], **tested.deciding_row() | own, noise_of=noise_of_row)
     return judged

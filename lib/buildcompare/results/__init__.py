@@ -214,7 +214,7 @@ class Decided(Tested):
     p_worse_one_sided: Number = None
     """Adjusted one-sided p-value, where the change lies beyond the margin on the bad side."""
     no_worse_than_percent: Number = None
-    """Of `not_worse`: the margin, or the bad end of the 95 % interval of this row alone where that is larger."""
+    """Of `not_worse`: the margin, or the bad end of the interval where that is larger."""
     min_detectable_percent: Number = None
     """The smallest rise that would have been significant with a probability of 80 %, alone in its family."""
     required_runs: int | None = None

@@ -125,7 +125,7 @@ FindingKind = StrEnum(
     """,
 )
 FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."
-SuggestionKind = StrEnum("SuggestionKind", "RERUN FORMER_SETUP SETTLE LOOK_AT_LABEL")
+SuggestionKind = StrEnum("SuggestionKind", "RERUN FIND_CAUSE FORMER_SETUP SETTLE LOOK_AT_LABEL")
 SuggestionKind.__doc__ = "What is suggested to do next."
 
 
