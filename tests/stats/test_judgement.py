@@ -146,7 +146,7 @@ def test_what_users_feel_must_be_there_in_both_builds(
 @given(
     ratio=st.floats(0.01, 100.0),
     noise=st.floats(0.0, 0.5),
-    runs=st.integers(1, 3),
+    runs=st.just(1),  # repeated runs teach noise themselves
     name=st.sampled_from(["avg-api-times", "rps", "own-metric", "Anything else"]),
 )
 def test_without_calibration_and_prior_no_change_is_claimed(

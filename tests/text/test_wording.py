@@ -490,7 +490,7 @@ def test_the_first_sentences() -> None:
     )
     assert say("opening", "pass", {"CPU": 19.0, "RPS": 4.0}, ["RPS"]) == (
         "Nothing speaks against shipping: no metric that users feel got worse, as far as these tests can show. Still "
-        "possible: CPU 19 % worse and RPS 4.0 % worse. Not judged: RPS."
+        "possible: CPU 19 % worse, RPS 4.0 % worse. Not judged: RPS."
     )
 
 

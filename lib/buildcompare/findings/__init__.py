@@ -118,7 +118,7 @@ def _order(found: Finding) -> tuple[int, int]:
         return 0, int(rank == PAST)
     if rank == FIRST:
         return 1, 0
-    of_base = found.kind == FindingKind.EVENT and found.evidence["side"] == "base"
+    of_base = found.kind == FindingKind.EVENT and found.evidence.get("side") == "base"
     return (2, int(rank == PAST or of_base)) if found.severity == Severity.WARNING else (3, rank)
 
 
