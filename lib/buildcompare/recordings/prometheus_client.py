@@ -367,6 +367,11 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     return session, secrets
 
 
+def secrets_of(source: Source) -> list[str]:
+    """The secrets that are sent to a server, the longest first: no answer of its may show them."""
+    return _credentials(source)[1]
+
+
 def identity(source: Source) -> str | None:
     """Who asks, as a slow hash that tells nobody a password; None where a secret is not at hand, empty for nobody."""
     try:

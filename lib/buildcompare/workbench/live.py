@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from buildcompare.config.errors import InputError
-from buildcompare.config.outside import shown
+from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.outside import hiding, one_line, shown
 from buildcompare.config.params import Comparison, Source
 from buildcompare.load.view import Views
-from buildcompare.recordings.prometheus import MAX_POINTS
-from buildcompare.recordings.prometheus_client import Answer, Client
-from buildcompare.recordings.recording import FloatArray
+from buildcompare.recordings.prometheus import MAX_POINTS, prometheus_client
+from buildcompare.recordings.prometheus_client import secrets_of
 from buildcompare.results.codes import SIDES
 
 COLUMNS = ["build", "run", "series", "elapsed_s", "value"]
@@ -33,21 +34,31 @@ def ask_server(params: Comparison, test: str, views: Views, query: str) -> pd.Da
         for number, view in enumerate(views[side], start=1):
             url = view.run.url or source.url
             start, end = view.recording.window
-            answer = _answer(source, url, query, start, end)
-            frames += [_frame(*each, start).assign(build=side, run=number) for each in answer.series]
+            asked = source.model_copy(update={"url": url})
+            frames += [each.assign(build=side, run=number) for each in _answer(asked, query, start, end)]
     return pd.concat(frames, ignore_index=True)[COLUMNS] if frames else pd.DataFrame(columns=COLUMNS)
 
 
-def _answer(source: Source, url: str, query: str, start: float, end: float) -> Answer:
-    """One run's answer, at the source's step, or as fine as one answer may be."""
+def _answer(source: Source, query: str, start: float, end: float) -> list[pd.DataFrame]:
+    """One run's answer by prometheus-api-client, at the source's step, or as fine as one answer may be."""
+    from prometheus_api_client.exceptions import PrometheusApiClientException
+    from requests import RequestException
+
     step_s = source.step_s * max(1.0, math.ceil((end - start) / source.step_s / MAX_POINTS))
-    with closing(Client(source, url)) as client:
-        try:
-            return client.query_range(query, {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step_s:g}"})
-        except InputError as error:
-            raise (error if error.key else error.within("query")) from None
+    times = [dt.datetime.fromtimestamp(each, dt.UTC) for each in (start, end)]
+    hide = hiding(secrets_of(source))
+    exact = {"start": f"{start:.3f}", "end": f"{end:.3f}"}  # it rounds to seconds
+    try:
+        answer = prometheus_client(source).custom_query_range(query, *times, step=f"{step_s:g}", params=exact)
+        return [_frame(series, start, hide) for series in answer if series.get("values")]
+    except PrometheusApiClientException as error:
+        expected = f"a query that the server can answer at {source.url}"
+        raise InputError(file=None, key="query", expected=expected, found=one_line(hide(str(error)))) from None
+    except (RequestException, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(url=str(source.url), expected="an answer", found=type(error).__name__) from None
 
 
-def _frame(labels: Mapping[str, str], times: FloatArray, values: FloatArray, start: float) -> pd.DataFrame:
-    name = shown(", ".join(f"{key}={value}" for key, value in sorted(labels.items())))
+def _frame(series: dict[str, Any], start: float, hide: Callable[[str], str]) -> pd.DataFrame:
+    times, values = np.array([[float(each) for each in pair] for pair in series["values"]]).T
+    name = shown(hide(", ".join(f"{key}={value}" for key, value in sorted(series["metric"].items()))))
     return pd.DataFrame({"series": name, "elapsed_s": times - start, "value": values})
