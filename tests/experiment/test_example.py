@@ -95,8 +95,9 @@ def test_it_finds_the_missing_index_and_nothing_else(script: list[str], temporar
     ]
     assert slowest.delta_percent is not None
     assert slowest.delta_percent > 100
-    other = [slug for slug, row in rows.items() if row.status in CALLED and slug not in CHANGES]
-    assert len(other) <= 1, "of ten at 5 %"
+    twins = {"rows-written": "transactions"}  # each transaction writes one row: they are one call
+    other = {twins.get(slug, slug) for slug, row in rows.items() if row.status in CALLED and slug not in CHANGES}
+    assert len(other) <= 2, "of ten at 5 %: three or more in 1 of 90 runs"
     assert yaml.safe_load((tmp_path / "out/groups.yaml").read_text("utf-8"))["groups"][0]["name"] == "missing"
 
 

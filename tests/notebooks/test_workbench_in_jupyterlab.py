@@ -136,9 +136,12 @@ def test_a_window_that_is_dragged_is_measured(
         page.get_by_text("Written into").wait_for()
         page.get_by_label("Test", exact=True).select_option(label=UNBOUNDED)
         assert settled(page, told(rps.choose(UNBOUNDED))) == told(rps.choose(UNBOUNDED))
-        page.get_by_label("Metric", exact=True).select_option(label="P99 API times")
         p99 = told(rps.choose(UNBOUNDED, "p99-api-times"))
-        assert settled(page, p99) == p99
+        for _ in range(3):  # the list of metrics is made anew by the kernel, after a while
+            page.get_by_label("Metric", exact=True).select_option(label="P99 API times")
+            if settled(page, p99) == p99:
+                break
+        assert answer(page) == p99
         loads = page.locator(".jp-OutputArea build-chart[group$='-load']")
         loads.evaluate("element => element.scrollIntoView({ block: 'center' })")
         plot = loads.locator(".plot[aria-label^='P99']")

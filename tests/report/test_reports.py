@@ -230,7 +230,9 @@ def test_the_page_prints_on_few_sheets_without_cut_tables(
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     printed = "".join(unicodedata.normalize("NFKC", text).split())  # fonts print "fi" as one sign
     for test in reports["v10.4"].results["tests"]:
-        for row in test["metrics"]:  # of what is folded the line that names it
+        of_the_load = ("set_by_test", "supported_users")  # a curve of its own
+        judged = [row for row in test["metrics"] if (row["reason"] or {}).get("code") not in of_the_load]
+        for row in judged:  # of what is folded the line that names it
             assert row["name"].replace(" ", "") in printed
     assert text.count("\f") <= 15
 
