@@ -141,6 +141,8 @@ def test_a_window_that_is_dragged_is_measured(
             page.get_by_label("Metric", exact=True).select_option(label="P99 API times")
             if settled(page, p99) == p99:
                 break
+            page.get_by_label("Metric", exact=True).select_option(label="Avg API times")
+            page.wait_for_timeout(3_000)
         assert answer(page) == p99
         loads = page.locator(".jp-OutputArea build-chart[group$='-load']")
         loads.evaluate("element => element.scrollIntoView({ block: 'center' })")
