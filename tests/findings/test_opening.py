@@ -190,7 +190,10 @@ def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"p_worse_one_sided": 0.04, "delta_percent": 25.0}, "Perhaps worse, perhaps only chance"),
+        (
+            {"p_worse_one_sided": 0.04, "delta_percent": 25.0},
+            "Not decided whether it may ship: perhaps worse, perhaps only chance",
+        ),
         ({"base": None, "p_value": None, "delta_percent": None}, "one build has no number"),
     ],
 )

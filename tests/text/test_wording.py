@@ -484,7 +484,7 @@ def test_the_first_sentences() -> None:
     leaning = Cause(CauseKind.LEANING, "Bounded Postgres", "P99 API times", 25.0)
     loss = Cause(CauseKind.LOSS_NOT_EXCLUDED, "Unbounded MySQL", "supported users", -7.0, loss_percent=14.0)
     assert say("opening", "undecided", [leaning, loss], settle=True) == (
-        "Perhaps worse, perhaps only chance (Bounded Postgres: P99 API times). "
+        "Not decided whether it may ship: perhaps worse, perhaps only chance (Bounded Postgres: P99 API times). "
         "The supported users are too uncertain to exclude a loss of twice the margin (Unbounded MySQL: a loss of up to 14 %). "
         "See below what would settle it."
     )

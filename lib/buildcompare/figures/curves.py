@@ -13,7 +13,7 @@ from buildcompare.figures.chart import BOTH_SUSTAINED, PHASES, WINDOWS, chart, g
 from buildcompare.figures.plot import NOTE, SMALL, Plot, dot_style, width_of
 from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
-from buildcompare.results.codes import SIDES, Pair, Side, Status
+from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityStatus
 from buildcompare.results.users import PhaseName, RampUp
 from buildcompare.text.numbers import change, shift_words, unit_scale
 from buildcompare.text.sentences import say
@@ -30,10 +30,10 @@ ROOM = 1.05
 
 
 def graphs(test: TestView) -> Iterator[Figure]:
-    """One figure per metric, small on the page where nothing changed."""
-    load = test.catalogue.load
+    """One figure per metric, small on the page where nothing changed, or nothing can be judged."""
+    load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
-        changed = metric.status.changed and metric.decided_by != "equal_load"  # else it has a chart over users
+        changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # that has a chart over users
         elsewhere = load is not None and metric.slug == load.slug  # with its phases, by `users`
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
@@ -124,13 +124,14 @@ def _phase_bars(plot: Plot, test: TestView) -> None:
 
 def at_equal_load(test: TestView) -> Iterator[Figure]:
     """A figure for each metric of `test` that users feel, or that changed at equal load or at the builds' own."""
+    valid = test.result.validity.status != ValidityStatus.INVALID
     for row in test.result.metrics:
         statuses = (row.status, row.load_adjusted.status if row.load_adjusted else None)
         changed = any(status and status.changed for status in statuses)
         if row.slug in test.at_load and not row.labels and (row.gate or changed):
             name = f"{test.result.name}_at_load_{row.slug}"
             figure = metric_at_load(name, test.labels, row, test.at_load[row.slug], group=group_of(test))
-            shown = row.load_adjusted is not None and row.load_adjusted.status.changed
+            shown = valid and row.load_adjusted is not None and row.load_adjusted.status.changed
             yield replace(figure, caption=say("figures", "at_load_caption", row), shown=shown)
 
 

@@ -21,6 +21,7 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
+WORTH_IT = 0.8  # further runs are named beside a pass where they would exclude so much of what is still possible
 
 
 @dataclass(frozen=True)
@@ -145,28 +146,40 @@ def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
     rows += [(USERS, Better.HIGHER, test.supported_users) for test in tests]
     possible: dict[str, float] = {}
     for name, better, row in rows:
-        if row is not None and row.ci_low is not None and row.ci_high is not None:
-            worse = row.ci_high if better == Better.LOWER else -row.ci_low
-            possible[name] = max(possible.get(name, 0.0), worse, row.no_worse_than_percent or 0.0)
-    return {name: worse for name, worse in possible.items() if worse > 0}
+        possible[name] = max(possible.get(name, 0.0), _worst(row, better))
+    return {name: worst for name, worst in possible.items() if worst > 0}
+
+
+def _worst(row: Decided | None, better: Better) -> float:
+    """The bad end of a row's interval, in percent, as the table of tests says it; 0 where none is known."""
+    if row is None or row.ci_low is None or row.ci_high is None:
+        return 0.0
+    return max(row.ci_high if better == Better.LOWER else -row.ci_low, row.no_worse_than_percent or 0.0)
 
 
 def _further(results: Results, about: Sequence[tuple[str, str | None]] | None = None) -> dict[str, object] | None:
-    """The plan of one row: of those that it is `about`, what shows a change of the margin; else one more run of each.
+    """The plan of one row: of those that it is `about`, what shows a change of the margin.
 
-    Without `about`, of the metrics that users feel and of which nothing is decided.
+    Without `about`, of the metric that users feel and that may be worst: what would exclude a good part of that.
     """
     titles = {test.name: title(test) for test in results.tests}
     known = [plan for plan in results.plan if plan.test in titles]
-    rows = [(titles[plan.test], row) for plan in known for row in (plan.rows if about else plan.undecided)]
-    if about is None:
-        rows = [(test, row) for test, row in rows if row.slug]
-        best = min(rows, key=lambda each: each[1].steps[0].found_percent, default=None)
-    else:
+    if about is not None:
+        rows = [(titles[plan.test], row) for plan in known for row in plan.rows]
         best = min((each for each in rows if (each[0], each[1].name) in about), key=_hours, default=None)
-    if best is None:
-        return None
-    return {"test": best[0], "name": best[1].name, **dict(best[1].steps[0 if about is None else -1])}
+        return {"test": best[0], "name": best[1].name, **dict(best[1].steps[-1])} if best else None
+    gates = {(test.name, metric.slug): metric for test in results.tests for metric in test.metrics if metric.gate}
+    found = [
+        (_worst(metric.deciding, metric.better), titles[plan.test], row)
+        for plan in known
+        for row in plan.undecided
+        if (metric := gates.get((plan.test, row.slug or "")))
+    ]
+    for size, test, row in sorted(found, key=lambda each: -each[0])[:1]:
+        for step in row.steps:
+            if step.no_worse_than_percent is not None and step.no_worse_than_percent < WORTH_IT * size:
+                return {"test": test, "name": row.name, **dict(step)}
+    return None
 
 
 def _hours(planned: tuple[str, PlannedRow]) -> float:
