@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,22 +15,29 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent
-WIDTH, TOP, EXAMPLE, COLOURS = 1000, 1000, 800, 256
+WIDTH, TELEPHONE, TOP, EXAMPLE, COLOURS = 1000, 380, 1000, 800, 256
 """Pixels; few colours keep the files small."""
 
 
 def main(report: Path) -> None:
-    """The top of the page as it opens, the last test's ramp-up in dark, and its charts with the cursor in them."""
+    """The top of the page, also on a telephone, its first printed sheet, a ramp-up in dark, charts with a cursor."""
     with sync_playwright() as playwright:
         path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=["--headless", "--no-sandbox"])
-        pictures = (("light", "report.png"), ("dark", "ramp-up.png"), ("light", "charts.png"))
+        pictures = (
+            ("light", "report.png"), ("light", "telephone.png"), ("light", "print.png"), ("dark", "ramp-up.png"),
+            ("light", "charts.png"),
+        )  # fmt: skip
         for scheme, name in (("light", "example.png"),) if report.parent.name == "missing-index" else pictures:
             height = EXAMPLE if name == "example.png" else TOP
-            page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme=scheme)
+            width = TELEPHONE if name == "telephone.png" else WIDTH
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(report.resolve().as_uri())
-            if name in ("report.png", "example.png"):
+            if name in ("report.png", "telephone.png", "example.png"):
                 shot = page.screenshot()
+            elif name == "print.png":
+                command = ["pdftoppm", "-r", "60", "-png", "-f", "1", "-l", "1", "-"]
+                shot = subprocess.run(command, input=page.pdf(format="A4"), check=True, stdout=subprocess.PIPE).stdout
             elif name == "ramp-up.png":
                 region = page.locator("#ramp-up ~ .pictures").first
                 region.scroll_into_view_if_needed()
