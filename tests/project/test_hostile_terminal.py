@@ -47,7 +47,11 @@ def screen(tmp_path: Path) -> Iterator[Screen]:
     def after(script: str) -> tuple[str, str, str, str]:
         (tmp_path / "script").write_text(script)
         (sent := tmp_path / "sent").write_bytes(b"")
-        ask("new-session", "-d", "-x", "120", "-y", "50", "-s", "t", "bash --norc --noprofile")
+        for _ in range(100):  # the server before may still be ending
+            ask("new-session", "-d", "-x", "120", "-y", "50", "-s", "t", "bash --norc --noprofile")
+            if ask("list-sessions"):
+                break
+            time.sleep(0.1)
         ask("set-option", "-g", "set-clipboard", "on")
         ask("set-option", "-g", "history-limit", "10000")
         ask("pipe-pane", "-t", "t", f"cat >> {sent}")
@@ -71,6 +75,7 @@ def test_the_watch_itself_sees_them(screen: Screen) -> None:
     quiet = screen("echo first; echo last")
     for name in ("title", "clipboard", "alternate screen", "colour", "mouse"):
         seen = screen(f"echo first; printf %s {shlex.quote(SEQUENCES[name])}; echo last")
+        assert seen[0], "a terminal was there"
         assert seen[:2] != quiet[:2] or "\x1b[41m" in seen[2], name
         assert SEQUENCES[name] in seen[3]
 
