@@ -170,9 +170,8 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
                 told = {"required_runs", "required_runs_show_percent", "delta_percent"}
                 evidence = {**named, **row.model_dump(include=told)}
                 rows.append((not gate, row.p_worse_one_sided or 0.0, test.name, evidence))
-    for _, _, name, evidence in sorted(rows, key=lambda each: each[:2])[
-        :1
-    ]:  # what settles the others stands in the plan
+    first = sorted(rows, key=lambda each: each[:2])[:1]  # what settles the others stands in the plan
+    for _, _, name, evidence in first:
         yield suggestion(SuggestionKind.SETTLE, evidence, names, test=name)
 
 
