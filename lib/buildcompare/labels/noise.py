@@ -5,9 +5,10 @@ Its numbers were chosen on Mattermost's ceiling tests, the development half; `be
 
 import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,11 +62,9 @@ class LabelNoise:
     def predict(self, rows: pd.DataFrame) -> dict[tuple[str, str, str], Noise]:
         """The noise of one run by group, label and statistic, of `rows` with these; without what is unknown."""
         found: dict[tuple[str, str, str], Noise] = {}
-        for table, of_table in rows.groupby(TABLE):
-            if known := self._known.get(table):
-                keys = of_table[LABEL_KEY].itertuples(index=False, name=None)
-                sds = known.scale * self._deviations(known, of_table)
-                found |= {key: Noise(sd, known.df, known.source) for key, sd in zip(keys, sds, strict=True)}
+        for known, keys, _ in self._tables(rows):
+            sds = known.scale * self._deviations(known, keys)
+            found |= {key: Noise(sd, known.df, known.source) for key, sd in zip(keys, sds, strict=True)}
         return found
 
     def effects(self, rows: pd.DataFrame, runs: tuple[int, int] = (1, 1)) -> pd.DataFrame:
@@ -73,33 +72,40 @@ class LabelNoise:
 
         `rows` have the columns of `LABEL_KEY`, base and new: the means over so many `runs`, positive (else: no effect).
         """
-        found = pd.DataFrame({"shared": 0.0, "effect": None}, rows.index)
+        all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
-        positive = rows[rows["base"].gt(0) & rows["new"].gt(0)]
-        rounding = _rounding(positive[["base", "new"]].to_numpy(dtype=np.float64))
-        for table, of_table in positive.groupby(TABLE):
-            known = self._known.get(table)
-            if known is None:
-                continue
-            base, new = of_table[["base", "new"]].to_numpy(dtype=np.float64).T
-            sd = np.hypot(self._deviations(known, of_table) * per_pair, rounding * np.hypot(1.0 / base, 1.0 / new))
+        values = rows[["base", "new"]].to_numpy(dtype=np.float64).T
+        positive = np.asarray((values > 0).all(axis=0))
+        rounding = _rounding(values[:, positive])
+        for known, keys, at in self._tables(rows, positive):
+            base, new = values[:, at]
+            sd = np.hypot(self._deviations(known, keys) * per_pair, rounding * np.hypot(1.0 / base, 1.0 / new))
             change, shared, spread = np.log(new / base), 0.0, 1.0
             if change.size >= FEWEST_ROWS:
                 shared = float(np.median(change))
                 spread = max(float(np.median(np.abs(change - shared) / sd)) / known.usual, QUIETEST)
             noises = sd * known.scale * math.sqrt(spread)
-            each = zip(change - shared, noises, strict=True)
-            made = [Effect(own, noise, known.df, noise / per_pair, known.source) for own, noise in each]
-            found.loc[of_table.index] = pd.DataFrame({"shared": shared, "effect": made}, of_table.index)
-        return found
+            all_shared[at] = shared
+            for i, own, noise in zip(at, change - shared, noises, strict=True):
+                effects[i] = Effect(own, noise, known.df, noise / per_pair, known.source)
+        return pd.DataFrame({"shared": all_shared, "effect": effects}, rows.index)
 
-    def _deviations(self, known: TableNoise, rows: pd.DataFrame) -> FloatArray:
-        """The predicted deviation of one run of each label of one table."""
-        if self._squares.empty:  # as without a calibration
-            none = pd.Series(np.zeros(len(rows)))
-            return _shrunk(known.sd, none, none).to_numpy(dtype=np.float64)
-        own = rows[LABEL_KEY].join(self._squares, on=LABEL_KEY)[["sum", "count"]].fillna(0.0)
-        return _shrunk(known.sd, own["sum"], own["count"]).to_numpy(dtype=np.float64)
+    def _tables(
+        self, rows: pd.DataFrame, counted: npt.NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[TableNoise, list[tuple[str, str, str]], list[int]]]:
+        """The noise of each table that is known, with the keys and positions of its rows that are `counted`."""
+        found: dict[tuple[str, str], dict[int, tuple[str, str, str]]] = {}
+        for i, key in enumerate(zip(*(rows[name].tolist() for name in LABEL_KEY), strict=True)):
+            if counted is None or counted[i]:
+                found.setdefault((key[0], key[2]), {})[i] = key
+        for table, keys in found.items():
+            if known := self._known.get(table):
+                yield known, [*keys.values()], [*keys]
+
+    def _deviations(self, known: TableNoise, keys: Sequence[tuple[str, str, str]]) -> FloatArray:
+        """The predicted deviation of one run of each of these labels of one table."""
+        own = np.array([self._squares.get(key, (0.0, 0.0)) for key in keys]).T
+        return np.asarray(_shrunk(known.sd, *own), dtype=np.float64)
 
     @cached_property
     def _known(self) -> Mapping[Hashable, TableNoise]:
@@ -108,7 +114,7 @@ class LabelNoise:
             key: TableNoise(math.log1p(each.percent / 100.0), each.df, usual=float(_reach(each.df, 0.5)))
             for key, each in stated.items()
         }
-        if self._changes["setup"].nunique() < FEWEST_SETUPS:
+        if len(self.groups) < FEWEST_SETUPS or self._changes["setup"].nunique() < FEWEST_SETUPS:
             return known
         rows = self._changes.groupby(TABLE)
         return known | {key: _learned(of_table) for key, of_table in rows if len(of_table) >= FEWEST_ROWS}
@@ -116,12 +122,16 @@ class LabelNoise:
     @cached_property
     def _changes(self) -> pd.DataFrame:
         pairs = [label_pairs(group).assign(setup=number) for number, group in enumerate(self.groups)]
-        changes = pd.concat(pairs or [label_pairs(RepeatedRuns("", "bounded", [])).assign(setup=0)])
+        changes = pd.concat(pairs)
         return changes.assign(square=changes["change"] ** 2)
 
     @cached_property
-    def _squares(self) -> pd.DataFrame:
-        return self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
+    def _squares(self) -> Mapping[Hashable, tuple[float, float]]:
+        """By label, the sum of its squared changes and their number."""
+        if not self.groups:
+            return {}
+        known = self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
+        return dict(zip(known.index, known.itertuples(index=False, name=None), strict=True))
 
 
 def _learned(changes: pd.DataFrame) -> TableNoise:
@@ -143,8 +153,8 @@ def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
     return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
-def _shrunk(sd: float, squares: pd.Series, count: pd.Series) -> pd.Series:
-    return pd.Series(np.sqrt((TYPICAL * sd**2 + squares) / (TYPICAL + count)))
+def _shrunk(sd: float, squares: Any, count: Any) -> Any:
+    return np.sqrt((TYPICAL * sd**2 + squares) / (TYPICAL + count))
 
 
 def _rounding(values: FloatArray) -> float:

@@ -2,10 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,13 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
-from buildcompare.results.codes import SIDES, NoiseSource, Number, Pair, Reason, ReasonCode, Status
+from buildcompare.results.codes import SIDES, NoiseSource, Number, Pair, Reason, ReasonCode, Side, Status
 from buildcompare.stats.effects import TestedEffect, judge_labels
+from buildcompare.stats.levels import delta_percent
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # The statistic of how often a label was called in the window
+_Key: TypeAlias = tuple[str, str, str]  # By the columns of `LABEL_KEY`
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,39 +152,87 @@ def label_table(
     0  getPost  0.01  0.012           20.0     NaN
     1    login  0.20    NaN            NaN    base
     """
-    sides = []
-    for side, runs in (("base", base), ("new", new)):
-        expect_columns(side, runs, (*LABEL_KEY, "value"))
-        value = runs["value"].astype(float)
-        top = runs["group"].map(top_buckets or {}).astype(float).where(runs["stat"].str.startswith("p"))
-        rows = runs[LABEL_KEY].assign(value=value.where(np.isfinite(value)), at_least=value >= top).groupby(LABEL_KEY)
-        sides.append(rows.agg(**{side: ("value", "mean"), f"{side}_at_least": ("at_least", "any")}))
-    table = sides[0].join(sides[1], how="outer").reset_index()
-    counted = table["stat"] == CALLS
-    calls = table[counted].set_index(["group", "label"])[["base", "new"]].add_suffix("_calls")
-    table = table[~counted].join(calls, on=["group", "label"]).sort_values(LABEL_KEY, ignore_index=True)
-    marks = table[["base_at_least", "new_at_least"]]
-    absent, at_least, values = marks.isna().to_numpy(), marks.eq(True).to_numpy(), table[["base", "new"]].to_numpy()
-    reason = build = pd.Series(index=table.index, dtype="str")
+    rows = [
+        [*row.key, *row.values, *row.at_least, *row.calls, row.delta_percent, row.only_in, row.reason, row.reason_build]
+        for row in pair_labels([base], [new], top_buckets=top_buckets)
+    ]
+    sides = [f"{side}{what}" for what in ("", "_at_least", "_calls") for side in SIDES]
+    numbers, texts = [*sides[:2], *sides[4:], "delta_percent"], ["only_in", "reason", "reason_build"]
+    table = pd.DataFrame(rows, columns=[*LABEL_KEY, *sides, "delta_percent", *texts])
+    return table.astype({**dict.fromkeys([*LABEL_KEY, *texts], "str"), **dict.fromkeys(numbers, "float")})
+
+
+@dataclass(frozen=True)
+class PairedLabel:
+    """One statistic of one label in both builds; None is what a build does not have."""
+
+    group: str
+    label: str
+    stat: str
+    values: Pair[Number]
+    """Mean over the runs, in seconds."""
+    calls: Pair[Number]
+    at_least: Pair[bool]
+    """Whether the value is a lower bound."""
+    delta_percent: float | None
+    reason: ReasonCode | None
+    """Why there is no `delta_percent`."""
+    reason_build: Side | None
+    """The build that the reason is about; None: both."""
+
+    @property
+    def key(self) -> _Key:
+        """By the columns of `LABEL_KEY`."""
+        return self.group, self.label, self.stat
+
+    @property
+    def only_in(self) -> Side | None:
+        """The build that alone has the label."""
+        return self.reason_build if self.reason == ReasonCode.ONLY_IN else None
+
+
+def pair_labels(
+    base: Sequence[pd.DataFrame], new: Sequence[pd.DataFrame], *, top_buckets: Mapping[str, float | None] | None = None
+) -> list[PairedLabel]:
+    """The rows of :func:`label_table`, of a frame for each run."""
+    known = Pair(_means("base", base, top_buckets or {}), _means("new", new, top_buckets or {}))
+    return [_paired(key, known) for key in sorted({*known.base, *known.new}) if key[2] != CALLS]
+
+
+def _paired(key: _Key, known: Pair[dict[_Key, tuple[float | None, bool]]]) -> PairedLabel:
+    absent, found = known.map(lambda of: key not in of), known.map(lambda of: of.get(key, (None, False)))
+    values, at_least = found.map(lambda each: each[0]), found.map(lambda each: each[1])
+    reason: ReasonCode | None = None
+    build: Side | None = None
     for code, holds in (  # by build; the last one counts
         # A time is never zero: it was too short for the source's resolution, so no ratio can be trusted.
-        (ReasonCode.TOO_SHORT_TO_MEASURE, values == 0),
+        (ReasonCode.TOO_SHORT_TO_MEASURE, values.map(lambda value: value == 0)),
         (ReasonCode.BEYOND_LAST_BUCKET, at_least),
-        (ReasonCode.NEVER_CALLED, np.isnan(values)),
-        (ReasonCode.ONLY_IN, absent[:, ::-1]),
+        (ReasonCode.NEVER_CALLED, values.map(lambda value: value is None)),
+        (ReasonCode.ONLY_IN, Pair(absent.new, absent.base)),
     ):
-        in_base, in_new = holds.T
-        reason = reason.mask(in_base | in_new, code.value)
-        build = build.mask(in_base, "base").mask(in_new, "new").mask(in_base & in_new)
-    delta = 100.0 * (table["new"] / table["base"] - 1.0)
-    return table.assign(
-        base_at_least=at_least[:, 0],
-        new_at_least=at_least[:, 1],
-        delta_percent=delta.where(np.isfinite(delta) & reason.isna()),
-        only_in=build.where(marks.isna().any(axis=1)),
-        reason=reason,
-        reason_build=build,
-    )
+        if any(holds):
+            reason, build = code, None if all(holds) else "base" if holds.base else "new"
+    calls = known.map(lambda of: of.get((*key[:2], CALLS), (None, False))[0])
+    delta = delta_percent(*values) if reason is None else None
+    return PairedLabel(*key, values, calls, at_least, delta, reason, build)
+
+
+def _means(
+    side: str, runs: Sequence[pd.DataFrame], tops: Mapping[str, float | None]
+) -> dict[_Key, tuple[float | None, bool]]:
+    """Of each label and statistic the mean of its finite values, and whether one of them is a lower bound."""
+    values: dict[_Key, list[float]] = {}
+    for run in runs:
+        expect_columns(side, run, (*LABEL_KEY, "value"))
+        for group, label, stat, value in zip(*(run[name].tolist() for name in (*LABEL_KEY, "value")), strict=True):
+            values.setdefault((group, label, stat), []).append(float(value))
+    found = {}
+    for key, all_of in values.items():
+        top = tops.get(key[0]) if key[2].startswith("p") else None
+        finite = [value for value in all_of if math.isfinite(value)]
+        found[key] = fmean(finite) if finite else None, top is not None and any(value >= top for value in all_of)
+    return found
 
 
 def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[LabelResult]:
@@ -193,43 +243,61 @@ def compare_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[Labe
 def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[LabelResult, TestedEffect | None]]:
     """The same rows, each with its judgement."""
     tops = {table.group: table.top_bucket for table in catalogue.label_tables}
-    rows = label_table(*(pd.concat(runs) for runs in tables.runs), top_buckets=tops)
-    comparable = rows.assign(base=rows["base"].where(rows["delta_percent"].notna()))
+    rows = pair_labels(*tables.runs, top_buckets=tops)
+    values = [row.values if row.delta_percent is not None else Pair(None, None) for row in rows]
+    columns = {side: np.array([value[side] for value in values], dtype=np.float64) for side in SIDES}
+    comparable = pd.DataFrame([row.key for row in rows], columns=LABEL_KEY).assign(**columns)
     effects = tables.noise.effects(comparable, (len(tables.runs.base), len(tables.runs.new)))
-    judged = judge_labels([*zip(rows["group"] + " " + rows["stat"], effects["effect"], strict=True)])
-    if tables.whole is not None:
-        whole = label_table(*(pd.concat(runs) for runs in tables.whole)).set_index(LABEL_KEY)["delta_percent"]
-        rows = rows.join(whole.rename("whole_run_percent"), on=LABEL_KEY)
-    for side in SIDES:
-        average = rows["stat"].eq("avg").map({True: 1.0, False: np.nan}) * rows[side]
-        spent = (average * rows[f"{side}_calls"]).groupby([rows["group"], rows["label"]]).transform("first")
-        total = (average * rows[f"{side}_calls"]).groupby(rows["group"]).transform("sum")
-        rows[f"{side}_share"] = spent / total.where(total > 0)
-    records = rows.astype(object).where(rows.notna(), None).to_dict("records")
-    moved = 100.0 * np.expm1(effects["shared"])
-    results = [_result(*each, tables) for each in zip(records, judged, moved, strict=True)]
+    judged = judge_labels([*zip((f"{row.group} {row.stat}" for row in rows), effects["effect"], strict=True)])
+    moved, shares = 100.0 * np.expm1(effects["shared"]), Pair.of(lambda side: _time_shares(rows, side))
+    whole = {row.key: row.delta_percent for row in pair_labels(*tables.whole, top_buckets=tops)} if tables.whole else {}
+    results = [
+        _result(row, tested, shared, shares, whole, tables)
+        for row, tested, shared in zip(rows, judged, moved, strict=True)
+    ]
     return [*zip(results, judged, strict=True)]
 
 
+def _time_shares(rows: Iterable[PairedLabel], side: Side) -> dict[tuple[str, str], float]:
+    """By group and label, the part of the group's time that its calls took."""
+    spent = {
+        row.key[:2]: value * calls
+        for row in rows
+        if row.stat == "avg" and (value := row.values[side]) is not None and (calls := row.calls[side]) is not None
+    }
+    total = {
+        group: math.fsum(each for key, each in spent.items() if key[0] == group) for group in {k[0] for k in spent}
+    }
+    return {key: each / total[key[0]] for key, each in spent.items() if total[key[0]] > 0}
+
+
 def _result(
-    row: Mapping[Hashable, Any], judged: TestedEffect | None, shared_percent: float, tables: LabelTables
+    row: PairedLabel,
+    judged: TestedEffect | None,
+    shared_percent: float,
+    time_shares: Pair[dict[tuple[str, str], float]],
+    whole_run_percent: Mapping[_Key, float | None],
+    tables: LabelTables,
 ) -> LabelResult:
-    reason = Reason(code=row["reason"], build=row["reason_build"]) if row["reason"] else None
-    calls: Pair[Number] = Pair(row["base_calls"], row["new_calls"])
-    shares: Pair[Number] = Pair(row["base_share"], row["new_share"])
-    unjudged = Status.NOT_COMPARABLE if row["delta_percent"] is None else Status.INCONCLUSIVE
+    shares: Pair[Number] = time_shares.map(lambda of: of.get(row.key[:2]))
+    unjudged = Status.NOT_COMPARABLE if row.delta_percent is None else Status.INCONCLUSIVE
+    why = row.reason or (None if judged else ReasonCode.NO_NOISE)
     return LabelResult(
-        **{field: row[field] for field in (*LABEL_KEY, "base", "new", "delta_percent", "only_in")},
+        **dict(zip(LABEL_KEY, row.key, strict=True)),
+        base=row.values.base,
+        new=row.values.new,
+        delta_percent=row.delta_percent,
+        only_in=row.only_in,
         **(judged.row() if judged else {"status": unjudged}),
         shared_percent=shared_percent if judged else None,
         noise_source=judged.effect.noise_source if judged else NoiseSource.NONE,
         p_adjusted=judged.p_adjusted if judged else None,
-        calls=calls if calls != Pair(None, None) else None,
+        calls=row.calls if row.calls != Pair(None, None) else None,
         time_share=shares if shares != Pair(None, None) else None,
-        whole_run_percent=row.get("whole_run_percent"),
+        whole_run_percent=whole_run_percent.get(row.key),
         window="steady" if tables.steady else "whole_run",
-        at_least=Pair(base=row["base_at_least"], new=row["new_at_least"]),
-        reason=reason or (None if judged else Reason(code=ReasonCode.NO_NOISE)),
+        at_least=row.at_least,
+        reason=Reason(code=why, build=row.reason_build) if why else None,
     )
 
 
