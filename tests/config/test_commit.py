@@ -17,20 +17,17 @@ def test_the_commit_is_that_of_the_project_itself(tmp_path: Path, monkeypatch: p
             ["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
         ).stdout.strip()
 
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
-    assert commit() is None, "no checkout"
+    assert commit(tmp_path) is None, "no checkout"
     git("init", "--quiet")
-    assert commit() is None, "no commit yet"
+    assert commit(tmp_path) is None, "no commit yet"
     (tmp_path / "kept").write_text("one")
     git("add", "kept")
     git("commit", "--quiet", "-m", "one")
     (tmp_path / "new").write_text("not tracked")
-    assert commit() == git("rev-parse", "--short=12", "HEAD")
+    assert commit(tmp_path) == git("rev-parse", "--short=12", "HEAD")
     (tmp_path / "kept").write_text("two")
-    assert commit() == git("rev-parse", "--short=12", "HEAD") + " with changes"
+    assert commit(tmp_path) == git("rev-parse", "--short=12", "HEAD") + " with changes"
     (tmp_path / "inside").mkdir()
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path / "inside"))
-    assert commit() is None, "a folder in somebody else's checkout"
-    monkeypatch.setenv("BUILDCOMPARE_ROOT", str(tmp_path))
+    assert commit(tmp_path / "inside") is None, "a folder in somebody else's checkout"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit() is None, "no git"
+    assert commit(tmp_path) is None, "no git"

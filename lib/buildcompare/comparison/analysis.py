@@ -1,6 +1,7 @@
 """A whole comparison: parameters in, recordings read, every test compared, findings drawn."""
 
 import datetime as dt
+import functools
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from buildcompare.comparison.plan import plan_tests
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Comparison, Coordinator, Run, Test, check_params, read_params
-from buildcompare.config.project import commit, resolve
+from buildcompare.config.project import commit, resolve, root
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
 from buildcompare.history.chain import Past, compare_to_ledger, entry_of, supported_users_noise
@@ -433,10 +434,13 @@ def calibration_of(params: Comparison, file: str) -> Calibration:
 
 def _this_run(command: str) -> dict[str, Any]:
     """What differs between two runs of the same inputs."""
+    created = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {"created": created, "command": command, **running_code(root())}
+
+
+@functools.cache
+def running_code(project: Path) -> dict[str, Any]:
+    """The commit and the versions of what runs: as they were when it was imported, whatever is changed later."""
     packages = ("buildcompare", "numpy", "pandas", "scipy", "statsmodels")
-    return {
-        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "command": command,
-        "git_commit": commit(),
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
-    }
+    versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
+    return {"git_commit": commit(project), "versions": versions}

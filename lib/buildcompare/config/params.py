@@ -341,7 +341,12 @@ def read_params(file: str | Path) -> Comparison:
     ['postgresql_bounded', 'postgresql_unbounded']
     """
     path = Path(file)
-    comparison = check_params(read_yaml(path))
+    return params_of(read_yaml(path), path)
+
+
+def params_of(document: Document, path: Path) -> Comparison:
+    """What :func:`read_params` reads, of the `document` in the file at `path`."""
+    comparison = check_params(document)
     return comparison.model_copy(update={"name": name_of(path, comparison.name)})
 
 

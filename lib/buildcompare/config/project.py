@@ -145,14 +145,14 @@ def socket_folder(prefix: str = "bc-") -> Iterator[Path]:
         yield folder
 
 
-def commit() -> str | None:
-    """The project's git commit, ``with changes`` where tracked files differ; None without a checkout or git."""
-    if not (root() / ".git").exists():
+def commit(project: Path) -> str | None:
+    """The git commit of `project`, ``with changes`` where tracked files differ; None without a checkout or git."""
+    if not (project / ".git").exists():
         return None
     said = []
     try:
         for ask in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
-            command = ["git", "--no-optional-locks", "-C", str(root()), *ask]
+            command = ["git", "--no-optional-locks", "-C", str(project), *ask]
             made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, errors="replace")
             said.append(made.stdout.strip())
         return f"{said[0]} with changes" if said[1] else said[0]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.history.releases import LevelSeries
@@ -62,7 +61,7 @@ def chart(
         ``group``: the charts that share cursor, zoom and choices; ``data``: base64 of a zlib stream of a JSON header
         (its length first, in four bytes) and of the runs' values as 32-bit floats, NaN where none was recorded.
     """
-    curves: list[tuple[Side, int, RunResult, Recording, pd.Series]] = []
+    curves: list[tuple[Side, int, RunResult, Recording, Series]] = []
     for side in SIDES:
         for number, recording in enumerate(test.recordings[side], start=1):
             if find is not None:
@@ -71,7 +70,7 @@ def chart(
                 series = recording.total(metric.slug) if labels is None else recording.find(metric.slug, labels)
             if series is not None and series.times.size:
                 result = test.result.runs[side][number - 1]
-                curves.append((side, number, result, recording, recording.curve(series).astype(np.float64)))
+                curves.append((side, number, result, recording, series))
     header = _header(metric, test.labels, title, alt) | {
         "window": WINDOWS[test.result.type],
         "wide": wide,
@@ -82,8 +81,8 @@ def chart(
         ],
     }
     floats: list[np.ndarray] = []
-    for side, number, result, recording, curve in curves:
-        grid, arrays = _sampled(curve)
+    for side, number, result, recording, series in curves:
+        grid, arrays = _sampled(*recording.samples(series))
         floats += arrays
         header["runs"].append(
             {
@@ -111,7 +110,7 @@ def over_loads(
     }
     floats = []
     for side in SIDES:
-        grid, arrays = _sampled(pd.Series(seen.curves[side], seen.users))
+        grid, arrays = _sampled(seen.users, seen.curves[side])
         users, values = seen.points[side][np.isfinite(seen.points[side]).all(axis=1)].T
         floats += [*arrays, _rounded(half_widths(seen, side)), _rounded(users), _rounded(values)]
         header["runs"].append({"side": side, "run": 1, "users": [], "cloud": users.size, **grid})
@@ -184,9 +183,8 @@ def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
     return base64.b64encode(packed).decode("ascii")
 
 
-def _sampled(curve: pd.Series) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _sampled(elapsed: np.ndarray, values: np.ndarray) -> tuple[dict[str, Any], list[np.ndarray]]:
     """A curve on its grid of equal steps, missing samples NaN; with its own times where it has no such grid."""
-    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy()
     step = float(np.median(np.diff(elapsed))) if elapsed.size > 1 else 1.0
     places = np.rint((elapsed - elapsed[0]) / step).astype(int)
     if np.abs(elapsed - elapsed[0] - places * step).max() > 0.01 * step or places[-1] > 4 * elapsed.size:
@@ -210,8 +208,7 @@ def _users(test: TestView, recording: Recording) -> list[int | None]:
     series = recording.total(load.slug) if load else None
     if series is None or not series.times.size:
         return []
-    curve = recording.curve(series)
-    elapsed, users = curve.index.to_numpy(), curve.to_numpy(dtype=np.float64)
+    elapsed, users = recording.samples(series)
     minutes, finite = (elapsed // 60).astype(int), np.isfinite(users)
     counts = np.bincount(minutes[finite])
     means = np.bincount(minutes[finite], users[finite]) / np.maximum(counts, 1)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
 
 from buildcompare.comparison.analysis import TestView
 from buildcompare.figures import Figure, names
@@ -175,22 +174,27 @@ def stretches(test: TestView, slug: str, labels: Mapping[str, str] | None = None
     for side in SIDES:
         for recording in test.recordings[side]:
             series = recording.total(slug) if labels is None else recording.find(slug, labels)
-            if series is not None and (drawn := _thinned(recording.curve(series))):
+            if series is not None and (drawn := _thinned(*recording.samples(series))):
                 found.setdefault(side, []).extend(drawn)
     return found
 
 
-def _thinned(curve: pd.Series) -> list[Stretch]:
+def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
     """The smallest and the largest value of each of many pieces of equal length, so that no spike is lost."""
-    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
     steps, finite = np.diff(elapsed), np.isfinite(values)
     missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
     stretch, shown = np.cumsum(missing | ~finite), np.flatnonzero(finite)
     if shown.size > POINTS_PER_CURVE:
         piece = np.arange(shown.size) * (POINTS_PER_CURVE // 2) // shown.size
         starts = np.flatnonzero(np.diff(piece, prepend=-1))
-        extremes = [np.lexsort((sign * values[shown], piece))[starts] for sign in (1, -1)]
-        shown = shown[np.union1d(*extremes)]
+        of_piece = values[shown]
+
+        def first(extreme: np.ufunc) -> np.ndarray:
+            """Where the extreme of each piece is reached."""
+            reached = np.flatnonzero(of_piece == extreme.reduceat(of_piece, starts)[piece])
+            return np.asarray(reached[np.searchsorted(reached, starts)])
+
+        shown = shown[np.union1d(first(np.minimum), first(np.maximum))]
     ends = np.flatnonzero(np.diff(stretch[shown])) + 1
     return [(elapsed[part] / 60, values[part]) for part in np.split(shown, ends) if part.size]
 

@@ -23,7 +23,7 @@ from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import Estimate, Validity
 from buildcompare.results.codes import Pair, Reason, ReasonCode, Status, TestType, ValidityStatus
 from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
-from buildcompare.stats.levels import Level, mean_of_runs, measure_level
+from buildcompare.stats.levels import Level, level_of_samples, mean_of_runs, measure_level
 from buildcompare.stats.noise import RunLevel
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class RunView:
         found = self.recording.find(series.metric, series.labels)
         if found is None or self.steady.window is None:
             return None
-        return measure_level(self.recording.curve(found), self.steady.window, geometric=found.unit == TIMES)
+        return level_of_samples(*self.recording.samples(found), self.steady.window, geometric=found.unit == TIMES)
 
 
 Views: TypeAlias = Pair[list[RunView]]  # The views of the runs of both builds

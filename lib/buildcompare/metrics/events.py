@@ -256,9 +256,10 @@ def _from_median(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Averages:
-    """A run as averages over intervals, shape (n,) each."""
+    """A run as averages over intervals, shape (n,) each, and the samples that they were made of."""
 
-    curve: pd.Series  # the samples themselves
+    elapsed: FloatArray  # of the samples themselves
+    samples: FloatArray
     times: FloatArray  # the middle of each interval
     averages: FloatArray
     values: FloatArray  # the averages divided by `unit`, or their logarithms where that is None
@@ -278,8 +279,10 @@ class _Averages:
     def mean(self, part: Range) -> float:
         return float(self.averages[slice(*part)].mean())
 
-    def fine(self, start: float, end: float) -> pd.Series:
-        return self.curve[(self.curve.index > start) & (self.curve.index <= end)]
+    def fine(self, start: float, end: float) -> tuple[FloatArray, FloatArray]:
+        """The elapsed seconds and the values of samples between two times."""
+        inside = (self.elapsed > start) & (self.elapsed <= end)
+        return self.elapsed[inside], self.samples[inside]
 
     def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
         """A spike or drop of `away`, from its top or bottom to the level of the averages `beside`."""
@@ -288,10 +291,10 @@ class _Averages:
         extreme = np.argmax if up else np.argmin
         top = self.start_s(away[0] + int(extreme(self.averages[slice(*away)])))
         variance = self.noise.sd**2 + self.noise.mean_variance(beside.size)
-        fine = self.fine(top, top + self.width_s)
-        at = float(fine.index[int(extreme(fine.to_numpy()))])
-        size = float(self.fine(at - self.width_s / 2, at + self.width_s / 2).mean()) - level
-        height = level, size, float(fine.loc[at])
+        elapsed, fine = self.fine(top, top + self.width_s)
+        at, farthest = float(elapsed[extreme(fine)]), float(fine[extreme(fine)])
+        size = float(self.fine(at - self.width_s / 2, at + self.width_s / 2)[1].mean()) - level
+        height = level, size, farthest
         return self._event("spike" if up else "drop", at, self.span_s(away), height, variance, around)
 
     def spike(self, away: Range, calm: npt.NDArray[np.bool_]) -> MetricEvent:
@@ -310,9 +313,9 @@ class _Averages:
         variance = self.noise.mean_variance(before[1] - before[0]) + self.noise.mean_variance(last[1] - last[0])
         # The change is where a step fits the curve's own samples best.
         low, high = level, self.mean(after[0])
-        fine = self.fine(*self.span_s((max(before[0], before[1] - 2), min(after[0][1], after[0][0] + 2))))
-        lean = np.cumsum(fine.to_numpy(dtype=np.float64) - (low + high) / 2) * math.copysign(1.0, high - low)
-        at = float(fine.index[int(lean.argmin())])
+        elapsed, fine = self.fine(*self.span_s((max(before[0], before[1] - 2), min(after[0][1], after[0][0] + 2))))
+        lean = np.cumsum(fine - (low + high) / 2) * math.copysign(1.0, high - low)
+        at = float(elapsed[lean.argmin()])
         if lasting:
             kind: Kind = "level"
             span = self._when(before, after[0])[0], self._when(after[-2] if len(after) > 1 else before, last)[1]
@@ -338,11 +341,11 @@ class _Averages:
 
 def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
     """Means of the sampling intervals that hold enough samples."""
-    numbers = np.abs(series.to_numpy(dtype=np.float64)) < LARGEST
-    inside = series[(series.index > window[0]) & (series.index <= window[1]) & numbers]
-    elapsed, samples = inside.index.to_numpy(dtype=np.float64), inside.to_numpy(dtype=np.float64)
+    elapsed, samples = series.index.to_numpy(dtype=np.float64), series.to_numpy(dtype=np.float64)
+    inside = (elapsed > window[0]) & (elapsed <= window[1]) & (np.abs(samples) < LARGEST)
+    elapsed, samples = elapsed[inside], samples[inside]
     if elapsed.size < 2:
-        return _Averages(inside, np.empty(0), np.empty(0), np.empty(0), None, SAMPLING_S)
+        return _Averages(elapsed, samples, np.empty(0), np.empty(0), np.empty(0), None, SAMPLING_S)
     step = float(np.median(np.diff(elapsed)))
     width = max(SAMPLING_S, step)
     bins = np.maximum(np.ceil((elapsed - window[0]) / width - 1e-9).astype(np.int64) - 1, 0)
@@ -351,9 +354,9 @@ def _averages(series: pd.Series, window: tuple[float, float]) -> _Averages:
     averages = np.bincount(bins, weights=samples)[full] / counts[full]
     times = np.asarray(window[0] + (np.flatnonzero(full) + 0.5) * width, dtype=np.float64)
     if (averages > 1.0 / LARGEST).all():
-        return _Averages(inside, times, averages, np.log(averages), None, width)
+        return _Averages(elapsed, samples, times, averages, np.log(averages), None, width)
     unit = float(np.abs(averages).max()) or 1.0
-    return _Averages(inside, times, averages, averages / unit, unit, width)
+    return _Averages(elapsed, samples, times, averages, averages / unit, unit, width)
 
 
 def _slow_events(run: _Averages, edges: Sequence[Range]) -> list[MetricEvent]:

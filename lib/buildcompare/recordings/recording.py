@@ -276,12 +276,16 @@ class Recording:
         values = np.sum([series.values[np.isin(series.times, times)] for series in found], axis=0)
         return Series(metric, found[0].name, found[0].unit, times, np.asarray(values, dtype=np.float64))
 
-    def curve(self, series: Series) -> pd.Series:
-        """A series on elapsed time: values over seconds since the window's start, inside the window."""
+    def samples(self, series: Series) -> tuple[FloatArray, FloatArray]:
+        """A series on elapsed time: seconds since the window's start, and values, inside the window."""
         start, end = self.window
-        inside = (series.times >= start) & (series.times <= end)
-        index = pd.Index(series.times[inside] - start, name="elapsed_s")
-        return pd.Series(series.values[inside], index=index, name=series.metric)
+        inside = slice(np.searchsorted(series.times, start), np.searchsorted(series.times, end, "right"))
+        return series.times[inside] - start, series.values[inside]
+
+    def curve(self, series: Series) -> pd.Series:
+        """A series on elapsed time as one of pandas."""
+        elapsed, values = self.samples(series)
+        return pd.Series(values, index=pd.Index(elapsed, name="elapsed_s"), name=series.metric, copy=True)
 
     def coverage(self, series: Series, window: tuple[float, float] | None = None) -> SeriesCoverage:
         """How much a series covers of the run, or of a `window` in it (elapsed seconds, both ends belong to it)."""

@@ -307,17 +307,21 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
         nulls = [name for name in (*_TEXTS, "values") if rows[name].null_count]
         if nulls:
             raise file.fault(nulls[0], "a value in each row", "none")
-        series, summaries = [], []
-        for row in rows.to_pandas().to_dict("records"):
-            values = np.asarray(row["values"], dtype=np.float64)
-            if row["role"] == "summary":
-                summaries.append(LabelSummary(row["metric"], row["name"], row["stat"], float(values[0])))
-            elif row["role"] not in get_args(Role):
-                raise file.fault("role", f"one of {', '.join(get_args(Role))}, summary", repr(row["role"]))
+        series, summaries, roles = [], [], get_args(Role)
+        texts, clock = (
+            (rows[name].to_pylist() for name in _TEXTS),
+            (rows[name].to_numpy() for name in ("start", "step")),
+        )
+        samples = _lists(rows["times"]), _lists(rows["values"])
+        for *told, start, step, times, values in zip(*texts, *clock, *samples, strict=True):
+            own = dict(zip(_TEXTS, told, strict=True))
+            if own["role"] == "summary":
+                summaries.append(LabelSummary(own["metric"], own["name"], own["stat"], float(values[0])))
+            elif own["role"] not in roles:
+                raise file.fault("role", f"one of {', '.join(roles)}, summary", repr(own["role"]))
             else:
-                times = _grid(row["start"], row["step"], values.size) if row["times"] is None else row["times"]
-                own = {**{name: row[name] for name in _TEXTS}, "labels": _LABELS.validate_json(row["labels"])}
-                series.append(Series(times=np.asarray(times, dtype=np.float64), values=values, **own))
+                own |= {"values": values, "labels": _LABELS.validate_json(own["labels"])}
+                series.append(Series(times=_grid(start, step, values.size) if times is None else times, **own))
     except (KeyError, TypeError, ValueError, IndexError) as error:  # pyarrow's and pydantic's are ValueErrors
         raise file.fault("contents", EXPECTED_OURS, f"{type(error).__name__}: {error}") from None
     notes = [Note(kind, text) for kind, text in head.notes]
@@ -329,6 +333,14 @@ def read_recording(table: pa.Table, file: InputFile) -> Recording:
         notes=tuple(notes if head.format == FORMAT else [*notes, NO_CHECKSUM]),
         provenance=everywhere(head.provenance, shown),
     )
+
+
+def _lists(column: pa.ChunkedArray) -> list[FloatArray | None]:
+    """The array of each row, None where there is none; a value that is missing in one is NaN."""
+    lists = column.combine_chunks()
+    ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+    parts = np.split(lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64), ends[:-1])
+    return [part if valid else None for part, valid in zip(parts, lists.is_valid().to_pylist(), strict=True)]
 
 
 def _clock(times: FloatArray) -> dict[str, Any]:

@@ -162,15 +162,14 @@ class _Outputs:
     is_publishing = False  # IPython asks
 
     def __init__(self) -> None:
-        from nbformat import v4
-
-        self._new: Any = v4.new_output  # it has no types
         self._by_id: dict[str, list[NotebookNode]] = {}
         self._of_cell: list[NotebookNode] = []
 
     def add(self, kind: str, **said: Any) -> "NotebookNode":
-        """Another output of this cell."""
-        self._of_cell.append(self._new(kind, **said))
+        """Another output of this cell; the notebook is validated as a whole, when it is written."""
+        from nbformat import NotebookNode
+
+        self._of_cell.append(NotebookNode(output_type=kind, **said))  # type: ignore[no-untyped-call]  # it has no types
         return self._of_cell[-1]
 
     def taken(self) -> list["NotebookNode"]:

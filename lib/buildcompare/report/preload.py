@@ -25,6 +25,9 @@ for name in LATE.split():
 
 from PIL import Image  # noqa: E402
 
+from buildcompare.comparison.analysis import running_code  # noqa: E402
+from buildcompare.comparison.inputs import code_sha256  # noqa: E402
+from buildcompare.config.project import root  # noqa: E402
 from buildcompare.report import sections  # noqa: E402
 from buildcompare.text import sentences  # noqa: E402
 
@@ -33,5 +36,7 @@ for environment in (sections.templates(), sentences.environment()):
     for name in environment.list_templates(["j2"]):
         environment.get_template(name)
 
+running_code(root())
+code_sha256()
 gc.freeze()  # else every child copies the memory of what it looks through
 gc.enable()

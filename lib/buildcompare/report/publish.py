@@ -16,7 +16,7 @@ from buildcompare.comparison import analysis
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
 from buildcompare.comparison.inputs import files_of, inputs_sha256
 from buildcompare.config.errors import ExecutionError, InputError
-from buildcompare.config.params import Comparison, read_params
+from buildcompare.config.params import Comparison, params_of
 from buildcompare.config.project import resolve, root, socket_folder, write_files
 from buildcompare.config.variants import Variants, holds_variants, read_variants
 from buildcompare.config.yaml import read_yaml
@@ -173,9 +173,10 @@ def publish(
     Without `graphs`, README.md has none: they are what takes longest. With `resume`, a whole report that stands there
     is kept where it was made from the same inputs by the same code (``provenance.run.inputs_sha256``).
     """
-    if holds_variants(read_yaml(params_file)):
+    document = read_yaml(params_file)
+    if holds_variants(document):
         return _publish_variants(params_file, output, engine=engine, ledger_as=ledger_as, graphs=graphs, resume=resume)
-    params = read_params(params_file)
+    params = params_of(document, params_file)
     ledger = None if params.history is None else read_ledger(resolve(params.history))
     if ledger_as is not None:
         if ledger is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, get_args
 
 import pandas as pd
@@ -85,13 +86,20 @@ def _counted(test: TestResult) -> Iterable[dict[str, object]]:
 
 def _flat(row: BaseModel) -> dict[str, Any]:
     flat: dict[str, Any] = {}
+    kinds = _kinds(type(row))
     for name, value in row:
-        kinds = get_args(type(row).model_fields[name].annotation)
-        if isinstance(value, Reason) or Reason in kinds:
+        if isinstance(value, Reason) or Reason in kinds[name]:
             flat[name] = value and value.code
         elif isinstance(value, (Pair, BaseModel)):
             parts = value.items() if isinstance(value, Pair) else _flat(value).items()
             flat |= {f"{name}_{key}": each for key, each in parts}
-        elif not any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
+        elif not kinds[name]:
             flat["metric" if name == "slug" else name] = value  # else a model elsewhere, with columns of its own
     return flat
+
+
+@cache
+def _kinds(model: type[BaseModel]) -> dict[str, list[type[BaseModel]]]:
+    """By the name of each field, the models that it may hold."""
+    kinds = ((name, get_args(field.annotation)) for name, field in model.model_fields.items())
+    return {name: [e for e in of if isinstance(e, type) and issubclass(e, BaseModel)] for name, of in kinds}

@@ -51,11 +51,18 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     >>> found.value, found.samples, found.missing
     (32.5, 48, 12)
     """
-    inside = series[(series.index > window[0]) & (series.index <= window[1])]
-    values = inside.to_numpy(dtype=np.float64)
+    return level_of_samples(series.index.to_numpy(), series.to_numpy(dtype=np.float64), window, geometric=geometric)
+
+
+def level_of_samples(
+    elapsed: FloatArray, samples: FloatArray, window: tuple[float, float], *, geometric: bool = False
+) -> Level:
+    """What :func:`measure_level` measures, of samples at elapsed seconds, shape (n,) each."""
+    inside = (elapsed > window[0]) & (elapsed <= window[1])
+    values = samples[inside]
     usable = np.isfinite(values) & ((values > 0) | (not geometric))
     finite = values[usable]
-    step = float(np.median(np.diff(series.index.to_numpy()))) if len(series) > 1 else math.nan
+    step = float(np.median(np.diff(elapsed))) if elapsed.size > 1 else math.nan
     expected = round((window[1] - window[0]) / step) if step > 0 else values.size
     missing = max(expected, values.size) - int(finite.size)
     if not finite.size:
@@ -64,8 +71,8 @@ def measure_level(series: pd.Series, window: tuple[float, float], *, geometric: 
     scaled = np.log(finite) if geometric else finite
     grid = scaled
     if step > 0:  # at equal distances, NaN where a sample is missing
-        elapsed = inside.index.to_numpy()[usable]
-        places = np.rint((elapsed - elapsed[0]) / step).astype(np.int64)
+        at = elapsed[inside][usable]
+        places = np.rint((at - at[0]) / step).astype(np.int64)
         endless = places[-1] >= 4 * places.size + 100  # hardly any samples: their grid says nothing
         grid = np.full(1 if endless else places[-1] + 1, np.nan)
         if not endless:
