@@ -157,7 +157,7 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
     checked: FloatArray | None = None
     for key, arrays in sorted(found.items()):
         times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
-        if times is not checked and times.size > 1 and not np.all(np.diff(times) > 0):
+        if times is not checked and not (times[1:] > times[:-1]).all():
             raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
         checked = times
         series.append((dict(key), times, values))
@@ -191,7 +191,7 @@ def _asked(question: Question, answer: Answer, points: int) -> dict[str, object]
         "series": len(answer.series),
         "points": sum(times.size for _, times, _ in answer.series),
         "missing_points": sum(points - times.size for _, times, _ in answer.series),
-        "not_finite": int(sum((~np.isfinite(values)).sum() for _, _, values in answer.series)),
+        "not_finite": sum(int(np.count_nonzero(~np.isfinite(values))) for _, _, values in answer.series),
         "common_labels": _common(answer),
         "warnings": list(answer.warnings),
     }

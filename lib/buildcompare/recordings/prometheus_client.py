@@ -12,10 +12,13 @@ import re
 import socket
 import ssl
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,10 +60,14 @@ MAX_WORDS = 300
 """Characters of a server's words that are repeated."""
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
-_CHUNK = 1 << 22  # bytes that are parsed at a time: several of pyarrow's blocks, so that it uses every processor
+_CHUNK = 1 << 21  # bytes that are parsed at a time
+_PARSERS = 2  # chunks that are parsed while the next is read
 _VALUES = b'"values":[['
 """Before the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
+_BETWEEN = b']NaN"NaN"]'
+"""Parts two series: a line without a time, which no JSON holds."""
 _TYPES = pa.schema([("time", pa.float64()), ("value", pa.float64()), ("nothing", pa.null())])
+_READ = csv.ReadOptions(column_names=_TYPES.names)
 _LINES = csv.ParseOptions(delimiter='"', quote_char=False, ignore_empty_lines=False)
 _CONVERTED = csv.ConvertOptions(column_types=_TYPES, null_values=[""])
 
@@ -100,11 +107,15 @@ class Client:
         self.url = url
         self._session, secrets = open_session(source)
         self._hide = hiding(secrets)
-        self._of_thread = threading.local()
         self._source = source
-        self.close = self._session.close
+        self._watch = _Watch(PATIENCE * timeouts(source)[1])
         self.stopped = threading.Event()
         """Set once another query has failed for good: then nothing is repeated."""
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._watch.close()
+        self._session.close()
 
     def server(self) -> dict[str, str]:
         """Kind and version of the server, having made sure that it is ready."""
@@ -159,7 +170,6 @@ class Client:
         raise self._failed("a whole answer", f"{last}, {REPEATS + 1} times")
 
     def _once(self, path: str, fields: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
-        watch = self._of_thread.watch = _Watch(PATIENCE * timeouts(self._source)[1])
         try:
             pool, target, options = self._way
             if len(fields.get("query", "")) < LONG_QUERY:
@@ -172,14 +182,14 @@ class Client:
                 response.close()
                 response.release_conn()
         except Exception as error:
-            if watch.ended:  # whatever the end of its connection looked like
-                expected = f"a whole answer within {watch.limit_s:g} s (see source.timeout_s)"
+            if self._watch.stop():  # whatever the end of its connection looked like
+                expected = f"a whole answer within {self._watch.limit_s:g} s (see source.timeout_s)"
                 raise self._failed(expected, "one that takes longer") from None
             if isinstance(error, (faults.HTTPError, OSError, requests.RequestException)):
                 raise self._named(error) from None
             raise
         finally:
-            watch.stop()
+            self._watch.stop()
 
     @cached_property
     def _way(self) -> tuple[Any, str, dict[str, Any]]:
@@ -194,7 +204,7 @@ class Client:
         adapter: Any = session.get_adapter(self.url)
         pool = adapter.get_connection_with_tls_context(prepared, verify, proxies, cert)
         adapter.cert_verify(pool, str(prepared.url), verify, cert)
-        pool.ConnectionCls = _watched(pool.ConnectionCls, self._of_thread)
+        pool.ConnectionCls = _watched(pool.ConnectionCls, self._watch)
         never = dict.fromkeys(("redirect", "preload_content", "decode_content", "assert_same_host"), False)
         repeats = {"retries": adapter.max_retries, "timeout": Timeout(None, *timeouts(self._source))}
         target = adapter.request_url(prepared, proxies).rstrip("/")
@@ -277,36 +287,58 @@ class Client:
 
 
 class _Watch:
-    """Ends a query that trickles in: each attempt has `limit_s` seconds from its request to its last byte."""
+    """Ends queries that trickle in: each attempt of a thread has `limit_s` seconds from its request to its last byte.
+
+    One thread watches them all: one for each query would cost more than a small answer.
+    """
 
     def __init__(self, limit_s: float) -> None:
-        self.limit_s, self.ended = limit_s, False
-        self._timer: threading.Timer | None = None
+        self.limit_s = limit_s
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._until: dict[int, tuple[float, socket.socket]] = {}
+        self._ended: set[int] = set()
+        self._thread: threading.Thread | None = None
 
     def start(self, connection: socket.socket) -> None:
-        """Watch the answer that comes over `connection`."""
-        self.stop()
-        self._timer = threading.Timer(self.limit_s, self._end, [connection])
-        self._timer.daemon = True
-        self._timer.start()
+        """Watch the answer that comes to this thread over `connection`."""
+        with self._lock:
+            self._until[threading.get_ident()] = (time.monotonic() + self.limit_s, connection)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+                self._thread.start()
 
-    def stop(self) -> None:
-        """The answer is there."""
-        if self._timer is not None:
-            self._timer.cancel()
+    def stop(self) -> bool:
+        """The answer is there, or none will be; whether it was ended."""
+        with self._lock:
+            self._until.pop(threading.get_ident(), None)
+            ended = threading.get_ident() in self._ended
+            self._ended.discard(threading.get_ident())
+            return ended
 
-    def _end(self, connection: socket.socket) -> None:
-        self.ended = True
-        with suppress(OSError):
-            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of TLS too: whoever waits for it wakes up
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        wait_s = self.limit_s
+        while not self._closed.wait(wait_s):  # what begins meanwhile has more time than this
+            with self._lock:
+                now = time.monotonic()
+                for thread, (until, connection) in [*self._until.items()]:
+                    if until <= now:
+                        del self._until[thread]
+                        self._ended.add(thread)
+                        with suppress(OSError):  # of TLS too: whoever waits for it wakes up
+                            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+                wait_s = min((until for until, _ in self._until.values()), default=now + self.limit_s) - now
 
 
-def _watched(kind: Any, of_thread: Any) -> Any:
-    """Connections like `kind` whose answers the watch of their thread limits, headers too."""
+def _watched(kind: Any, watch: _Watch) -> Any:
+    """Connections like `kind` whose answers are watched, headers too."""
 
     class Watched(kind):  # type: ignore[misc]  # a class of urllib3's, which one the address decides
         def getresponse(self) -> Any:
-            of_thread.watch.start(self.sock)
+            watch.start(self.sock)
             return super().getresponse()
 
     return Watched
@@ -441,47 +473,66 @@ def _pem(tls: Tls, key: str, expected: str, load: Callable[[ssl.SSLContext, str]
 def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> Answer:
     """Read a range answer as it arrives, its words as `hide` makes them; a :class:`RefusedAnswerError` of an error."""
     waiting, around = bytearray(), bytearray()
-    searched = 0  # so far nothing begins in `waiting`
+    searched = begun = 0  # so far nothing begins in `waiting`; series that have begun
     numbers: list[Pairs] = []
-    for chunk in chunks:
-        waiting += chunk
-        done = 0
-        texts: list[bytearray] = []
-        while (start := waiting.find(_VALUES, max(done, searched))) >= 0:
-            first = start + len(_VALUES)
-            # Up to the last ]] before a brace: a character that is rare is found many times faster.
-            text, end, _ = waiting[first : waiting.find(b"}", first)].partition(b"{")[0].rpartition(b"]]")
-            if not end:
-                searched = start
-                break
-            around += waiting[done:start] + b'"values":%d' % (len(numbers) + len(texts))
-            texts.append(text)
-            done = first + len(text) + len(end)
-        else:
-            searched = len(waiting) - len(_VALUES)
-        del waiting[:done]
-        searched = max(searched - done, 0)
-        if len(waiting) > MAX_PART:
-            expected = f"series of at most {MAX_PART // 1_000_000} MB"
-            raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
-        for times, values in _parsed(texts) or [_of_json(_json(b'{"values":[[' + text + b"]]}")) for text in texts]:
-            alike = numbers and np.array_equal(times, numbers[-1][0])
-            numbers.append((numbers[-1][0] if alike else times.copy(), values))  # kept once
+    with ThreadPoolExecutor(_PARSERS, "parse") as parsers:
+        later: deque[Callable[[], list[Pairs]]] = deque()
+        for chunk in chunks:
+            waiting += chunk
+            done = 0
+            places: list[tuple[int, int]] = []
+            while (start := waiting.find(_VALUES, max(done, searched))) >= 0:
+                first = start + len(_VALUES)
+                # Up to the last ]] before a brace: a character that is rare is found many times faster.
+                stop = waiting.find(b"}", first)
+                brace = waiting.find(b"{", first, stop)
+                end = waiting.rfind(b"]]", first, stop if brace < 0 else brace)
+                if end < 0:
+                    searched = start
+                    break
+                around += waiting[done:start] + b'"values":%d' % (begun + len(places))
+                places.append((first, end))
+                done = end + 2
+            else:
+                searched = len(waiting) - len(_VALUES)
+            begun += len(places)
+            text = _BETWEEN.join(memoryview(waiting)[first:end] for first, end in places)
+            del waiting[:done]
+            searched = max(searched - done, 0)
+            if len(waiting) > MAX_PART:
+                expected = f"series of at most {MAX_PART // 1_000_000} MB"
+                raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
+            if places:  # what comes last, often all of it, without the cost of a thread
+                parse = partial(_pairs, text, len(places))
+                later.append(parsers.submit(parse).result if len(chunk) >= _CHUNK else parse)
+            if len(later) > _PARSERS:
+                _keep(numbers, later.popleft()())
+        for parsed in later:
+            _keep(numbers, parsed())
     if _VALUES in waiting:
         raise PassingError("JSON that ends early")
     return _answer(bytes(around + waiting), numbers, hide)
 
 
-def _parsed(texts: list[bytearray]) -> list[Pairs] | None:
-    """Times and values of each series; None unless all are ``1,"2"],[3,"4"``: lines of fields that a quote ends."""
-    text = b']NaN"NaN"]'.join(texts).translate(bytes.maketrans(b",[]", b"  \n"))  # a line without a time parts two
+def _keep(numbers: list[Pairs], found: Iterable[Pairs]) -> None:
+    """Add what was found; times like those before are kept once."""
+    for times, values in found:
+        alike = numbers and np.array_equal(times, numbers[-1][0])
+        numbers.append((numbers[-1][0] if alike else times.copy(), values))
+
+
+def _pairs(text: bytes, count: int) -> list[Pairs]:
+    """Times and values of `count` series, quickly where they are ``1,"2"],[3,"4"``: lines of fields ended by quotes."""
+    lines = text.translate(bytes.maketrans(b",[]", b"  \n"))
     try:
-        table = csv.read_csv(pa.py_buffer(text), csv.ReadOptions(column_names=_TYPES.names), _LINES, _CONVERTED)
+        # pyarrow's own pool of memory takes longer to begin, in each thread, than a small answer takes.
+        table = csv.read_csv(pa.py_buffer(lines), _READ, _LINES, _CONVERTED, memory_pool=pa.system_memory_pool())
         times, values = (column.combine_chunks().to_numpy() for column in table.columns[:2])  # refuses empty fields
         ends = [-1, *np.flatnonzero(np.isnan(times)), times.size]
-        return [(times[i + 1 : j], values[i + 1 : j]) for _, i, j in zip(texts, ends[:-1], ends[1:], strict=True)]
+        places = zip(range(count), ends[:-1], ends[1:], strict=True)
+        return [(times[i + 1 : j], values[i + 1 : j]) for _, i, j in places]
     except ValueError:  # pyarrow's among them
-        return None
+        return [_of_json(_json(b'{"values":[[' + each + b"]]}")) for each in text.split(_BETWEEN)]
 
 
 def _json(text: bytes) -> dict[str, Any]:

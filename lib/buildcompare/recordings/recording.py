@@ -61,7 +61,7 @@ class Series(_Named):
         if self.times.shape != self.values.shape or self.times.ndim != 1:
             shapes = f"times {self.times.shape} and values {self.values.shape}"
             raise ValueError(f"{shapes} of {self.metric} differ in shape")
-        if self.times.size > 1 and not np.all(np.diff(self.times) > 0):
+        if not (self.times[1:] > self.times[:-1]).all():
             raise ValueError(f"times of {self.metric} do not increase")
 
     @cached_property
