@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from buildcompare.config.errors import BuildcompareError, InputError
-from buildcompare.config.remote import is_remote
+from buildcompare.config.errors import BuildcompareError, InputError, named
+from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
 from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one
 from buildcompare.results.codes import SIDES, TestType, Verdict
 from buildcompare.text.numbers import printable
@@ -48,16 +48,17 @@ def _file(name: str, text: str) -> Any:
 ParamsFile = Annotated[Path, _file("PARAMS", "A params file, such as params/v10.4.0-rc1.yaml.")]
 FailedBy = Annotated[FailOn | None, _option("--fail-on", "Exit with 1 or 2 by the verdict.")]
 Refresh = Annotated[bool, _option("--refresh", "Pull again what was pulled from a server before.")]
-Reports = Annotated[Path | None, _option("--output", "The folder of the reports' folders (default: reports).")]
+_REPORTS = "The folder of the reports' folders, or an address that fsspec knows (default: reports)."
+Reports = Annotated[str | None, _option("--output", _REPORTS)]
 _FOLDER = "The report's folder, or an address of it that fsspec knows (default: reports/<stem of PARAMS>)."
 ReportFolder = Annotated[str | None, _option("--output", _FOLDER)]
 Record = Annotated[bool, _option("--record", "Keep the results in the ledger that `history` of PARAMS names.")]
 Metrics = Annotated[str, _option("--metrics", "The catalogue that says how far runs scatter.")]
 Every = Annotated[bool, _option("--all", "Print every row and finding, not only what changed or matters most.")]
 Quiet = Annotated[bool, _option("--quiet", "Print errors only.")]
-_LEDGERS = "A ledger's folder; may be repeated (default: those of the reports, and data/history/*)."
-Ledgers = Annotated[list[Path] | None, _option("--history", _LEDGERS)]
-LedgerFolder = Annotated[Path, _file("FOLDER", "A ledger, such as data/history/NAME.")]
+_LEDGERS = "A ledger's folder or address; may be repeated (default: those of the reports, and data/history/*)."
+Ledgers = Annotated[list[str] | None, _option("--history", _LEDGERS)]
+LedgerFolder = Annotated[str, _file("FOLDER", "A ledger, such as data/history/NAME or s3://bucket/NAME.")]
 LedgerAs = Literal["monthly", "study"] | None
 _ENGINE = "What runs the notebook: a forked process (warm) or a Jupyter kernel (default: warm, on macOS kernel)."
 Graphs = Annotated[bool, typer.Option("--graphs/--no-graphs", help="Graphs (PNG) for README.md.")]
@@ -81,12 +82,10 @@ def report(
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    address = output if output is not None and is_remote(output) else None
-    folder = None if output is None or address else Path(output)
-    asked: dict[str, Any] = {"output": folder, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
+    asked: dict[str, Any] = {"refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
     asked |= {"engine": engine, "graphs": graphs}
     with _progress(not quiet) as hear:
-        outcome = publish_one(Order(params, asked, None if quiet else _table(every=every), address), hear)
+        outcome = publish_one(_order(params, output, asked, None if quiet else _table(every=every)), hear)
     raise typer.Exit(_said(outcome, fail_on, quiet=quiet))
 
 
@@ -150,14 +149,15 @@ def pull(params: ParamsFile, refresh: Refresh = False) -> None:
 @app.command()
 def calibrate(
     file: Annotated[Path, _file("FILE", "A file that names groups of repeated runs.")],
-    output: Annotated[Path, _option("--output", "Where the calibration is written.")],
+    output: Annotated[str, _option("--output", "Where the calibration is written: a file, or an address of one.")],
     refresh: Refresh = False,
 ) -> None:
     """Learn from repeated runs how far two runs of one build lie apart."""
     from buildcompare.calibration.learn import calibrate as learn  # late: it takes seconds to import
 
     with _said_faults():
-        made = learn(file, output, refresh=refresh)
+        with written(output) as here:
+            made = learn(file, here, refresh=refresh)
         _say(f"{output}: {sum(len(group.runs) for group in made.groups)} runs in {len(made.groups)} groups")
         said = "none, as a single group leaves nothing to be judged by."
         if check := made.self_check:
@@ -183,7 +183,7 @@ def batch(
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
     settings = {"engine": engine, "graphs": graphs, "resume": not again}
-    orders = [Order(file, {**settings, "output": output / file.stem if output else None}) for file in params]
+    orders = [_order(file, output and f"{output.rstrip('/')}/{file.stem}", settings) for file in params]
     codes: dict[int, list[Path]] = {}
     kept = 0
     with _said_faults(), _cluster(dask) as (elsewhere, cores), _batch_progress(len(orders), quiet) as advance:
@@ -194,6 +194,12 @@ def batch(
     if not quiet and len(orders) > 1:
         print(*map(printable, _summary(codes, kept).split("\n")), sep="\n")
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
+
+
+def _order(params: Path, output: str | None, settings: dict[str, Any], table: dict[str, Any] | None = None) -> Order:
+    if output is not None and is_remote(output):
+        return Order(params, settings, table, output)
+    return Order(params, {**settings, "output": None if output is None else Path(output)}, table)
 
 
 def _summary(codes: dict[int, list[Path]], kept: int) -> str:
@@ -268,14 +274,14 @@ def simulate(
 @app.command()
 def history_import(
     past: Annotated[Path, _file("PAST", "A table of comparisons (docs/history.md), or a folder of params files.")],
-    output: Annotated[Path, _option("--output", "The ledger's folder, such as data/history/NAME.")],
+    output: Annotated[str, _option("--output", "The ledger's folder, such as data/history/NAME, or its address.")],
 ) -> None:
     """Record earlier comparisons in a ledger, of a table or of a folder of params files; all of them or none."""
     from buildcompare.comparison.analysis import import_comparisons
     from buildcompare.history.table import import_table
 
     with _said_faults():
-        made = (import_comparisons if past.is_dir() else import_table)(past, output)
+        made = (import_comparisons if past.is_dir() else import_table)(past, _ledger(output))
         studies = sum(entry.kind == "study" for entry in made)
         _say(f"{output}: {len(made) - studies} comparisons and {studies} studies recorded")
 
@@ -287,8 +293,13 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
     from buildcompare.report.publication import reports
 
     with _said_faults():
-        file, rows = write_index(output or reports(), ledger or [], metrics)
-        _say(f"{file}: {rows} comparisons")
+        ledgers = [_ledger(each) for each in ledger or ()]
+        with contextlib.ExitStack() as stack:
+            folder = Path(output) if output else reports()
+            if output and is_remote(output):
+                folder = stack.enter_context(copied_back(output, read=("results.json",), depth=2))
+            file, rows = write_index(folder, ledgers, metrics)
+        _say(f"{named(file)}: {rows} comparisons")
 
 
 @app.command()
@@ -302,7 +313,7 @@ def history(
     from buildcompare.history.view import ledger_text
 
     with _said_faults():
-        print(*map(printable, ledger_text(ledger, metrics, last=last, only=only).splitlines()), sep="\n")
+        print(*map(printable, ledger_text(_ledger(ledger), metrics, last=last, only=only).splitlines()), sep="\n")
 
 
 @app.command()
@@ -313,7 +324,7 @@ def history_pack(
     from buildcompare.history.ledger import repack
 
     with _said_faults():
-        moved = repack(ledger, undo=undo)
+        moved = repack(_ledger(ledger), undo=undo)
         _say(f"{ledger}: {moved} entries moved {'out of' if undo else 'into'} entries.parquet")
 
 
@@ -384,6 +395,11 @@ def schema() -> None:
     from buildcompare.results import json_schema
 
     print(json.dumps(json_schema(), indent=1))
+
+
+def _ledger(folder: str) -> Path:
+    """The folder of a ledger, or the copy of one that is elsewhere."""
+    return fetched_folder(folder) if is_remote(folder) else Path(folder)
 
 
 def _said(outcome: Outcome, fail_on: FailOn | None, *, quiet: bool = False) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -81,9 +83,24 @@ def test_sockets_have_a_short_folder_and_what_the_killed_left_goes(
 
 
 def test_halves_of_files_that_a_killed_process_left_go_with_the_next_writing(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    for process in (gone.pid, os.getppid()):
-        (tmp_path / f".x.json.{process}.part").write_text("half")
-    paths.write_files({tmp_path / "x.json": "whole"})
-    assert {path.name for path in tmp_path.iterdir()} == {"x.json", f".x.json.{os.getppid()}.part"}
+    """Whether their maker lives is told by its lock: the number of a process may be another machine's."""
+    for left in ("killed", "living"):
+        half = tmp_path / f".x.json.{left}.part"
+        half.mkdir()
+        (half / "x.json").write_text("half")
+        os.utime(half, (1.0, 1.0))
+    with paths.locked(half):
+        paths.write_files({tmp_path / "x.json": "whole"})
+    assert {path.name for path in tmp_path.iterdir()} == {"x.json", ".x.json.living.part"}
+    assert (tmp_path / "x.json").read_text() == "whole"
+
+
+def test_nobody_is_taken_for_gone_where_folders_cannot_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with paths.locked(tmp_path) as free, paths.locked(tmp_path, wait=False) as known_free:
+        assert (free, known_free) == (True, False)

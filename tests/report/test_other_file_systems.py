@@ -1,19 +1,36 @@
-"""Recordings are read from, and reports written to, any file system of fsspec; without it nothing changes."""
+"""Recordings, reports and ledgers on file systems of fsspec: in memory, and on an FTP server, which is farther away.
+
+An FTP server has less than an object store: a file is seen before it is whole, and times are seconds.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from typer.testing import CliRunner
 
 import buildcompare as bc
-from buildcompare.config.errors import InputError
-from buildcompare.config.remote import copied_back
-from buildcompare.report.batch import Order, publish_one
+from buildcompare import __main__ as command_line
+from buildcompare.config import remote
+from buildcompare.config.errors import InputError, SourceError
+from buildcompare.config.remote import copied_back, fetched_folder
+from buildcompare.history import dataset
+from buildcompare.history.ledger import Entry, locked, read_ledger, record
+from buildcompare.report.batch import Order, publish_elsewhere, publish_one
+from prometheus_server import free_port
 from support import small_params, write_params
+
+FTP_PYTHON = "/usr/bin/python3"  # Debian's, of which python3-pyftpdlib is
 
 
 @pytest.fixture
@@ -40,13 +57,27 @@ def test_a_recording_is_read_as_it_is_now(memory: Any, tmp_path: Path) -> None:
     ("address", "said"),
     [
         ("nonsense://bucket/x.csv", "nonsense://bucket/x.csv: expected an address that fsspec knows, found ValueError"),
+        ("abfs://bucket/x.csv", "abfs://bucket/x.csv: expected the package of .*, found none: Install adlfs to access"),
         ("s3://me:hidden@bucket/x.csv", r"s3://\*\*\*@bucket/x.csv: expected an address without credentials"),
+        ("s3://me:hid/hidden@bucket/x.csv", r"s3://\*\*\*@bucket/x.csv: expected an address without credentials"),
+        (
+            "simplecache::s3://hidden@bucket/x.csv",
+            r"simplecache::s3://\*\*\*@bucket/x.csv: expected an address without",
+        ),
+        ("https://host/x.csv?token=hidden", "https://host/x.csv: expected an address without credentials or a query"),
     ],
 )
-def test_other_addresses_are_refused(address: str, said: str) -> None:
+def test_other_addresses_are_refused(address: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said) as error:
         bc.read(address)
-    assert "hidden" not in str(error.value)
+    params = write_params(tmp_path / "p.yaml", {**small_params(tmp_path / "data"), "history": address})
+    commands = (
+        ["history", address], ["index", "--output", address], ["calibrate", str(params), "--output", address],
+        ["plan", str(params)], ["plan", address], ["history-import", address, "--output", str(tmp_path / "l")],
+    )  # fmt: skip
+    outputs = [CliRunner().invoke(command_line.app, command) for command in commands]
+    assert [done.exit_code for done in outputs] == [3, 3, 3, 3, 3, 3]
+    assert "hidden" not in "".join([str(error.value), *(done.output for done in outputs)])
 
 
 def test_a_folder_is_replaced_once_all_of_it_is_made(memory: Any) -> None:
@@ -69,6 +100,26 @@ def test_a_folder_is_replaced_once_all_of_it_is_made(memory: Any) -> None:
     }  # fmt: skip
 
 
+def test_a_report_is_not_whole_while_its_files_are_put(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("results.json", "report.html", "junit.xml"):
+        memory.pipe(f"/reports/x/{name}", b"old")
+    stood, put_file = [], type(memory).put_file
+
+    def watched(self: Any, lpath: str, rpath: str, **known: Any) -> None:
+        stood.append((rpath.rpartition("/")[2], memory.exists("/reports/x/junit.xml")))
+        put_file(self, lpath, rpath, **known)
+
+    monkeypatch.setattr(type(memory), "put_file", watched)
+    with copied_back("memory://reports/x"):
+        pass
+    assert (stood, memory.exists("/reports/x/junit.xml")) == ([], True)
+    with copied_back("memory://reports/x") as here:
+        (here / "results.json").write_text("new")
+        (here / "report.html").write_text("new")
+    assert stood == [("report.html", False), ("results.json", False), ("junit.xml", False)]
+    assert memory.cat("/reports/x/junit.xml") == b"old"
+
+
 @pytest.mark.slow
 def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
     params = small_params(tmp_path / "data")
@@ -84,3 +135,159 @@ def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
     assert made[0] == made[1]
     tests = [json.loads((tmp_path / "out" / name / "results.json").read_text())["tests"] for name in ("here", "there")]
     assert tests[0] == tests[1]
+
+
+@pytest.fixture(scope="module")
+def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of an FTP server, and the folder that it serves."""
+    if subprocess.run([FTP_PYTHON, "-c", "import pyftpdlib"], capture_output=True, check=False).returncode:
+        pytest.skip("python3-pyftpdlib is not installed")
+    folder, port = tmp_path_factory.mktemp("ftp"), free_port()
+    command = [FTP_PYTHON, "-m", "pyftpdlib", "-w", "-i", "127.0.0.1", "-p", str(port), "-d", str(folder)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 30
+    while True:
+        try:
+            fsspec.filesystem("ftp", host="127.0.0.1", port=port).ls("/")
+            break
+        except OSError:
+            assert server.poll() is None, "it ended"
+            assert time.monotonic() < until, "no FTP server"
+            time.sleep(0.1)
+    yield f"ftp://127.0.0.1:{port}", folder
+    server.kill()
+    server.wait()
+
+
+def entry(name: str, **more: Any) -> Entry:
+    builds = {side: {"label": f"{name} {side}"} for side in ("base", "new")}
+    tests = [{"name": "t", "type": "bounded"}]
+    return Entry.model_validate({"name": name, "position": 1, **builds, "tests": tests, "source": "report", **more})
+
+
+def recorded(address: str, name: str) -> None:
+    with locked(here := fetched_folder(address)):
+        record(here, [entry(name, position=read_ledger(here).next_position)])
+
+
+WRITER = """
+import json, sys
+from buildcompare.config.remote import fetched_folder
+from buildcompare.history.ledger import Entry, locked, read_ledger, record
+for entry in json.loads(sys.argv[2]):
+    with locked(here := fetched_folder(sys.argv[1])):
+        record(here, [Entry.model_validate({**entry, "position": read_ledger(here).next_position})])
+"""
+
+
+def test_who_records_at_once_loses_nothing(ftp: tuple[str, Path]) -> None:
+    address, folder = ftp
+    path, started = os.pathsep.join(sys.path), []
+    for who in "abc":
+        entries = json.dumps([entry(f"{who}{i}").model_dump(mode="json") for i in range(3)])
+        command = [sys.executable, "-c", WRITER, f"{address}/many", entries]
+        started.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE))
+    assert [process.communicate()[1] for process in started] == [b"", b"", b""]
+    held = read_ledger(fetched_folder(f"{address}/many"))
+    assert {each.name for each in held.chain} == {f"{who}{i}" for who in "abc" for i in range(3)}
+    assert [each.position for each in held.chain] == [*range(1, 10)]
+    assert not list((folder / "many").glob("*.ticket"))
+    for undo, left in (([], {"entries.parquet"}), (["--undo"], {f"{each.name}.json" for each in held.chain})):
+        done = CliRunner().invoke(command_line.app, ["history-pack", f"{address}/many", *undo])
+        assert f"{address}/many: 9 entries moved" in done.output
+        assert {each.name for each in (folder / "many").iterdir()} == left
+        assert read_ledger(fetched_folder(f"{address}/many")).read() == held.read()
+
+
+def test_a_ticket_that_was_left_behind_goes(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.pipe("/l/dead.ticket", b"")
+    monkeypatch.setattr(remote, "LEASE", 1.5)
+    since = time.monotonic()
+    recorded("memory://l", "x")
+    assert time.monotonic() - since > 1.5
+    assert memory.find("/l") == ["/l/x.json"]
+
+
+def test_nothing_is_changed_by_who_took_too_long_or_failed(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded("memory://l", "x")
+    before = memory.cat(memory.find("/l"))
+
+    def changed(then: Callable[[], object]) -> None:
+        with locked(here := fetched_folder("memory://l")):
+            record(here, [entry("y", position=2)])
+            then()
+
+    def wait_long_enough() -> None:
+        memory.rm([each for each in memory.find("/l") if each.endswith(".ticket")])
+
+    with pytest.raises(ZeroDivisionError):
+        changed(lambda: 1 / 0)
+    with pytest.raises(SourceError, match=r"memory://l: expected a change .* others may write now"):
+        changed(wait_long_enough)
+    monkeypatch.setattr(remote, "LEASE", 0.0)
+    with pytest.raises(SourceError, match="memory://l: expected a change that takes less time"):
+        changed(lambda: None)
+    assert memory.cat(memory.find("/l")) == before
+    here = fetched_folder("memory://l")
+    assert [*read_ledger(here).read()] == ["x"]
+    with pytest.raises(InputError, match=r"memory://l/x.json: name: expected the comparison of a with b"):
+        record(here, [entry("x", base={"label": "a"}, new={"label": "b"})])
+
+
+def test_a_reader_sees_one_moment(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("x", "y"):
+        recorded("memory://l", name)
+    packed = dataset.contents(read_ledger(fetched_folder("memory://l")).table(dataset.SCHEMA.names))
+    memory.pipe("/l/z.json", memory.cat("/l/x.json").replace(b'"x', b'"z').replace(b": 1,", b": 3,"))
+    get_file = type(memory).get_file
+
+    def meanwhile(self: Any, rpath: str, lpath: str, **known: Any) -> None:
+        if rpath == "/l/x.json":  # it has been packed
+            memory.pipe("/l/entries.parquet", packed)
+            memory.rm(["/l/x.json", "/l/y.json"])
+        get_file(self, rpath, lpath, **known)
+
+    monkeypatch.setattr(type(memory), "get_file", meanwhile)
+    remote._copies.cache_clear()
+    found = read_ledger(fetched_folder("memory://l"))
+    assert ([*found.loose], {*found.read()}) == (["z"], {"x", "y", "z"})
+
+
+@pytest.mark.slow
+def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp_path: Path) -> None:
+    address, folder = ftp
+    params = {**small_params(tmp_path / "data"), "history": f"{address}/ledger"}
+    asked = [str(write_params(tmp_path / f"r{i}.yaml", {**params, "name": f"r{i}"})) for i in range(2)]
+    first = CliRunner().invoke(
+        command_line.app, ["report", asked[0], "--record", "-o", f"{address}/out/r0", "--no-graphs"]
+    )
+    assert first.exit_code == 0, first.output
+    assert f"Recorded in {address}/ledger: r0, 1 of 1 in the chain." in first.output
+    assert [each.name for each in (folder / "ledger").iterdir()] == ["r0.json"]
+    command = ["batch", *asked, "--output", f"{address}/out", "--no-graphs"]
+    made = CliRunner().invoke(command_line.app, command)
+    assert (made.exit_code, f"{address}/out/r1/report.html" in made.output) == (0, True), made.output
+    page = folder / "out/r1/report.html"
+    before = page.stat().st_mtime_ns
+    again = CliRunner().invoke(command_line.app, command)
+    assert "2 of them unchanged" in again.output
+    (folder / "out/r1/mine.txt").write_text("notes")
+    (folder / "out/r1/junit.xml").unlink()
+    with ThreadPoolExecutor(1) as worker:  # as a cluster's, by bytes alone
+        known: dict[str, Any] = {"settings": {"graphs": False, "resume": True}}
+        orders = [Order(tmp_path / f"{name}.yaml", address=f"{address}/out/{name}", **known) for name in ("r0", "r1")]
+        elsewhere = [publish_elsewhere(worker, order) for order in orders]
+    assert [(each.code, each.kept) for each in elsewhere] == [(0, True), (0, False)], elsewhere
+    assert f"{address}/out/r1/report.html" in elsewhere[1].said
+    assert page.stat().st_mtime_ns > before
+    assert {"mine.txt", "junit.xml", "results.json"} <= {each.name for each in (folder / "out/r1").iterdir()}
+    shown = CliRunner().invoke(command_line.app, ["index", "--output", f"{address}/out"])
+    assert f"{address}/out/index.html: 2 comparisons" in shown.output
+    html = (folder / "out/index.html").read_text("utf-8")
+    assert 'href="r0/report.html"' in html
+    assert 'href="r1/results.json"' in html
+    assert "/buildcompare-" not in html + page.read_text("utf-8"), "copies have no names"
+    assert "r0: " in CliRunner().invoke(command_line.app, ["history", f"{address}/ledger"]).output
+    (folder / "out/r1/results.json").unlink()
+    bad = CliRunner().invoke(command_line.app, ["batch", asked[1], "--output", f"{address}/out"])
+    assert f"{address}/out/r1: output: expected a new or empty folder" in bad.output

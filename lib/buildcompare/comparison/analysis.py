@@ -325,7 +325,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     labels = (params.base.label, params.new.label)
     shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
     simulated = any(recording.simulated for recording in own)
-    ledger = None if params.history is None else read_ledger(resolve(params.history))
+    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     if ledger is not None:
         samples = {run.samples_sha256 for run in own}
         shared["past"] = past_changes(ledger, params, samples, catalogue, simulated=simulated)

@@ -38,8 +38,8 @@ def files_of(params: Comparison | Variants) -> list[str]:
     for profiles in (test.profiles for test in params.tests if test.profiles is not None):
         named += [*profiles.base, *profiles.new]
     if params.history is not None:
-        entries = sorted(resolve(params.history).glob("[!.]*"))
-        named += [str(Path(params.history) / entry.name) for entry in entries if entry.is_file()]
+        entries = sorted(resolve(params.history, is_folder=True).glob("[!.]*"))
+        named += [f"{params.history.rstrip('/')}/{entry.name}" for entry in entries if entry.is_file()]
     return list(dict.fromkeys(path for path in named if path))
 
 

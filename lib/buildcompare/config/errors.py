@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Self
 
 from buildcompare.config.outside import MAX_LINE, one_line, shown
+
+ADDRESSES: dict[Path, str] = {}
+"""By the folder of a copy, the address that it was copied from: people know its files by that."""
+
+
+def named(file: str | Path) -> str:
+    """What a file or folder is called: its path, or its address where it is a copy."""
+    found = str(file)
+    for copy, address in ADDRESSES.items():
+        if Path(found).is_relative_to(copy):
+            found = address + found[len(str(copy)) :]
+    return found
 
 
 class BuildcompareError(Exception):
@@ -35,10 +48,13 @@ class InputError(_Placed):
     """
 
     def __init__(self, *, file: str | Path | None, key: str | None, expected: str, found: str) -> None:
-        self.file = None if file is None else shown(str(file))[:MAX_LINE]
+        self.file = None if file is None else shown(named(file))[:MAX_LINE]
         self.key = None if key is None else one_line(key)
         self.expected, self.found = one_line(expected), one_line(found)
-        super().__init__(f"{_joined(self.file, self.key) or 'input'}: expected {self.expected}, found {self.found}")
+        said = f"{_joined(self.file, self.key) or 'input'}: expected {self.expected}, found {self.found}"
+        # Of an address, also one that was taken for a path, neither user nor password nor query, in which tokens stand.
+        said = re.sub(r"(?<=:/)(/?)(?:[^/\s]*|[^/\s@]*:(?!\d+/)\S*)@", r"\1***@", said)
+        super().__init__(re.sub(r"(:/[^\s?]+)\?[^\s:,]+", r"\1?***", said))
 
 
 class SourceError(_Placed):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from buildcompare.config.errors import InputError
-from buildcompare.config.remote import fetched, is_remote
+from buildcompare.config.remote import fetched, fetched_folder, is_remote
 
 if sys.platform != "win32":
     import fcntl
@@ -24,14 +24,17 @@ def root() -> Path:
     return Path(configured).resolve() if configured else Path(__file__).resolve().parents[3]
 
 
-def resolve(path: str | Path) -> Path:
+def resolve(path: str | Path, *, is_folder: bool = False) -> Path:
     """Make `path` absolute: relative paths count from the project's root; of an address, its local copy.
+
+    Of a folder elsewhere the files right in it are copied.
 
     On a worker elsewhere (``batch --dask``) absolute paths count from the folder that ``BUILDCOMPARE_COPIES`` names.
     """
     copies = os.environ.get("BUILDCOMPARE_COPIES")
     if is_remote(path):
-        return fetched(str(path)) if copies is None else Path(copies, *str(path).split("://", 1))
+        fetch = fetched_folder if is_folder else fetched
+        return fetch(str(path)) if copies is None else Path(copies, *str(path).split("://", 1))
     if copies and Path(path).is_absolute():
         return Path(copies, *Path(path).parts[1:])
     return root() / Path(path)
@@ -66,36 +69,33 @@ def writing(file: Path, key: str, expected: str) -> Iterator[None]:
 
 def write_files(contents: Mapping[Path, str | bytes]) -> None:
     """Write files, all whole or none: each beside its place first, so that a full disk leaves all as they were."""
-    halves = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in contents}
-    try:
-        for file, half in halves.items():
+    halves = {}
+    with contextlib.ExitStack() as stack:
+        for file, whole in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            for left in file.parent.glob(f".{glob.escape(file.name)}.*.part"):  # by a process that was killed
-                number = left.name.rsplit(".", 2)[1]
-                if number.isascii() and number.isdigit() and not _is_alive(int(number)):
-                    left.unlink(missing_ok=True)
-            whole = contents[file]
-            half.write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
+            _remove_left(file.parent, f".{glob.escape(file.name)}.*.part")
+            halves[file] = stack.enter_context(own_folder(file.parent, f".{file.name}.", ".part")) / file.name
+            halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
         for file, half in halves.items():
             half.replace(file)
-    finally:
-        for half in halves.values():
-            half.unlink(missing_ok=True)
 
 
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (OSError, OverflowError) as error:
-        return not isinstance(error, (ProcessLookupError, OverflowError))  # else it is somebody else's
-    return True
+def _remove_left(parent: Path, pattern: str) -> None:
+    """Remove folders of our own that killed processes left, of this machine or of another."""
+    for left in parent.glob(pattern):
+        with contextlib.suppress(OSError):  # somebody else's, or gone
+            if time.time() - left.stat().st_mtime > 60.0:  # seconds: else it may not be locked yet
+                with locked(left, wait=False) as free:
+                    if free:
+                        shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Keep others from `folder` who ask for it likewise; without `wait`, whether nobody else has it.
 
-    The system gives it back when a process ends, however that happens. Where folders cannot be locked, all may.
+    The system gives it back when a process ends, however that happens. Where folders cannot be locked, all who wait
+    may have it, and nobody knows that it is free.
     """
     if sys.platform == "win32":
         yield True
@@ -108,7 +108,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
         except BlockingIOError:
             free = False
         except OSError:  # a file system without locks
-            pass
+            free = wait
         yield free
     finally:
         os.close(opened)
@@ -135,12 +135,7 @@ def short_parent() -> Path:
 def socket_folder(prefix: str = "bc-") -> Iterator[Path]:
     """A new folder for sockets and connection files; those that killed processes left are removed."""
     parent = short_parent()
-    for left in parent.glob(f"{prefix}????????"):
-        with contextlib.suppress(OSError):  # somebody else's, or gone
-            if time.time() - left.stat().st_mtime > 60.0:  # seconds: else it may not be locked yet
-                with locked(left, wait=False) as free:
-                    if free:
-                        shutil.rmtree(left, ignore_errors=True)
+    _remove_left(parent, f"{prefix}????????")
     with own_folder(parent, prefix) as folder:
         yield folder
 

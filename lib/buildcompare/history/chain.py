@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.errors import named
 from buildcompare.config.params import Comparison, Test
 from buildcompare.history import dataset
 from buildcompare.history.ledger import Entry, Ledger, LedgerAtLoad, LedgerBuild, LedgerTest, TestKey, ledger_of
@@ -640,7 +641,7 @@ def place_in_words(ledger: Ledger, name: str) -> str:
     numbers = {each.name: _version(each.new[1]) for each in chain}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
     later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]
-    return say("history", "recorded", ledger.folder, name, before, len(numbers), later)
+    return say("history", "recorded", named(ledger.folder), name, before, len(numbers), later)
 
 
 def _version(version: str | None) -> list[int]:

@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import ADDRESSES, InputError
 from buildcompare.config.params import FileName, Named, version_in
 from buildcompare.config.project import read_text, writing
+from buildcompare.config.remote import held
 from buildcompare.config.yaml import Strict, checked
 from buildcompare.history import dataset
 from buildcompare.results.codes import SIDES, Pair, TestType, Verdict
@@ -404,8 +405,13 @@ def _read(file: Path) -> Entry:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from recording in `folder` meanwhile: two would take the same place.
 
-    What a killed process had recorded is put in its place.
+    What a killed process had recorded is put in its place. The copy of a ledger elsewhere is made anew, and what
+    changed in it is changed there at the end.
     """
+    if folder in ADDRESSES:
+        with held(ADDRESSES[folder]):
+            yield
+        return
     with writing(folder, "history", "a folder that can be written"):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a")

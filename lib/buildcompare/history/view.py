@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from buildcompare.config.catalogue import read_catalogue
-from buildcompare.config.errors import InputError, plural
+from buildcompare.config.errors import InputError, named, plural
 from buildcompare.config.project import resolve
 from buildcompare.findings import history as findings
 from buildcompare.history.chain import ChainAnalysis, Step, analyse_chain, supported_users_noise
@@ -115,7 +115,8 @@ def open_history(variables: Mapping[str, Any]) -> HistoryView:
     """The ledger that a notebook's variables name (`history`, `metrics`), or else the environment variable HISTORY."""
     folder = str(variables.get("history") or os.environ.get("HISTORY") or USUAL)
     last = int(variables.get("last", NEWEST)) or None
-    return view_ledger(read_ledger(resolve(folder)), str(variables.get("metrics") or "mattermost"), last)
+    ledger = read_ledger(resolve(folder, is_folder=True))
+    return view_ledger(ledger, str(variables.get("metrics") or "mattermost"), last)
 
 
 def view_ledger(ledger: Ledger, metrics: str, newest: int | None = None, named: Collection[str] = ()) -> HistoryView:
@@ -146,7 +147,7 @@ def ledger_text(folder: Path, metrics: str, *, last: int = 0, only: str | None =
         *view.variance(),
     ]
     if view.left_out and not only:
-        lines.append(say("history", "newest_shown", len(steps), view.count, folder))
+        lines.append(say("history", "newest_shown", len(steps), view.count, named(folder)))
     for step in steps:
         lines += ["", f"{_name(step.entry)}: {step.entry.new.title} against {step.entry.base.title}"]
         lines += [f"- {sentence}" for sentence in view.sentences(step)]

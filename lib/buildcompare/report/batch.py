@@ -1,5 +1,6 @@
 """Publish reports, each in a process of its own, here or on a Dask cluster; one that fails does not stop the others."""
 
+import contextlib
 import os
 import tempfile
 import traceback
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError
+from buildcompare.config.errors import BuildcompareError, ExecutionError, InputError, named
 from buildcompare.config.remote import copied_back, is_remote
 from buildcompare.report import engine
 from buildcompare.results.codes import Verdict
@@ -119,8 +120,8 @@ def _pack(order: Order) -> Bundle | Outcome:
     from buildcompare.config.yaml import read_yaml
     from buildcompare.report import publication, publish
 
-    def pack() -> Bundle | Outcome:
-        settings, variants = order.settings, holds_variants(read_yaml(order.params))
+    def pack(here: Order) -> Bundle | Outcome:
+        settings, variants = here.settings, holds_variants(read_yaml(order.params))
         params = read_variants(order.params) if variants else read_params(order.params)
         if isinstance(params, Comparison):
             analysis.pull_recordings(params, quiet=True)
@@ -133,9 +134,9 @@ def _pack(order: Order) -> Bundle | Outcome:
         files |= {**publish.pictures_of(params, folder), PARAMS: order.params.read_bytes()}
         stands = (folder / name for name in (publication.README, publication.RESULTS))
         standing = {file.name: file.read_bytes() for file in stands if file.is_file()}
-        return Bundle(order, str(folder), publish.shown_as(order.params), code_sha256(), files, standing)
+        return Bundle(order, named(folder), publish.shown_as(order.params), code_sha256(), files, standing)
 
-    return _guarded(pack)
+    return _guarded(order, pack)
 
 
 def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
@@ -157,7 +158,7 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
             output.mkdir(parents=True, exist_ok=True)
             (output / name).write_bytes(contents)
         settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
-        order = replace(bundle.order, params=params, settings=settings)
+        order = replace(bundle.order, params=params, settings=settings, address=None)
         try:
             outcome = engine.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:
@@ -181,29 +182,22 @@ def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
     """Put the files that a worker made in place, whole or not at all."""
     from buildcompare.report import publication, publish
 
-    def put() -> Outcome:
-        folder = publish.folder_of(order.params, order.settings.get("output"))
+    def put(here: Order) -> Outcome:
+        folder = publish.folder_of(order.params, here.settings.get("output"))
         with publication.staged(folder) as staging:
             for name, contents in files.items():
                 (staging / name).parent.mkdir(parents=True, exist_ok=True)
                 (staging / name).write_bytes(contents)
         return outcome
 
-    return _guarded(put)
+    return _guarded(order, put)
 
 
 def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
     from buildcompare.report.publish import publish  # late: it takes seconds to import
 
-    def made() -> Outcome:
-        if order.address is None:
-            return _published(order, publish(order.params, **order.settings))
-        with copied_back(order.address) as here:
-            outcome = _published(order, publish(order.params, **{**order.settings, "output": here}))
-        return replace(outcome, said=outcome.said.replace(str(here), order.address))
-
-    return _guarded(made)
+    return _guarded(order, lambda here: _published(order, publish(order.params, **here.settings)))
 
 
 def _published(order: Order, made: Any) -> Outcome:
@@ -212,15 +206,17 @@ def _published(order: Order, made: Any) -> Outcome:
     from buildcompare.text.sentences import say
 
     table = "" if order.table is None else lines(made.results, **order.table) + "\n"
-    said = [f"{order.params}: {opening(made.results).title}. {say('terminal', 'where', made.folder / 'report.html')}"]
+    where = say("terminal", "where", named(made.folder / "report.html"))
+    said = [f"{order.params}: {opening(made.results).title}. {where}"]
     said += [made.recorded] if made.recorded else []
     return Outcome(0, table + "\n".join(map(printable, said)), made.results.verdict, made.kept)
 
 
-def _guarded(task: Callable[[], T]) -> T | Outcome:
-    """What `task` returns, or what went wrong in it."""
+def _guarded(order: Order, task: Callable[[Order], T]) -> T | Outcome:
+    """What `task` returns, or what went wrong in it; it gets an order of a report here, copied to its address."""
     try:
-        return task()
+        with contextlib.nullcontext() if order.address is None else copied_back(order.address) as here:
+            return task(order if here is None else replace(order, settings={**order.settings, "output": here}))
     except BuildcompareError as error:
         return Outcome(BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}"))
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression

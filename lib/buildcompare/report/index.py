@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from buildcompare import figures
 from buildcompare.config.catalogue import Catalogue, read_catalogue
+from buildcompare.config.errors import named
 from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.figures import chart, picture
@@ -74,7 +75,7 @@ def write_index(folder: Path, ledgers: Sequence[Path] = (), metrics: str = "matt
     rows, views = index_rows(folder, ledgers, catalogue)
     shown: dict[str, Any] = {"title": "Every release", "rows": rows, "gravest_first": GRAVEST_FIRST}
     shown["charts"] = level_charts(rows, catalogue)
-    shown["left_out"] = [(at, len(view.chain.steps), view.count) for at, view in views.items() if view.left_out]
+    shown["left_out"] = [(named(at), len(view.chain.steps), view.count) for at, view in views.items() if view.left_out]
     html = page("index/index", "buildcompare/report", "index/index", component=figures.component(), **shown)
     with writing(folder / INDEX, "output", "a file that can be written"):
         write_files({folder / INDEX: html})
@@ -102,11 +103,12 @@ def index_rows(
     """
     folders = [each for each in _folders(folder) if any((each / name).exists() for name in FILES)]
     reports = {each: _read(each / publication.RESULTS) for each in folders}
-    named = [resolve(each.history.ledger) for each in reports.values() if isinstance(each, Results) and each.history]
-    opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*named, *_folders(root() / LEDGERS)]))]
+    asked = {each.history.ledger for each in reports.values() if isinstance(each, Results) and each.history}
+    own = {name: resolve(name, is_folder=True) for name in sorted(asked)}
+    opened = [read_ledger(path) for path in (ledgers or dict.fromkeys([*own.values(), *_folders(root() / LEDGERS)]))]
     noise, margin_percent = supported_users_noise(catalogue)
     readable = {path: results for path, results in reports.items() if isinstance(results, Results)}
-    held = {path: _place(results, opened) for path, results in readable.items()}
+    held = {path: _place(results, own, opened) for path, results in readable.items()}
     steps: dict[tuple[Path, str], Step] = {}
     views = {}
     for ledger in opened:
@@ -174,10 +176,10 @@ def _jumps(chain: Sequence[IndexRow], series: LevelSeries) -> dict[int, float]:
     return {at: line.delta_percent for at, line in found if line.delta_percent is not None and series.is_of(line)}
 
 
-def _place(results: Results, opened: Sequence[Ledger]) -> tuple[Path, str] | None:
+def _place(results: Results, own: Mapping[str, Path], opened: Sequence[Ledger]) -> tuple[Path, str] | None:
     """The ledger and the name by which a report's comparison is held, first by the one that it was held against."""
-    own, entry = resolve(results.history.ledger) if results.history else None, _entry_of(results)
-    for ledger in sorted(opened, key=lambda ledger: ledger.folder != own):
+    first, entry = own[results.history.ledger] if results.history else None, _entry_of(results)
+    for ledger in sorted(opened, key=lambda ledger: ledger.folder != first):
         if name := ledger.book.held(entry):
             return ledger.folder, name
     return None

@@ -177,7 +177,7 @@ def publish(
     if holds_variants(document):
         return _publish_variants(params_file, output, engine=engine, ledger_as=ledger_as, graphs=graphs, resume=resume)
     params = params_of(document, params_file)
-    ledger = None if params.history is None else read_ledger(resolve(params.history))
+    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     if ledger_as is not None:
         if ledger is None:
             expected = "the folder of a ledger, such as data/history/mattermost, to record in"
