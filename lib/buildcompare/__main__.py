@@ -297,7 +297,7 @@ def index(output: Reports = None, ledger: Ledgers = None, metrics: Metrics = "ma
         with contextlib.ExitStack() as stack:
             folder = Path(output) if output else reports()
             if output and is_remote(output):
-                folder = stack.enter_context(copied_back(output, read=("results.json",), depth=2))
+                folder = stack.enter_context(copied_back(output, depth=2))
             file, rows = write_index(folder, ledgers, metrics)
         _say(f"{named(file)}: {rows} comparisons")
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from multiprocessing import util
@@ -27,8 +27,9 @@ from buildcompare.config.errors import ADDRESSES, BuildcompareError, InputError,
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*::)*[a-z][a-z0-9+.-]+://")
 _CREDENTIALS = re.compile(r"://[^/]*(?:@|:(?!\d+(?:/|$)|:|[a-z0-9+.-]*://))|\?")
 """A user, a password (also one with a slash in it), or a query, in which tokens stand."""
-LAST = ("results.json", "junit.xml")
-"""Files of a report that are put last. The second is removed first: a report without it is not whole."""
+LAST = ("README.md", "results.json", "junit.xml")
+"""Files of a report that are read before it is made again, and are put last. The very last is removed first: a report
+without it is not whole."""
 TICKET = ".ticket"
 LEASE = 300.0
 """Seconds after which a ticket counts as left behind, by the clock of who waits. Its holder changes nothing once half
@@ -119,29 +120,30 @@ def held(address: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def copied_back(address: str, *, read: Collection[str] | None = None, depth: int | None = None) -> Iterator[Path]:
-    """A local copy of a folder, which takes the folder's place when the block ends without an error.
+def copied_back(address: str, depth: int = 100) -> Iterator[Path]:
+    """A local copy of a folder of reports, or of one, which takes its place when the block ends without an error.
 
-    Unlike a folder here it is not replaced at once: the files that changed are, one after the other. Of files of
-    other names than those to `read` the copy has the names only, and of folders within folders so many as `depth`.
+    Unlike a folder here it is not replaced at once: the files that changed are, one after the other. Of most files the
+    copy has the names only. `depth` is that of the files: 1 for those right in the folder.
     """
     system, path = _system(address)
     with tempfile.TemporaryDirectory(prefix="buildcompare-") as place:
         here = Path(place, path.rpartition("/")[2])
         ADDRESSES[here] = address.rstrip("/")
         with _said(address, "a folder that can be read"):
-            there = {each.removeprefix(path).strip("/"): each for each in system.find(path, maxdepth=depth)}
+            there = {each.removeprefix(path).strip("/"): each for each in system.find(path)}
+            there = {name: each for name, each in there.items() if name.count("/") < depth}
             for name in there:
                 (here / name).parent.mkdir(parents=True, exist_ok=True)
-                (here / name).touch()
-            wanted = [name for name in there if read is None or name.rpartition("/")[2] in read]
+                (here / name).write_text(address)  # no file of a report is that
+            wanted = [name for name in there if name.rpartition("/")[2] in LAST]
             system.get([there[name] for name in wanted], [str(here / name) for name in wanted])
         before = _digests(here, "**/*")
         yield here
         with _said(address, "a folder that can be written"):
             now = _digests(here, "**/*")
-            if now != before and before.pop(LAST[1], ""):
-                system.rm_file(there[LAST[1]])
+            if now != before and before.pop(LAST[-1], ""):
+                system.rm_file(there[LAST[-1]])
             changed = {name: here / name for name in now if now[name] != before.get(name)}
             last = [{name: changed.pop(name)} for name in LAST if name in changed]
             for files in (changed, *last):
