@@ -26,29 +26,36 @@ def keep_comment(file: Path | None, comment: str) -> int:
         expected = "a comparison that was read from a params file"
         raise InputError(file=None, key="comments", expected=expected, found="one without a file")
     before = read_params(file)
+    expected = "comments that can be added to without changing anything else"
+    by_hand = InputError(file=file, key="comments", expected=expected, found="others; please write it by hand")
     written = _with_comment(read_text(file, "a YAML file", max_bytes=MAX_BYTES), text)
+    if written is None:
+        raise by_hand
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / file.name
         trial.write_text(written, "utf-8")
         after = read_params(trial)
     if after.model_dump() != before.model_copy(update={"comments": [*before.comments, text]}).model_dump():
-        expected = "comments that can be added to without changing anything else"
-        raise InputError(file=file, key="comments", expected=expected, found="others; please write it by hand")
+        raise by_hand
     write_files({file: written})
     return len(after.comments)
 
 
-def _with_comment(text: str, comment: str) -> str:
-    """The text of a params file with one comment more."""
+def _with_comment(text: str, comment: str) -> str | None:
+    """The text of a params file with one comment more; None where ruamel.yaml refuses what PyYAML reads."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
     from ruamel.yaml.util import load_yaml_guess_indent
 
-    _, indent, offset = load_yaml_guess_indent(text)
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, LONGEST
-    yaml.indent(mapping=2, sequence=indent or 2, offset=offset or 0)
-    data = yaml.load(text)
+    try:
+        _, indent, offset = load_yaml_guess_indent(text)
+        yaml.indent(mapping=2, sequence=indent or 2, offset=offset or 0)
+        data = yaml.load(text)
+    except YAMLError:
+        return None
     if data.get("comments") is None:
         data["comments"] = []
     data["comments"].append(DoubleQuotedScalarString(comment))
