@@ -4,7 +4,7 @@
 # requirements.lock, once: its stamps carry the checksums of requirements.lock and pyproject.toml, so it is made again
 # only when these change, when the checkout is moved, when its Python is gone, or when making it was interrupted.
 
-PARAMS ?= params/v10.4.0-rc1.yaml#  what `report` and `lab` compare
+PARAMS ?= params/missing-index.yaml#  what `report` compares, and `lab` where it is given
 NOTEBOOK ?= start#                  the notebook that `lab` opens: investigate, ramp_up, significance, ...
 TEST ?=#                            the test that it opens,
 METRIC ?=#                          and the metric, such as p99-api-times,
@@ -59,7 +59,7 @@ index: $(READY) ## put every published report on one page again: reports/index.h
 	@$(RUN) -m buildcompare index $(ARGS)
 
 # What a report names goes to JupyterLab without a shell between: a label may hold quotes.
-lab: export PARAMS := $(PARAMS)
+lab: export PARAMS := $(if $(filter file,$(origin PARAMS)),,$(PARAMS))
 lab: export BUILDCOMPARE_TEST = $(TEST)
 lab: export BUILDCOMPARE_METRIC = $(METRIC)
 lab: export BUILDCOMPARE_LABEL = $(LABEL)

@@ -211,6 +211,19 @@ def test_papermill_runs_each_notebook_by_itself(name: str, project: Path, params
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["ramp_up", "changepoints"])
+def test_runs_of_a_minute_leave_a_notebook_empty(name: str, project: Path, tmp_path: Path) -> None:
+    """Eight clients make no ramp, and a minute is too short for a search: neither ends the notebook."""
+    papermill_engines.register(NAME, WarmEngine)
+    output = tmp_path / f"{name}.ipynb"
+    papermill.execute_notebook(
+        str(project / f"notebooks/{name}.ipynb"), str(output), engine_name=NAME, progress_bar=False,
+        parameters={"params_file": str(project / "params/missing-index.yaml")},
+    )  # fmt: skip
+    assert [o for o in outputs_of(nbformat.read(output, as_version=4)) if o.get("name") == "stderr"] == []
+
+
+@pytest.mark.slow
 def test_papermill_with_an_unknown_metric_names_those_that_there_are(
     project: Path, params_file: Path, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def test_make_alone_lists_every_target(project: Path) -> None:
 def test_make_uses_an_active_conda_environment(project: Path, tmp_path: Path) -> None:
     conda = environment_at(tmp_path / "conda with space")
     plan = make(project, "-n", "report", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare")
-    assert f'"{conda}/bin/python" -m buildcompare report "params/v10.4.0-rc1.yaml"' in plan
+    assert f'"{conda}/bin/python" -m buildcompare report "params/missing-index.yaml"' in plan
     assert ".venv" not in plan
     assert f'"{conda}/bin/python" -m buildcompare index' in make(
         project, "-n", "index", CONDA_PREFIX=conda, CONDA_DEFAULT_ENV="buildcompare"

@@ -215,9 +215,10 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
     labels = with_calls(label_levels(view.recording, view.steady.window))
     tops = labels["group"].map({table.group: table.top_bucket for table in catalogue.label_tables}).astype(float)
     labels = labels[~(labels["stat"].str.startswith("p") & (labels["value"] >= tops))]
-    window = search_window(view.steady.window, test_type) if view.steady.window else (0.0, 0.0)
-    totals = {metric.slug: view.recording.total(metric.slug) for metric in catalogue.metrics if window[1] > window[0]}
-    changes = {slug: no_change(view.recording.curve(each), window) for slug, each in totals.items() if each is not None}
+    window = search_window(view.steady.window, test_type)
+    totals = {metric.slug: view.recording.total(metric.slug) for metric in catalogue.metrics if window}
+    curves = {slug: view.recording.curve(each) for slug, each in totals.items() if each is not None}
+    changes = {slug: no_change(curve, window) for slug, curve in curves.items() if window}
     return noise.RunLevels(metrics, labels, {slug: change for slug, change in changes.items() if change > 0})
 
 

@@ -121,9 +121,15 @@ class RunEvents:
         return float(inside.mean()) if inside.size else math.nan
 
 
-def search_window(steady: Span, kind: str) -> Span:
-    """The part of a steady window in which events are searched: after a bounded test's ramp has died away."""
-    return (steady[0] + AFTER_RAMP_S, steady[1]) if kind == "bounded" else steady
+def search_window(steady: Span | None, kind: str) -> Span | None:
+    """The part of a steady window in which events are searched: after a bounded test's ramp has died away.
+
+    None where it is too short for that: it holds fewer than `search.SHORTEST` averages.
+    """
+    if steady is None:
+        return None
+    start = steady[0] + (AFTER_RAMP_S if kind == "bounded" else 0.0)
+    return (start, steady[1]) if steady[1] - start >= search.SHORTEST * SAMPLING_S else None
 
 
 def find_events(
@@ -463,14 +469,14 @@ def compare_events(
 
 
 def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence[RepeatedRuns]) -> dict[str, RunEvents]:
-    if view.steady.window is None:
-        return {}
     inside = search_window(view.steady.window, test.type)
+    if inside is None:
+        return {}
     runs = [run for group in identical if group.type == test.type for run in group.runs]  # their windows are as long
     found: dict[str, RunEvents] = {}
     for metric in catalogue.metrics:
         series = view.recording.total(metric.slug)
-        if series is not None and inside[1] > inside[0]:
+        if series is not None:
             known = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
             calibration = CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
             smallest = SMALLEST_SHARE * metric.margin_percent
@@ -488,8 +494,7 @@ def _of_ramp(test: Test, view: RunView, catalogue: Catalogue) -> dict[str, RunEv
     end_s = shape.top_s if test.type == "bounded" else line_end_s
     if end_s is None:
         return {}
-    until_s = search_window(steady, test.type)[0]
-    until_s = until_s if test.type == "bounded" else min(end_s + AFTER_RAMP_S, until_s)
+    until_s = steady[0] + AFTER_RAMP_S if test.type == "bounded" else min(end_s + AFTER_RAMP_S, steady[0])
     elapsed, values = shape.curve.between(-math.inf, end_s)
     low = elapsed[values < RAMP_FROM * shape.curve.level]
     since_s = float(low[-1] if low.size else elapsed[0])

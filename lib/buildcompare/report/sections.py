@@ -28,6 +28,7 @@ from buildcompare.findings.subject import Subject, subject
 from buildcompare.findings.variants import is_known
 from buildcompare.findings.verdict import opening
 from buildcompare.labels.tables import most_moved
+from buildcompare.metrics.events import search_window
 from buildcompare.report import commonmark
 from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult
 from buildcompare.results.codes import FindingKind, Verdict
@@ -159,8 +160,15 @@ def _plain(name: str) -> Callable[[Analysis], Fragment]:
 
 
 title, comments, action_items, setup = _plain("title"), _plain("comments"), _plain("action_items"), _plain("setup")
-supported_users, events, provenance = _plain("supported_users"), _plain("events"), _plain("provenance")
-errors = _plain("errors")
+supported_users, errors, provenance = _plain("supported_users"), _plain("errors"), _plain("provenance")
+
+
+def events(analysis: Analysis) -> Fragment:
+    """What happened once, and the tests with a run too short to tell."""
+    tests = [test for test in analysis.results.tests if test.type != "benchmark"]
+    windows = {test.name: [run.window for run in (*test.runs.base, *test.runs.new)] for test in tests}
+    short = [test for test in tests if not all(search_window(each, test.type) for each in windows[test.name])]
+    return fragment("events", results=analysis.results, short=short)
 
 
 def charts() -> figures.Charts:

@@ -363,10 +363,10 @@ class Investigation:
 
     @property
     def searched(self) -> dict[Side, Window | None]:
-        """By build, the part of the first run's window in which events are searched; None without a window."""
+        """By build, the part of the first run's window in which events are searched; None where it is too short."""
         kind = self.view.result.type
         windows = {side: runs[0].steady.window if runs else None for side, runs in self.views.items()}
-        return {side: search_window(window, kind) if window else None for side, window in windows.items()}
+        return {side: search_window(window, kind) for side, window in windows.items()}
 
     @cached_property
     def moves_with(self) -> pd.DataFrame:
