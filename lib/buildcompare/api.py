@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pandas as pd
 
-from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings
+from buildcompare.comparison.analysis import Analysis, analyse, parameters, read_recordings, with_margins
 from buildcompare.comparison.matrix import Matrix, analyse_matrix
 from buildcompare.config.catalogue import Catalogue, Operation, read_catalogue
 from buildcompare.config.params import Build, Comparison, Run, Source, Test
@@ -263,6 +263,33 @@ class Result(Analysis):
     def supported_users(self) -> pd.DataFrame:
         """One row for each unbounded test: supported users of both builds and their change with its interval."""
         return frame((test.name, test.supported_users) for test in self.results.tests if test.supported_users)
+
+    def with_margins(self, margins: Mapping[str, float]) -> Result:
+        """Judge the same measurements by other margins; nothing is read or measured again.
+
+        Parameters
+        ----------
+        margins
+            The smallest change that matters, in percent by metric; of the others it stays.
+
+        Returns
+        -------
+        Result
+            What :func:`compare` returns with these margins.
+
+        Raises
+        ------
+        InputError
+            Where the catalogue has no such metric, or a margin is not above 0.
+
+        Examples
+        --------
+        >>> old, new = [{"import": 62.1}, {"import": 61.5}, {"import": 61.9}], [{"import": 55.2}, {"import": 54.9}]
+        >>> result = compare(old, new, operations={"import": {"unit": "seconds"}})
+        >>> print(*(each.metrics.loc[0, "status"] for each in (result, result.with_margins({"import": 20.0}))))
+        improvement equivalent
+        """
+        return with_margins(self, margins)
 
     def plot(self, metric: str, test: str | None = None) -> Figure:
         """Draw one metric of both builds over elapsed time.

@@ -75,6 +75,30 @@ def test_a_moved_slider_measures_and_zooms(bench: bc.Workbench) -> None:
     assert bench.chart.chosen["range"] is None
 
 
+def test_another_margin_judges_at_once_and_stays(bench: bc.Workbench, result: bc.Result) -> None:
+    opened = bench.comparison.value
+    before, measured = shown(bench, "status"), numbers(bench)
+    assert (bench.margin.value, bench.margin.disabled) == (bench.seen.margin_percent, False)
+    bench.window.value = (40.0, 60.0)
+    bench.margin.value = 0.5
+    assert (bench.seen.margin_percent, bench.window.value) == (0.5, (40.0, 60.0))
+    bench.steady.click()
+    assert (numbers(bench), shown(bench, "status") == before) == (measured, False), "only the judgement is another one"
+    assert (
+        bench.seen.row
+        == result.with_margins({"cpu-utilization": 0.5})
+        .results.tests[0]
+        .metrics[[row.slug for row in result.results.tests[0].metrics].index("cpu-utilization")]
+    )
+    bench.comparison.value = next(file for file in bench.comparison.options if file != opened and "-rc" in file)
+    assert bench.margin.value != 0.5
+    bench.comparison.value = opened
+    bench.metric.value = "cpu-utilization"
+    assert bench.margin.value == 0.5
+    bench.label.value = bench.label.options[1][1]
+    assert bench.margin.disabled, "labels have one margin for all"
+
+
 def test_what_is_dragged_in_the_chart_is_measured(bench: bc.Workbench) -> None:
     drawn = bench.chart.chart
     bench.chart.chosen = {"axis": "elapsed", "range": [30.0, 50.0]}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -30,13 +30,13 @@ from buildcompare.history.ledger import Entry, locked, read_ledger, record
 from buildcompare.history.past import past_changes
 from buildcompare.labels.noise import LabelNoise
 from buildcompare.labels.tables import LabelTables, compare_label_tables, label_tables
-from buildcompare.labels.traffic_mix import split_averages
+from buildcompare.labels.traffic_mix import TrafficMix, split_averages
 from buildcompare.load.users import compare_supported_users, limited_by, with_estimates
 from buildcompare.load.view import RunView, Views, compare_ramps, view_run, with_ramp_ups
-from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, compare_metrics
-from buildcompare.metrics.equal_load import MetricAtLoad, at_equal_load
-from buildcompare.metrics.events import compare_events
-from buildcompare.metrics.measurements import compare_distributions, compare_measurements
+from buildcompare.metrics.compare import compare_counted_errors, compare_error_rates, judge_measured, measure_metrics
+from buildcompare.metrics.equal_load import MeasuredAtLoad, MetricAtLoad, measure_at_load
+from buildcompare.metrics.events import Found, compare_events, search_events
+from buildcompare.metrics.measurements import Measured, compare_distributions, measure_measurements
 from buildcompare.profiles.compare import compare_profiles
 from buildcompare.profiles.stacks import Profile, read_profile
 from buildcompare.recordings import artefacts
@@ -68,6 +68,22 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Estimates:
+    """What was measured of a test: all that the margins change nothing about."""
+
+    evidence: Evidence
+    recordings: TestRecordings
+    labels: Pair[str]
+    profiles: Pair[list[Profile]] | None
+    known: Mapping[str, Any]
+    """The fields of its result that are not judged."""
+    metrics: Sequence[Measured]
+    splits: Mapping[str, tuple[str, TrafficMix]]
+    at_load: MeasuredAtLoad
+    events: Pair[list[Found]]
+
+
+@dataclass(frozen=True)
 class TestView:
     """One test with what it was measured on and what came out: what a figure needs."""
 
@@ -79,7 +95,7 @@ class TestView:
     labels: Pair[str]
     at_load: Mapping[str, MetricAtLoad]
     """By slug, each metric over the connected users; empty in a bounded test."""
-    evidence: Evidence | None = None
+    estimates: Estimates | None = None
     profiles: Pair[list[Profile]] | None = None
 
 
@@ -187,7 +203,12 @@ def _profiles(params: Comparison, number: int) -> Pair[list[Profile]] | None:
     return Pair.of(found.__getitem__)
 
 
-def compare_test(
+def compare_test(test: Test, recordings: TestRecordings, catalogue: Catalogue, **known: Any) -> TestView:
+    """Compare the runs of one test; what may be `known` are arguments of :func:`measure_test`."""
+    return judge_test(measure_test(test, recordings, catalogue, **known), catalogue)
+
+
+def measure_test(
     test: Test,
     recordings: TestRecordings,
     catalogue: Catalogue,
@@ -200,8 +221,8 @@ def compare_test(
     looks: Sequence[tuple[int, int]] = (),
     planned_runs: int | None = None,
     profiles: Pair[list[Profile]] | None = None,
-) -> TestView:
-    """Compare the runs of one test.
+) -> Estimates:
+    """Measure the runs of one test.
 
     The noise between runs is learned from `groups`, the repeated runs, and from `past` comparisons, or else is the
     catalogue's; `label_noise` is what was learned of labels from `groups`, where several tests share it. `looks` are
@@ -220,41 +241,37 @@ def compare_test(
     now = len(test.base), len(test.new)
     every_look = [*(look for look in looks if look != now), now]
     seen = Looks.of(every_look, planned_runs)
-    known: dict[str, Any] = {"past": past, "looks": seen}
-    supported = compare_supported_users(test, views, catalogue, groups, **known) if test.type == "unbounded" else None
-    curves, at_load = at_equal_load(test, views, catalogue, groups, **known)
     evidence = Evidence(test, views, groups, past, seen, label_noise or LabelNoise(groups, catalogue.label_tables))
     tables = label_tables(views, evidence.label_noise)
     benchmark = test.type == "benchmark"
-    metrics = (
-        compare_measurements(recordings, catalogue, groups, **known)
-        if benchmark
-        else compare_levels(evidence, tables, catalogue, at_load=at_load)
-    )
+    measured = measure_measurements(recordings, catalogue, groups, past) if benchmark else None
     counted = Pair.of(lambda side: [run.errors for run in test.runs(side)])
-    result = schema.TestResult(
-        name=test.name,
-        type=test.type,
-        db_engine=test.db_engine,
-        users=test.users,
-        verdict=verdict.of_test(metrics, supported, validity),
-        limited_by=limited_by(test, views, catalogue, coordinator),
-        runs=views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
-        supported_users=supported,
-        ramp_up=compare_ramps(views),
-        metrics=metrics,
-        distributions=compare_distributions(recordings, catalogue) if benchmark else [],
-        errors=[*compare_error_rates(views), *compare_counted_errors(test, views)],
-        errors_counted=counted if any(count is not None for counts in counted for count in counts) else None,
-        labels=compare_label_tables(tables, catalogue),
-        events=compare_events(test, views, catalogue, groups),
-        profiles=None if profiles is None else compare_profiles(profiles),
-        validity=validity,
-        looks=every_look,
-        level=seen.level,
-        planned_runs=planned_runs,
+    known: dict[str, Any] = {
+        **{name: getattr(test, name) for name in ("name", "type", "db_engine", "users")},
+        "limited_by": limited_by(test, views, catalogue, coordinator),
+        "runs": views.map(lambda runs: [run_result(view, catalogue) for view in runs]),
+        "ramp_up": compare_ramps(views),
+        "distributions": compare_distributions(recordings, catalogue) if benchmark else [],
+        "errors": [*compare_error_rates(views), *compare_counted_errors(test, views)],
+        "errors_counted": counted if any(count is not None for counts in counted for count in counts) else None,
+        "labels": compare_label_tables(tables, catalogue),
+        "profiles": None if profiles is None else compare_profiles(profiles),
+        "validity": validity,
+        "looks": every_look,
+        "level": seen.level,
+        "planned_runs": planned_runs,
+    }
+    return Estimates(
+        evidence,
+        recordings,
+        Pair(*labels),
+        profiles,
+        known,
+        metrics=measure_metrics(test, views, catalogue, groups, past) if measured is None else measured,
+        splits={} if benchmark else split_averages(tables, catalogue),
+        at_load=measure_at_load(test, views, catalogue, groups, past),
+        events=search_events(test, views, catalogue, groups),
     )
-    return TestView(result, recordings, catalogue, Pair(*labels), curves, evidence, profiles)
 
 
 def compare_levels(
@@ -265,10 +282,31 @@ def compare_levels(
     at_load: Mapping[str, schema.LoadAdjustedResult] | None = None,
 ) -> list[schema.MetricResult]:
     """Every metric of a test over the windows of `evidence.views`, judged in its family."""
-    known: dict[str, Any] = {"past": evidence.past, "looks": evidence.looks}
+    test, views, looks = evidence.test, evidence.views, evidence.looks
+    measured = measure_metrics(test, views, catalogue, evidence.groups, evidence.past)
     splits = split_averages(tables, catalogue)
-    runs = (evidence.test, evidence.views, catalogue, evidence.groups)
-    return compare_metrics(*runs, at_load=at_load, splits=splits, **known)
+    return judge_measured(measured, test, catalogue, at_load=at_load, splits=splits, looks=looks)
+
+
+def judge_test(estimates: Estimates, catalogue: Catalogue) -> TestView:
+    """Judge what was measured of a test by the margins of `catalogue`."""
+    evidence = estimates.evidence
+    test, views, groups, looks = evidence.test, evidence.views, evidence.groups, evidence.looks
+    users = None
+    if test.type == "unbounded":
+        users = compare_supported_users(test, views, catalogue, groups, evidence.past, looks)
+    at_load = estimates.at_load.judged(catalogue, looks)
+    known: dict[str, Any] = {"at_load": at_load, "splits": estimates.splits, "looks": looks}
+    metrics = judge_measured(estimates.metrics, test, catalogue, **known)
+    result = schema.TestResult(
+        **estimates.known,
+        verdict=verdict.of_test(metrics, users, estimates.known["validity"]),
+        supported_users=users,
+        metrics=metrics,
+        events=compare_events(estimates.events, test, views, catalogue),
+    )
+    curves, profiles = estimates.at_load.curves, estimates.profiles
+    return TestView(result, estimates.recordings, catalogue, estimates.labels, curves, estimates, profiles)
 
 
 def run_result(view: RunView, catalogue: Catalogue) -> schema.RunResult:
@@ -338,7 +376,6 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     for test in params.tests:
         own_data: dict[str, Any] = {"looks": looks.get(test.name, ()), "profiles": profiles[test.name]}
         compared[test.name] = compare_test(test, recordings[test.name], catalogue, **own_data, **shared)
-    tests = [each.result for each in compared.values()]
     inputs = [
         schema.InputProvenance(test=test.name, build=side, run=i, kind=str(run.provenance.get("kind", "")), **file)
         for test in params.tests
@@ -355,9 +392,52 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     past: Past | None = None
     if ledger is not None:
         noise = supported_users_noise(catalogue, groups)
+        tests = [each.result for each in compared.values()]
         past = compare_to_ledger(ledger, params, tests, noise, simulated=simulated)
+    known: dict[str, Any] = {"simulated": simulated, "self_check": self_check, "past": past}
+    results = _concluded(params, catalogue, compared, inputs=inputs, command=command, **known)
+    return Analysis(params, catalogue, recordings, results, compared)
+
+
+A = TypeVar("A", bound=Analysis)
+
+
+def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
+    """The same comparison judged by other margins (percent by metric), beside those that it has.
+
+    Nothing is read or measured again.
+    """
+    params = analysis.params.model_copy(update={"margins": {**analysis.params.margins, **margins}})
+    catalogue, results = catalogue_of(params), analysis.results
+    compared = {
+        name: judge_test(view.estimates, catalogue) for name, view in analysis.compared.items() if view.estimates
+    }
+    past: Past | None = None
+    if results.history is not None:
+        margin = catalogue.load.margin_percent if catalogue.load else 0.0
+        history = results.history.model_copy(update={"margin_percent": margin})
+        past = history, results.drift, results.setup_differences
+    known: dict[str, Any] = {"simulated": results.simulated, "self_check": results.self_check, "past": past}
+    known |= {"inputs": results.provenance.inputs, "command": results.provenance.run["command"]}
+    results = _concluded(params, catalogue, compared, **known)
+    return replace(analysis, params=params, catalogue=catalogue, results=results, compared=compared)
+
+
+def _concluded(
+    params: Comparison,
+    catalogue: Catalogue,
+    compared: Mapping[str, TestView],
+    *,
+    simulated: bool,
+    self_check: dict[str, Any] | None,
+    past: Past | None,
+    inputs: list[schema.InputProvenance],
+    command: str | None,
+) -> schema.Results:
+    """The results of a comparison whose tests were judged."""
+    tests, labels = [each.result for each in compared.values()], (params.base.label, params.new.label)
     history, drift, setup_differences = past or (None, [], [])
-    results = schema.Results(
+    return schema.Results(
         comparison=params.name or "",
         base=Label(label=labels[0]),
         new=Label(label=labels[1]),
@@ -380,7 +460,6 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
         findings=findings.find(tests, labels, inputs, catalogue, findings_history.find(*past) if past else ()),
         provenance=provenance(params, params.metrics, inputs, command, artefacts.found_of(params)),
     )
-    return Analysis(params, catalogue, recordings, results, compared)
 
 
 def provenance(

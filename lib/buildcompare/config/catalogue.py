@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -230,6 +231,9 @@ class Catalogue(_Strict):
         if unknown := [slug for slug in margins if slug not in known]:
             expected = f"a metric of the catalogue ({', '.join(known)})"
             raise InputError(file=None, key="margins", expected=expected, found=repr(unknown[0]))
+        for slug, percent in margins.items():
+            if not 0.0 < percent < math.inf:
+                raise InputError(file=None, key=f"margins.{slug}", expected="percent above 0", found=f"{percent:g}")
         changed = (m.model_copy(update={"margin_percent": margins.get(m.slug, m.margin_percent)}) for m in self.metrics)
         return self.model_copy(update={"metrics": tuple(changed)})
 

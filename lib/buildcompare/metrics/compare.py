@@ -5,7 +5,6 @@ No calibration holds error rates, so none of them is judged: they are shown, and
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +12,11 @@ from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
 from buildcompare.labels.traffic_mix import TrafficMix, with_traffic_mix
 from buildcompare.load.view import RunView, Views, reading_error, run_level
+from buildcompare.metrics.measurements import Measured
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
-from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
+from buildcompare.stats.effects import judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise, repeats_noise
 from buildcompare.stats.planning import Looks
@@ -26,28 +26,39 @@ NAME = "Errors counted by the load test"
 UNIT = "per user and minute"
 
 
-def compare_metrics(
+def measure_metrics(
     test: Test,
     views: Views,
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
     past: PastChanges | None = None,
+) -> list[Measured]:
+    """Every series that a run of `test` recorded, in the catalogue's order."""
+    recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+    for series in (series for runs in views for view in runs for series in view.recording.graphs()):
+        recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
+    ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
+    return [_measured(test, series, views, catalogue, groups, past) for series in ordered]
+
+
+def judge_measured(
+    measured: Sequence[Measured],
+    test: Test,
+    catalogue: Catalogue,
     *,
     at_load: Mapping[str, LoadAdjustedResult] | None = None,
     splits: Mapping[str, tuple[str, TrafficMix]] | None = None,
     looks: Looks | None = None,
 ) -> list[MetricResult]:
-    """Every series that a run of `test` recorded, in the catalogue's order, judged in its family."""
-    recorded: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
-    for series in (series for runs in views for view in runs for series in view.recording.graphs()):
-        recorded.setdefault((series.metric, tuple(sorted(series.labels.items()))), series)
-    ordered = sorted(recorded.values(), key=lambda series: catalogue.position(series.metric))
-    measured = [_measured(test, series, views, catalogue, groups, past) for series in ordered]
-    effects = [(catalogue.find(series.name), effect) for series, (_, effect) in zip(ordered, measured, strict=True)]
+    """What was measured of a test, judged in its families by the margins of `catalogue`."""
+    effects = [(catalogue.find(each.name), each.effect) for each in measured]
     rows = []
-    for (row, _), tested in zip(measured, judge_metrics(effects, looks), strict=True):
+    for each, (metric, _), tested in zip(measured, effects, judge_metrics(effects, looks), strict=True):
         judged = tested.deciding_row() | {"p_adjusted": tested.p_adjusted, "family": tested.family} if tested else {}
-        rows.append(MetricResult(**row | judged, load_adjusted=(at_load or {}).get(row["slug"])))
+        known = {"margin_percent": metric.margin_percent, "load_adjusted": (at_load or {}).get(each.row["slug"])}
+        rows.append(MetricResult(**each.row | known | judged))
+    if test.type == "benchmark":
+        return rows
     rows = with_traffic_mix(rows, effects, splits or {}, looks)
     return [row.model_copy(update={"decided_by": _decided_by(row, test)}) for row in rows]
 
@@ -68,8 +79,7 @@ def _measured(
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns],
     past: PastChanges | None,
-) -> tuple[dict[str, Any], Effect | None]:
-    """The fields of a metric's row before it is judged, and the effect to be judged, if there is one."""
+) -> Measured:
     metric = catalogue.find(series.name)
     levels = views.map(lambda runs: [level for view in runs if (level := view.level(series)) is not None])
     values = levels.map(lambda runs: mean_of_runs([level.value for level in runs]))
@@ -91,7 +101,6 @@ def _measured(
         "unit": series.unit,
         "better": metric.better,
         "gate": metric.gate,
-        "margin_percent": metric.margin_percent,
         "base": values.base,
         "new": values.new,
         "levels": levels.map(lambda runs: [level.value for level in runs if level.value is not None]),
@@ -105,7 +114,7 @@ def _measured(
         "reading_error_percent": misread or None,
         "missing_samples": levels.map(lambda runs: sum(level.missing for level in runs) if runs else None),
     }
-    return row, effect
+    return Measured(series.name, row, effect)
 
 
 def _within(levels: Pair[list[Level]]) -> float | None:

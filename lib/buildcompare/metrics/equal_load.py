@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -360,24 +360,32 @@ def residual_errors(weights: FloatArray, left: Residuals) -> FloatArray:
 # ---- Judging --------------------------------------------------------------------------------------------------------
 
 
-def at_equal_load(
-    test: Test,
-    views: Views,
-    catalogue: Catalogue,
-    groups: Sequence[RepeatedRuns],
-    past: PastChanges | None = None,
-    looks: Looks | None = None,
-) -> tuple[dict[str, MetricAtLoad], dict[str, LoadAdjustedResult]]:
-    """By slug, each metric of an unbounded test at the highest load that both builds sustained, and its judgement."""
+@dataclass(frozen=True)
+class MeasuredAtLoad:
+    """The metrics of an unbounded test at the highest load that both builds sustained, by slug, not yet judged."""
+
+    curves: Mapping[str, MetricAtLoad] = field(default_factory=dict)
+    noises: Mapping[str, Noise | None] = field(default_factory=dict)
+    runs: tuple[int, int] = (0, 0)
+
+    def judged(self, catalogue: Catalogue, looks: Looks | None = None) -> dict[str, LoadAdjustedResult]:
+        """What the margins of `catalogue` make of them."""
+        return judge_at_load(self.curves, self.runs, catalogue.find, lambda each: self.noises[each.slug], looks)
+
+
+def measure_at_load(
+    test: Test, views: Views, catalogue: Catalogue, groups: Sequence[RepeatedRuns], past: PastChanges | None = None
+) -> MeasuredAtLoad:
+    """Compare the runs of a test at equal load, where it is unbounded; nothing of it depends on a margin."""
     if test.type != "unbounded":
-        return {}, {}
+        return MeasuredAtLoad()
     base, new = ([run for view in views[side] if (run := loaded_run(view, catalogue))] for side in SIDES)
     curves = equal_load(base, new)
-
-    def noise_of(metric: Metric) -> Noise | None:
-        return noise_at_load(metric, groups, past, misread=reading_error(metric, views))
-
-    return curves, judge_at_load(curves, (len(base), len(new)), catalogue.find, noise_of, looks)
+    noises = {
+        metric.slug: noise_at_load(metric, groups, past, misread=reading_error(metric, views))
+        for metric in map(catalogue.find, curves)
+    }
+    return MeasuredAtLoad(curves, noises, (len(base), len(new)))
 
 
 def judge_at_load(

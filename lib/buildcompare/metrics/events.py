@@ -7,11 +7,13 @@ Numbers without another source are round ones, written with the published compar
 prints how often they claim something where nothing happened, and what they find.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +25,7 @@ from buildcompare.config.params import Test
 from buildcompare.load.view import RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Event
-from buildcompare.results.codes import SIDES, Side
+from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats import changepoints as search
 from buildcompare.stats.changepoints import Ar1Noise, CalibratedPenalty, robust_sd
 from buildcompare.stats.noise import RepeatedRuns
@@ -115,6 +117,11 @@ class RunEvents:
     averages: FloatArray
     end_s: float = math.nan  # of the window
 
+    def beyond(self, percent: float) -> RunEvents:
+        """Without the events whose size is below `percent`."""
+        large = (each for each in self.events if each.size_percent is None or abs(each.size_percent) >= percent)
+        return replace(self, events=tuple(large))
+
     def mean(self, start_s: float, end_s: float) -> float:
         """Mean of the averages between two times; NaN where there is none."""
         inside = self.averages[(self.times_s >= start_s) & (self.times_s < end_s)]
@@ -189,8 +196,7 @@ def find_events(
     rest = replace(whole, times=times[calm], averages=run.averages[calm], values=values[calm])
     edges = list(itertools.pairwise((0, *found.changes, rest.times.size)))
     events = _joined(whole, spikes, _slow_events(rest, edges))
-    large = [each for each in events if each.size_percent is None or abs(each.size_percent) >= smallest_percent]
-    return RunEvents(tuple(large), times, run.averages, window[1])
+    return RunEvents(tuple(events), times, run.averages, window[1]).beyond(smallest_percent)
 
 
 def find_ramp_events(series: pd.Series, ramp: Span, until_s: float, *, smallest_percent: float = 0.0) -> RunEvents:
@@ -210,7 +216,7 @@ def find_ramp_events(series: pd.Series, ramp: Span, until_s: float, *, smallest_
         )
         size = float(run.averages[top]) - float(level)
         percent = size / level * 100.0 if level > NOTHING * abs(size) else None
-        if run.times[top] <= until_s and (percent is None or abs(percent) >= smallest_percent):
+        if run.times[top] <= until_s:
             ci = half * (level if run.unit is None else run.unit)
             kind: Kind = "spike" if size > 0 else "drop"
             whole = run.span_s((0, run.times.size))
@@ -218,7 +224,7 @@ def find_ramp_events(series: pd.Series, ramp: Span, until_s: float, *, smallest_
             events.append(
                 MetricEvent(kind, at, span, size, percent, (size - ci, size + ci), level, level + size, whole)
             )
-    return RunEvents(tuple(events), run.times, run.averages, until_s)
+    return RunEvents(tuple(events), run.times, run.averages, until_s).beyond(smallest_percent)
 
 
 def no_change(series: pd.Series, window: tuple[float, float]) -> float:
@@ -447,15 +453,35 @@ class PlacedEvent(MetricEvent):
     warning: bool = False  # whether it is in one build only and surely larger than the metric's margin
 
 
-def compare_events(
+Found: TypeAlias = tuple[dict[str, RunEvents], dict[str, RunEvents]]
+"""What was found in one run, by metric: in its steady window, and on its ramp."""
+
+
+def search_events(
     test: Test, views: Views, catalogue: Catalogue, identical: Sequence[RepeatedRuns] = ()
-) -> list[Event]:
-    """Events of ramps and steady windows, each matched with the run of the same number of the other build."""
+) -> Pair[list[Found]]:
+    """The events of every run, of any size."""
+
+    def found(view: RunView) -> Found:
+        return _of_run(test, view, catalogue, identical), _of_ramp(test, view, catalogue)
+
+    return views.map(lambda runs: [found(view) for view in runs])
+
+
+def compare_events(found: Pair[list[Found]], test: Test, views: Views, catalogue: Catalogue) -> list[Event]:
+    """Those events of ramps and steady windows that are large enough for the metrics' margins.
+
+    Each is matched with the run of the same number of the other build.
+    """
     events: list[Event] = []
     margins = {metric.slug: metric.margin_percent for metric in catalogue.metrics}
-    for number, pair in enumerate(itertools.zip_longest(*views)):
-        base, new = (_of_run(test, view, catalogue, identical) if view else {} for view in pair)
-        ramps = [_of_ramp(test, view, catalogue) if view else {} for view in pair]
+
+    def large(of: Mapping[str, RunEvents], share: float = 1.0) -> dict[str, RunEvents]:
+        return {slug: run.beyond(share * margins[slug]) for slug, run in of.items()}
+
+    for number, pair in enumerate(itertools.zip_longest(*found)):
+        base, new = (large(of[0], SMALLEST_SHARE) if of else {} for of in pair)
+        ramps = [large(of[1]) if of else {} for of in pair]
         groups = max((event.group or 0 for event in events), default=0)
         on_ramp = match_ramp_events(ramps[0], ramps[1])
         ramp_groups = max((event.group for event in on_ramp), default=0)
@@ -463,7 +489,7 @@ def compare_events(
         for event in (*on_ramp, *steady):
             follows = test.type == "unbounded" and _follows_load(event, views[event.build][number])
             row = {name: value for name, value in vars(event).items() if name in Event.model_fields}
-            warns = event.warning and all(pair) and not follows
+            warns = event.warning and None not in pair and not follows
             events.append(Event(**row | {"run": number + 1, "group": groups + event.group, "warning": warns}))
     return events
 
@@ -479,9 +505,7 @@ def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence
         if series is not None:
             known = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
             calibration = CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
-            smallest = SMALLEST_SHARE * metric.margin_percent
-            curve = view.recording.curve(series)
-            found[metric.slug] = find_events(curve, inside, smallest_percent=smallest, calibration=calibration)
+            found[metric.slug] = find_events(view.recording.curve(series), inside, calibration=calibration)
     return found
 
 
@@ -499,9 +523,7 @@ def _of_ramp(test: Test, view: RunView, catalogue: Catalogue) -> dict[str, RunEv
     low = elapsed[values < RAMP_FROM * shape.curve.level]
     since_s = float(low[-1] if low.size else elapsed[0])
     return {
-        metric.slug: find_ramp_events(
-            view.recording.curve(series), (since_s, end_s), until_s, smallest_percent=metric.margin_percent
-        )
+        metric.slug: find_ramp_events(view.recording.curve(series), (since_s, end_s), until_s)
         for metric in catalogue.metrics
         if (series := view.recording.total(metric.slug)) is not None and until_s > since_s
     }

@@ -2,33 +2,45 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.recordings.recording import FloatArray, Recording
-from buildcompare.results import Distribution, DistributionResult, MetricResult
+from buildcompare.results import Distribution, DistributionResult
 from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
-from buildcompare.stats.effects import Effect, judge_metrics, measure_effect
+from buildcompare.stats.effects import Effect, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise, repeats_noise
-from buildcompare.stats.planning import ALPHA, Looks
+from buildcompare.stats.planning import ALPHA
 
 QUANTILES = (0.5, 0.9, 0.99)  # that people set themselves as goals for requests
 FEWEST = 3  # fewer values have no distribution worth a row
 
 
-def compare_measurements(
+@dataclass(frozen=True)
+class Measured:
+    """One metric of a test before it is judged: nothing in it depends on a margin."""
+
+    name: str
+    """By which the catalogue finds it."""
+    row: dict[str, Any]
+    """The fields of its result."""
+    effect: Effect | None
+    """What is to be judged, if there is something."""
+
+
+def measure_measurements(
     runs: Mapping[Side, Sequence[Recording]],
     catalogue: Catalogue,
     groups: Sequence[RepeatedRuns] = (),
     past: PastChanges | None = None,
-    *,
-    looks: Looks | None = None,
-) -> list[MetricResult]:
-    """Every metric that a run measured, in the catalogue's order, judged in its family."""
-    rows: list[tuple[dict[str, object], Metric, Effect | None]] = []
+) -> list[Measured]:
+    """Every metric that a run measured, in the catalogue's order."""
+    rows = []
     for metric in measured_metrics(runs, catalogue):
         levels = Pair(*([level_of(each, metric.unit) for each in _values(runs[side], metric.slug)] for side in SIDES))
         values = levels.map(lambda of: mean_of_runs([level.value for level in of]))
@@ -43,7 +55,7 @@ def compare_measurements(
             noise = metric_noise(metric, "benchmark", groups, past) or repeats_noise(known.base, known.new)
             effect = measure_effect(known.base, known.new, noise) if noise else None
             reason = None if effect else Reason(code=ReasonCode.NOT_POSITIVE if noise else ReasonCode.NO_NOISE)
-        row = metric.model_dump(include={"name", "slug", "unit", "better", "gate", "margin_percent"}) | {
+        row = metric.model_dump(include={"name", "slug", "unit", "better", "gate"}) | {
             "base": values.base,
             "new": values.new,
             "levels": levels.map(lambda of: [level.value for level in of if level.value is not None]),
@@ -55,12 +67,8 @@ def compare_measurements(
             "window": Pair(None, None),
             "missing_samples": Pair(None, None),
         }
-        rows.append((row, metric, effect))
-    judged = judge_metrics([(metric, effect) for _, metric, effect in rows], looks)
-    told = [
-        each.deciding_row() | {"p_adjusted": each.p_adjusted, "family": each.family} if each else {} for each in judged
-    ]
-    return [MetricResult.model_validate(row | more) for (row, _, _), more in zip(rows, told, strict=True)]
+        rows.append(Measured(metric.name, row, effect))
+    return rows
 
 
 def compare_distributions(runs: Mapping[Side, Sequence[Recording]], catalogue: Catalogue) -> list[DistributionResult]:

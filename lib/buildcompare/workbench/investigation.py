@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from buildcompare.comparison.analysis import Analysis, Evidence, TestView, compare_levels
+from buildcompare.comparison.analysis import Analysis, Evidence, TestView, compare_levels, with_margins
 from buildcompare.config.errors import InputError
 from buildcompare.findings.subject import subject
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.load.curve import SteadyState
 from buildcompare.load.view import RunView, Views
-from buildcompare.metrics.events import compare_events, search_window
+from buildcompare.metrics.events import compare_events, search_events, search_window
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult, MetricResult
 from buildcompare.results.codes import SIDES, Better, Pair, Side, Status, Window
@@ -104,6 +104,11 @@ class Investigation:
         return "lower" if self.label else str(self._reported.better)
 
     @property
+    def has_margin(self) -> bool:
+        """Whether the catalogue has a margin of it."""
+        return self.label is None and any(metric.slug == self._slug for metric in self.analysis.catalogue.metrics)
+
+    @property
     def margin_percent(self) -> float:
         """The smallest change that matters."""
         return LABEL_MARGIN_PERCENT if self.label else self._reported.margin_percent
@@ -177,6 +182,26 @@ class Investigation:
         """
         chosen = Pair(_window(self.view, "base", base or window), _window(self.view, "new", new or window))
         return replace(self, windows=chosen)
+
+    def with_margin(self, percent: float) -> Investigation:
+        """Judge the comparison by another margin of this metric; nothing is measured again.
+
+        Parameters
+        ----------
+        percent
+            The smallest change that matters.
+
+        Returns
+        -------
+        Investigation
+            The same metric over the same windows.
+
+        Raises
+        ------
+        InputError
+            Where the margin is not above 0, or the catalogue has none for it: for labels there is one for all.
+        """
+        return replace(self, analysis=with_margins(self.analysis, {self._slug: percent}))
 
     # ---- Its numbers ------------------------------------------------------------------------------------------------
 
@@ -536,9 +561,9 @@ class Investigation:
     @cached_property
     def _evidence(self) -> Evidence:
         """What the test is judged by, its runs over the chosen windows."""
-        known = self.view.evidence
-        if known is None:
-            raise ValueError(f"{self.test}: a test without its evidence has no other windows")
+        if self.view.estimates is None:
+            raise ValueError(f"{self.test}: a test without its estimates has no other windows")
+        known = self.view.estimates.evidence
 
         def over(side: Side) -> list[RunView]:
             window = self.windows[side]
@@ -568,7 +593,8 @@ class Investigation:
         if self.moved and self.view.result.type != "benchmark":
             every = tuple(self.analysis.catalogue.find(slug) for slug in self._names)
             catalogue = self.analysis.catalogue.model_copy(update={"metrics": every})
-            found = compare_events(self._evidence.test, self.views, catalogue, self._evidence.groups)
+            test, views = self._evidence.test, self.views
+            found = compare_events(search_events(test, views, catalogue, self._evidence.groups), test, views, catalogue)
         columns = [*EVENT_COLUMNS, "metric", "group"]
         return pd.DataFrame([event.model_dump(include={*columns}) for event in found], columns=columns)
 

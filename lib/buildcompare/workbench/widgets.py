@@ -69,9 +69,9 @@ class Chart(anywidget.AnyWidget):
 class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
     """Widgets that look into one metric or label after the other.
 
-    The last line of a cell shows them: choose a comparison, a test, a metric or label; drag a window in the chart; and
-    read the numbers over it at once. The query below runs against the server of the params file, and a note is kept in
-    the params file as a comment.
+    The last line of a cell shows them: choose a comparison, a test, a metric or label; drag a window in the chart, or
+    state another margin; and read the numbers at once. The query below runs against the server of the params file, and
+    a note is kept in the params file as a comment.
 
     Parameters
     ----------
@@ -96,6 +96,9 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         self.window = ipywidgets.FloatRangeSlider(
             description="Minutes", continuous_update=False, readout_format=".1f", step=0.1, layout=WHOLE
         )
+        self.margin = ipywidgets.BoundedFloatText(
+            description="Margin, %", min=0.1, max=1000.0, step=0.5, layout=ipywidgets.Layout(width="12em")
+        )
         self.steady = ipywidgets.Button(description="Steady windows", tooltip="Measure over each run's steady window")
         self.chart, self.at_load = Chart(), Chart()
         self.answer, self.measured, self.message = (ipywidgets.HTML() for _ in range(3))
@@ -112,7 +115,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
                 self.message,
                 self.chart,
                 self.at_load,
-                ipywidgets.HBox([self.window, self.steady]),
+                ipywidgets.HBox([self.window, self.steady, self.margin]),
                 self.answer,
                 self.measured,
                 self.findings,
@@ -150,6 +153,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         on(self.metric, "value", lambda slug: self.seen.choose(metric=slug) if slug else self.seen)
         on(self.label, "value", lambda name: self.seen.choose(label=name) if name else self.seen.choose())
         on(self.window, "value", self._slid)
+        on(self.margin, "value", self._margined)
         on(self.chart, "chosen", self._zoomed)
         self.steady.on_click(lambda _: self._show(self.seen.over()))
         self.ask.on_click(self._ask)
@@ -170,6 +174,12 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         moved = self.seen.over([60.0 * each for each in ends])
         self._zoom(ends)
         return moved
+
+    def _margined(self, percent: float) -> Investigation:
+        """The same judged by another margin, which holds until the comparison is read again."""
+        judged = self.seen.with_margin(percent)
+        self._compared[_shown_path(judged.file)] = judged.analysis
+        return judged
 
     def _zoomed(self, chosen: dict[str, Any]) -> Investigation:
         """The windows that a chart was zoomed to; over connected users there are none."""
@@ -242,6 +252,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
             widget.options, widget.value = options, value
         self.chart.chart, self.at_load.chart = _chart(seen), _at_load(seen)
         self.findings.value, self.beginning.value = _findings(seen), _beginning(seen)
+        self.margin.value, self.margin.disabled = seen.margin_percent, not seen.has_margin
         self.query.value = seen.query or ""
         served = seen.analysis.params.source.kind == "prometheus"
         self.ask.disabled = not served
