@@ -28,7 +28,7 @@ from buildcompare.config.params import read_params
 from buildcompare.config.variants import read_variants
 from buildcompare.config.yaml import checked
 from buildcompare.experiment.matrix import Matrix, cells, read_matrix
-from buildcompare.experiment.run import CELLS, State
+from buildcompare.experiment.run import CELLS, CellState, State, _born, _clear
 from prometheus_server import free_port, needed, running
 
 FACTORS = {"cache": ["on", "off"], "size": [1, 2, 3], "disk": ["local", "managed"]}
@@ -265,6 +265,19 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
     lines = [f"{c.levels['cache']} {c.levels['size']} {c.levels['disk']} {c.repeat}" for c in order]
     assert log_of(tmp_path) == lines, "every cell came to its end once, in the order of the seed"
     assert len(yaml.safe_load((out / "params.yaml").read_text("utf-8"))["runs"]) == 12
+
+
+def test_what_another_machine_left_running_is_not_looked_for_here(tmp_path: Path) -> None:
+    matrix = matrix_of()
+    cell = cells(matrix)[0]
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        born = _born(process.pid)
+        _, _, when = born.partition(" ")
+        for elsewhere in (f"another-boot {when}", when.rpartition(" ")[2], ""):
+            _clear(matrix, cell, tmp_path, CellState(status="running", processes=[(process.pid, elsewhere)]))
+            assert process.poll() is None
+        _clear(matrix, cell, tmp_path, CellState(status="running", processes=[(process.pid, born)]))
+        process.wait(5)  # else it raises
 
 
 # ---- Before the first cell ------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class CellState(Strict):
     result: dict[str, Any] = Field(default_factory=dict)
     """Its numbers (`values`), or the file of pgbench that holds them, relative to its folder."""
     processes: list[tuple[int, str]] = Field(default_factory=list)
-    """While it runs: the number of each process that was started, and when."""
+    """While it runs: the number of each process that was started, and where and when."""
 
 
 class State(Strict):
@@ -291,14 +291,19 @@ def _clear(matrix: Matrix, cell: Cell, folder: Path, known: CellState) -> None:
 
 
 def _born(process: int) -> str:
-    """When a process was started, as the system counts it; empty where there is none."""
+    """On which machine and when a process was started, as the system counts it; empty where there is none.
+
+    On Linux that is since the machine was started, and among the processes of one container.
+    """
     try:
-        return Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+        since = Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {since}"
     except FileNotFoundError:
         if Path("/proc/self").exists():
             return ""
     asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True, text=True, check=False)
-    return asked.stdout.strip()
+    return asked.stdout.strip() and f"{platform.node()} {asked.stdout.strip()}"
 
 
 def _read(matrix: Matrix, folder: Path) -> State:
