@@ -420,6 +420,16 @@ def _(given: Given) -> None:
     (given.folder / "file").write_text("x")
 
 
+@fault("history", "an address with a password")
+def _(given: Given) -> None:
+    given.params["history"] = "s3://me:hidden@bucket/ledger"
+
+
+@fault("history", "an address whose package is missing")
+def _(given: Given) -> None:
+    given.params["history"] = "abfs://bucket/ledger"
+
+
 @fault("history", "a file that is no entry")
 def _(given: Given) -> None:
     ledger(given, x="{")
