@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -287,6 +288,7 @@ class Exchange:
     """One answer on its way to the client; a fault changes it or sends it itself."""
 
     handler: BaseHTTPRequestHandler
+    asked: dict[str, str]
     status: int
     headers: dict[str, str]
     body: bytes
@@ -334,7 +336,9 @@ def start_proxy(target: str, *, tls: ssl.SSLContext | None = None, port: int = 0
             onward = http.client.HTTPConnection(host, int(target_port), timeout=60)
             onward.request(self.command, self.path, body, dict(self.headers))
             answer = onward.getresponse()
-            exchange = Exchange(self, answer.status, {"Content-Type": answer.headers["Content-Type"]}, answer.read())
+            asked = dict(urllib.parse.parse_qsl(f"{self.path.partition('?')[2]}&{body.decode('latin-1')}"))
+            headers = {"Content-Type": answer.headers["Content-Type"]}
+            exchange = Exchange(self, asked, answer.status, headers, answer.read())
             if answer.headers.get("Content-Encoding"):
                 exchange.headers["Content-Encoding"] = answer.headers["Content-Encoding"]
             onward.close()
