@@ -112,7 +112,8 @@ class LedgerTest(Strict):
     """By metric, the standard error of the logarithm of new over base within the runs."""
     at_load: dict[str, LedgerAtLoad] = Field(default_factory=dict)  # by metric
     misread: list[str] = Field(default_factory=list)  # metrics that were read off plots, with an error worth a word
-    windows_s: Pair[list[Level]] = Pair([], [])  # how long the steady window of each run is
+    windows_s: Pair[list[Level]] = Field(default_factory=lambda: Pair(list[float](), list[float]()))
+    """How long the steady window of each run is."""
     samples: list[str] = Field(default_factory=list)  # what its runs are known again by
     written: Users | None = None
     """The figures that people wrote about this test, where the ledger's source tells; both null: nobody did."""

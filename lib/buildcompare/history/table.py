@@ -5,12 +5,13 @@ read in two ways is refused with its line.
 """
 
 import csv
+import gc
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,19 @@ _THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
 _SAME_IN_ALL = ("monthly", "order", "base_label", "new_label", "base_version", "new_version")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Row:
     """One line of the table, its cells checked and without the space around them."""
 
     file: Path
     line: int
-    cells: Mapping[str, str]
+    columns: Mapping[str, int]
+    """Where each column stands in `cells`, the same for all rows."""
+    cells: tuple[str, ...]
 
     def __getitem__(self, column: str) -> str:
-        return self.cells.get(column, "")
+        place = self.columns.get(column)
+        return "" if place is None else self.cells[place]
 
     def number(self, column: str) -> float | None:
         """A cell's number, an integer where it is whole; None of an empty cell."""
@@ -96,9 +100,20 @@ def import_table(file: Path, folder: Path) -> list[Entry]:
 
 def read_table(file: Path) -> list[Entry]:
     """Every comparison of a table: the chain in its order, then the studies. Errors name file, line and column."""
+    collects = gc.isenabled()
+    gc.disable()  # nothing of this is garbage, and to look for it takes a third of the time
+    try:
+        return _read(file)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _read(file: Path) -> list[Entry]:
     groups: dict[str, list[_Row]] = {}
+    wrong = lru_cache(maxsize=10_000)(_wrong)  # most cells are those of other rows
     for row in _rows(file):
-        _check_cells(row)
+        _check_cells(row, wrong)
         # What a comparison is called: its release, and the run of a study that was run more than once.
         name = "-".join(part for part in (row["release"], row["run"]) if part)
         if not SLUG.fullmatch(name):
@@ -121,39 +136,40 @@ def _rows(file: Path) -> Iterator[_Row]:
     text = read_text(file, expected, max_bytes=MAX_BYTES)
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
-    except csv.Error as error:
-        raise fault(key=f"line {reader.line_num}", found=str(error)) from None
-    header = [name.strip() for name in lines[0][1]] if lines else []
+    lines = _lines(reader, fault)
+    _, header = next(lines, (0, ()))
     if missing := ", ".join(name for name in REQUIRED if name not in header):
         raise fault(key="line 1", expected=f"the columns {', '.join(REQUIRED)}", found=f"no {missing}")
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise fault(key="line 1", expected="each column once", found=f"{twice[0]!r} twice")
-    if not lines[1:]:
-        raise fault(key=None, expected="a row for each test", found="none")
-    for line, cells in lines[1:]:
+    columns = {name: place for place, name in enumerate(header)}
+    row = None
+    for line, cells in lines:
         if len(cells) != len(header):
             raise fault(key=f"line {line}", expected=f"{len(header)} cells", found=f"{len(cells)}")
-        row = _Row(file, line, {name: cell.strip() for name, cell in zip(header, cells, strict=True)})
+        row = _Row(file, line, columns, cells)
         for column in _USERS:
             if delimiter != "," and _THOUSANDS.fullmatch(row[column]):  # the point may be one between thousands
                 raise row.fault(column, "a number that is not read in two ways", repr(row[column]))
         yield row
+    if row is None:
+        raise fault(key=None, expected="a row for each test", found="none")
 
 
-def _check_cells(row: _Row) -> None:
-    for column, cell in row.cells.items():
-        pattern, expected = _CELLS.get(THRESHOLD if column.startswith(THRESHOLD) else column, ("", ""))
-        if not expected:
-            continue
-        if _FORMULA.match(cell):
-            found = f"what a spreadsheet takes for a formula, {cell[:60]!r}"
-            raise row.fault(column, "text or a plain number", found)
-        if any(ord(char) < 32 for char in cell):
-            raise row.fault(column, "text on one line", repr(cell[:60]))
-        if not re.fullmatch(pattern, cell):
-            raise row.fault(column, expected, repr(cell[:60]) if cell else "none")
+def _lines(reader: Any, fault: Callable[..., InputError]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The number of each line that is not empty, and its cells without the space around them."""
+    try:
+        for cells in reader:
+            if any(stripped := tuple(map(str.strip, cells))):
+                yield reader.line_num, stripped
+    except csv.Error as error:
+        raise fault(key=f"line {reader.line_num}", found=str(error)) from None
+
+
+def _check_cells(row: _Row, wrong: Callable[[str, str], tuple[str, str] | None]) -> None:
+    for column, place in row.columns.items():
+        if fault := wrong(column, row.cells[place]):
+            raise row.fault(column, *fault)
     users, stated = row.pair("su"), row["delta_pct"].replace("\u2212", "-")
     stated = stated.removesuffix("%").strip().removeprefix("+")
     if users["base"] and users["new"] and stated:
@@ -166,16 +182,29 @@ def _check_cells(row: _Row) -> None:
         raise row.fault("order", "a place for a monthly comparison, and none for a study", row["order"] or "none")
 
 
+def _wrong(column: str, cell: str) -> tuple[str, str] | None:
+    """What was expected and what was found, where a cell is not of its column."""
+    pattern, expected = _CELLS.get(THRESHOLD if column.startswith(THRESHOLD) else column, ("", ""))
+    if not expected:
+        return None
+    if _FORMULA.match(cell):
+        return "text or a plain number", f"what a spreadsheet takes for a formula, {cell[:60]!r}"
+    if any(char < " " for char in cell):
+        return "text on one line", repr(cell[:60])
+    return None if re.fullmatch(pattern, cell) else (expected, repr(cell[:60]) if cell else "none")
+
+
 def _entry(name: str, rows: Sequence[_Row]) -> Entry:
     first = rows[0]
     tests: dict[str, _Row] = {}
     said: dict[str, _Row] = {}  # by column of the whole comparison, the row that says it first
-    coordinator = [*COORDINATOR_COLUMNS, *(column for column in first.cells if column.startswith(THRESHOLD))]
+    coordinator = [*COORDINATOR_COLUMNS, *(name for name in first.columns if name.startswith(THRESHOLD))]
+    settings = [name for name in (*SETUP_COLUMNS, *coordinator) if name in first.columns]
     for row in rows:
         test = f"{row['db']}_{row['test_type']}".casefold()
         if (other := tests.setdefault(test, row)) is not row:
             raise row.fault("db, test_type", f"each test of {name} once", f"{test} as on line {other.line}")
-        for column in (*_SAME_IN_ALL, *SETUP_COLUMNS, *coordinator):  # settings may be left out of some rows
+        for column in (*_SAME_IN_ALL, *settings):  # settings may be left out of some rows
             if row[column] or column in _SAME_IN_ALL:
                 other = said.setdefault(column, row)
                 if row[column] != other[column]:
@@ -206,5 +235,5 @@ def _test(name: str, row: _Row) -> dict[str, Any]:
         "users": row.number("users"),
         "supported_users": users if any(users.values()) else None,
         "errors": errors if {*errors.values()} != {None} else None,
-        "written": row.pair("readme_su") if "readme_su_base" in row.cells and kind == "unbounded" else None,
+        "written": row.pair("readme_su") if "readme_su_base" in row.columns and kind == "unbounded" else None,
     }
