@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import time
 from collections.abc import Callable
@@ -28,6 +29,13 @@ def _entry(size: int) -> bytes:
     return json.dumps(fuzzing.ENTRY | {"tests": [test]}).encode()
 
 
+def _vmstat(size: int) -> bytes:
+    line = fuzzing.VMSTAT.splitlines(True)[-1].decode()
+    start = dt.datetime(2024, 3, 2, tzinfo=dt.UTC)
+    times = (start + dt.timedelta(seconds=i) for i in range(size))
+    return fuzzing.VMSTAT + "".join(line.replace("2024-03-01 16:08:10", f"{at:%F %T}") for at in times).encode()
+
+
 CSV = "timestamp,metric,value\n"
 PARAMS = fuzzing.COMMENTED.decode().replace("comments: # those of\n  - 'an analyst'\n", "comments:\n")
 PAST = fuzzing.PAST.decode().splitlines()[0] + "\n"
@@ -40,7 +48,7 @@ CASES: dict[str, tuple[str, Callable[[int], bytes], int]] = {
     "panels of a dashboard": ("grafana", _panels, 150_000),
     "lists of a report": ("ltctl", lambda size: b'{"StartTime": [' + b"[]," * size + b"[]]}", 10_000_000),
     "lines of pgbench's log": ("pgbench", lambda size: b"0 199 2241 0 1175850568 995598\n" * size, 1_000_000),
-    "lines of vmstat": ("sysstat", lambda size: fuzzing.VMSTAT + fuzzing.VMSTAT.splitlines(True)[-1] * size, 200_000),
+    "lines of vmstat": ("sysstat", _vmstat, 200_000),
     "stacks of a profile": ("profile", _rows("main;f{i};g 1\n"), 1_500_000),
     "blanks of an answer": ("answer", lambda size: b'{"status":"success",' + b" " * size + b'"data":5}', 100_000_000),
     "values of params": ("params", _rows("  - c{i}\n", PARAMS), 20_000),

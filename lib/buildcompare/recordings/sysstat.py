@@ -8,15 +8,16 @@ first is the mean since the machine started, and left out.
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import Curve, FileSource, InputFile, series_of
-from buildcompare.recordings.recording import Recording, span
+from buildcompare.recordings.recording import FloatArray, Recording, span
 
 EXPECTED = "statistics of sysstat: iostat -t or mpstat in JSON (-o JSON), vmstat -t or sar as text"
 _LABELS = ("CPU", "DEV", "IFACE", "INTR", "TTY", "FILESYSTEM")  # columns of sar that name what a row is of
@@ -26,38 +27,50 @@ _DATE = re.compile(
 )
 _CLOCK = re.compile(r"(\d\d)[:時时](\d\d)[:分](\d\d)秒?(?: (AM|PM))?(?:([+-]\d\d):?(\d\d))?")
 _DAY_S = 86_400.0
+_Labels = tuple[tuple[str, str], ...]
 
 
 class _Row(NamedTuple):
-    """Numbers of one time, and where they stand."""
+    """Numbers of one time, each under its name, and where they stand."""
 
     seconds: float
-    place: str
-    labels: Mapping[str, str]
-    values: Mapping[str, float]
+    place: int
+    labels: _Labels
+    names: tuple[str, ...]
+    values: Sequence[float]
 
 
 def read_sysstat(file: InputFile, catalogue: Catalogue) -> Recording:
     """Every column of numbers as a series."""
     if file.contents.lstrip()[:1] == b"{":
-        tool, rows = _json(file)
+        where, (tool, rows) = "sysstat.hosts[0].statistics[{}]", _json(file)
     else:
+        where = "line {}"
         lines = file.contents.decode("utf-8", errors="replace").splitlines()
         tool, rows = ("vmstat", _vmstat(file, lines)) if "procs" in lines[0] else ("sar", _sar(file, lines))
-    samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float, str]]] = {}
+    tables: dict[tuple[_Labels, tuple[str, ...]], tuple[array[float], ...]] = {}
     for row in rows:
-        for name, value in row.values.items():
-            key = (f"{tool} {name}", tuple(row.labels.items()))
-            samples.setdefault(key, []).append((row.seconds, value, row.place))
-    curves = []
-    for (name, labels), points in samples.items():
-        times, values, places = zip(*points, strict=True)
-        curves.append(Curve(name, np.array(times), np.array(values), dict(labels), partial(places.__getitem__)))
-    series = series_of(file, curves, catalogue)
+        if row.names:
+            times, places, values = tables.setdefault((row.labels, row.names), (array("d"), array("d"), array("d")))
+            times.append(row.seconds)
+            places.append(row.place)
+            values.extend(row.values)
+    samples: dict[tuple[str, _Labels], list[FloatArray]] = {}
+    for (labels, names), table in tables.items():
+        at, place, numbers = map(np.asarray, table)
+        for name, column in zip(names, numbers.reshape(-1, len(names)).T, strict=True):
+            samples.setdefault((f"{tool} {name}", labels), []).append(np.array([at, place, column]))
+    series = series_of(file, [_curve(*key, np.hstack(parts), where) for key, parts in samples.items()], catalogue)
     window = span(series)
     if window is None:
         raise file.fault("line 1", EXPECTED, "no sample after the first, which counts from the machine's start")
     return Recording(series, window, stop_known=False, provenance={"kind": "sysstat", "files": [file.provenance]})
+
+
+def _curve(name: str, labels: _Labels, samples: FloatArray, where: str) -> Curve:
+    """Of times, places and values; `where` says what the number of a place counts."""
+    times, places, values = samples
+    return Curve(name, times, values, dict(labels), lambda i: where.format(int(places[i])))
 
 
 def _json(file: InputFile) -> tuple[str, Iterator[_Row]]:
@@ -81,26 +94,26 @@ def _of_json(file: InputFile, host: Mapping[str, Any], statistics: list[Any], fi
             parts += [({"device": str(disk.pop("disk_device"))}, disk) for disk in map(dict, each.get("disk", ()))]
             parts += [({}, cpu) for cpu in map(dict, each.get("cpu-load", ())) if str(cpu.pop("cpu")) in ("all", "-1")]
             for labels, numbers in parts:
-                yield _Row(before, place, labels, {name: float(number) for name, number in numbers.items()})
+                yield _Row(before, i, tuple(labels.items()), tuple(numbers), [*map(float, numbers.values())])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise file.fault(place, "numbers by their names", f"{type(error).__name__}: {error}") from None
 
 
 def _vmstat(file: InputFile, lines: list[str]) -> Iterator[_Row]:
-    names: list[str] = []
+    names: tuple[str, ...] = ()
     since_start, before = True, 0.0
     for number, line in enumerate(lines, start=1):
         cells, place = line.split(), f"line {number}"
         if not cells or "procs" in line:
             continue
         if cells[:2] == ["r", "b"]:
-            names = [name for name in cells if name.islower()]  # then a zone, with -t
+            names = tuple(name for name in cells if name.islower())  # then a zone, with -t
             continue
         stamp = " ".join(cells[len(names) :])
         numbers = _numbers(file, place, names, cells[: len(names)])
         before = _time(file, place, stamp, stamp, before)
         if not since_start:
-            yield _Row(before, place, {}, numbers)
+            yield _Row(before, number, (), names, numbers)
         since_start = False
 
 
@@ -124,41 +137,51 @@ def _sar(file: InputFile, lines: list[str]) -> Iterator[_Row]:
             raise file.fault(place, f"{len(names)} columns, as in the line of their names", str(len(rest)))
         key = tuple(names)
         labels = {name.casefold(): cell for name, cell in zip(names, rest, strict=True) if name in _LABELS}
-        told = [(name, cell) for name, cell in zip(names, rest, strict=True) if name not in _LABELS]
+        told = tuple(name for name in names if name not in _LABELS)
         before = last[key] = _time(file, place, date, " ".join(cells[:clock]), last.get(key, 0.0))
-        numbers = _numbers(file, place, [name for name, _ in told], [cell for _, cell in told])
+        cells = [cell for name, cell in zip(names, rest, strict=True) if name not in _LABELS]
+        numbers = _numbers(file, place, told, cells)
         if labels.get("cpu", "all") == "all":
             labels.pop("cpu", None)
-            yield _Row(before, place, labels, numbers)
+            yield _Row(before, number, tuple(labels.items()), told, numbers)
 
 
-def _numbers(file: InputFile, place: str, names: list[str], cells: list[str]) -> dict[str, float]:
+def _numbers(file: InputFile, place: str, names: Sequence[str], cells: Sequence[str]) -> list[float]:
     try:
-        return {name: float(cell.replace(",", ".")) for name, cell in zip(names, cells, strict=True)}
+        return [float(cell.replace(",", ".")) for _, cell in zip(names, cells, strict=True)]
     except ValueError:
         raise file.fault(place, f"{len(names)} numbers", repr(" ".join(cells)[:60])) from None
 
 
 def _time(file: InputFile, place: str, date: str, stamp: str, before: float) -> float:
     """Seconds since 1970 of a date and a clock, of which the first may stand in either; past midnight a day later."""
-    day, clock = _DATE.search(stamp) or _DATE.search(date), _CLOCK.search(stamp)
-    if day is None or clock is None:
+    try:
+        found = _instant(date, stamp)
+    except ValueError as error:
+        raise file.fault(place, "a date and a time", f"{stamp[:40]!r} ({error})") from None
+    if found is None:
         expected = "the time of each sample (iostat and vmstat print it with -t; any with LC_ALL=C)"
         raise file.fault(place, expected, repr(stamp[:40]) if stamp else "none")
+    seconds, dated = found
+    if seconds < before and not dated:  # past midnight
+        seconds += _DAY_S * math.ceil((before - seconds) / _DAY_S)
+    return seconds
+
+
+@lru_cache(maxsize=100)  # rows of one time follow each other
+def _instant(date: str, stamp: str) -> tuple[float, bool] | None:
+    """Seconds since 1970, and whether `stamp` has its date; None where there is no date or no clock."""
+    own, clock = _DATE.search(stamp), _CLOCK.search(stamp)
+    day = own or _DATE.search(date)
+    if day is None or clock is None:
+        return None
     year, month, of_month = (int(next(filter(None, day.group(each, f"us_{each}", f"de_{each}")))) for each in "ymd")
     hour, minute, second = (int(part) for part in clock.group(1, 2, 3))
     hour = hour % 12 + (12 if clock[4] == "PM" else 0) if clock[4] else hour
     zone = dt.timedelta(hours=int(clock[5]), minutes=int(clock[5][0] + clock[6])) if clock[5] else dt.timedelta()
-    try:
-        found = dt.datetime(
-            year + (2000 if year < 100 else 0), month, of_month, hour, minute, second, tzinfo=dt.timezone(zone)
-        )
-    except ValueError as error:
-        raise file.fault(place, "a date and a time", f"{stamp[:40]!r} ({error})") from None
-    seconds = found.timestamp()
-    if seconds < before and not _DATE.search(stamp):  # past midnight
-        seconds += _DAY_S * math.ceil((before - seconds) / _DAY_S)
-    return seconds
+    of_century = year + (2000 if year < 100 else 0)
+    instant = dt.datetime(of_century, month, of_month, hour, minute, second, tzinfo=dt.timezone(zone))
+    return instant.timestamp(), own is not None
 
 
 SOURCE = FileSource(
