@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.config import remote
 from buildcompare.config.errors import InputError, SourceError
-from buildcompare.config.remote import copied_back, fetched_folder
+from buildcompare.config.remote import copied_back, fetched_folder, written
 from buildcompare.history import dataset
 from buildcompare.history.ledger import Entry, locked, read_ledger, record
 from buildcompare.report.batch import Order, publish_elsewhere, publish_one
@@ -120,6 +121,16 @@ def test_a_report_is_not_whole_while_its_files_are_put(memory: Any, monkeypatch:
     assert memory.cat("/reports/x/junit.xml") == b"old"
 
 
+def test_a_file_is_put_there_once_it_is_made(memory: Any, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), written("memory://made/c.json") as here:
+        here.write_text(str(1 / 0))
+    assert not memory.exists("/made/c.json")
+    for address in ("memory://made/c.json", str(tmp_path / "c.json")):
+        with written(address) as here:
+            here.write_text("whole")
+    assert memory.cat("/made/c.json") == (tmp_path / "c.json").read_bytes() == b"whole"
+
+
 @pytest.mark.slow
 def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
     params = small_params(tmp_path / "data")
@@ -140,7 +151,8 @@ def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The address of an FTP server, and the folder that it serves."""
-    if subprocess.run([FTP_PYTHON, "-c", "import pyftpdlib"], capture_output=True, check=False).returncode:
+    asked = [FTP_PYTHON, "-c", "import pyftpdlib"]
+    if shutil.which(FTP_PYTHON) is None or subprocess.run(asked, capture_output=True, check=False).returncode:
         pytest.skip("python3-pyftpdlib is not installed")
     folder, port = tmp_path_factory.mktemp("ftp"), free_port()
     command = [FTP_PYTHON, "-m", "pyftpdlib", "-w", "-i", "127.0.0.1", "-p", str(port), "-d", str(folder)]
