@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # byte code and templates are compiled once, not by every command
     with tempfile.TemporaryDirectory() as folder:
         if given.profile:
             subprocess.run([sys.executable, "-c", PROFILE, str(PARAMS), f"{folder}/out"], check=True, cwd=PROJECT)

@@ -14,6 +14,7 @@ from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import Run, Test
 from buildcompare.labels.tables import histogram_quantile, label_levels, label_table
 from buildcompare.recordings.recording import LabelSummary, Recording, Series
+from buildcompare.stats.noise import label_frame
 from support import users_curve
 
 TIMES = 60.0 * np.arange(1, 61)
@@ -37,7 +38,7 @@ def recording(average: float, *, calls: float = 2.0) -> Recording:
 
 def values_by_stat(of: Recording, window: tuple[float, float] | None) -> dict[str, float]:
     """The one label's values over `window`."""
-    rows = label_levels(of, window)
+    rows = label_frame(label_levels(of, window))
     assert ({*rows["group"]}, {*rows["label"]}) == ({"api"}, {"getPost"})
     return dict(zip(rows["stat"], rows["value"], strict=True))
 

@@ -22,6 +22,7 @@ from buildcompare.config.params import Run
 from buildcompare.labels.tables import label_levels
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import record
+from buildcompare.stats.noise import label_frame
 from pulling import at, bits, raw, same, source
 
 STEP_S, LENGTH_S, LABEL_S = 5, 5_400, 60
@@ -274,7 +275,7 @@ def test_whole_runs_equal_the_peer_s_queries(filled: Filled, side: str, group: s
 def test_a_steady_window_equals_the_peer_s_queries_over_it(filled: Filled) -> None:
     """It is put together from points of a minute: averages weighted with their calls, percentiles from the buckets."""
     window = (1_800.0, 5_100.0)
-    levels = label_levels(filled.pulled["base"], window)
+    levels = label_frame(label_levels(filled.pulled["base"], window))
     assert {*levels["stat"]} >= {"avg", "p99", "calls"}
     for group, (metric, label, names) in TABLES.items():
         queries = {

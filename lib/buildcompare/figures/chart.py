@@ -179,7 +179,7 @@ def _packed(header: Mapping[str, Any], floats: Sequence[np.ndarray]) -> str:
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     text += b" " * (-len(text) % 4)  # the floats begin at a multiple of their size
     values = np.concatenate(floats).astype("<f4").tobytes() if floats else b""
-    packed = zlib.compress(len(text).to_bytes(4, "little") + text + values, 9)
+    packed = zlib.compress(len(text).to_bytes(4, "little") + text + values, 3)  # 9 takes half as long again for 1 %
     return base64.b64encode(packed).decode("ascii")
 
 

@@ -4,6 +4,7 @@ import html
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -216,9 +217,15 @@ def _words(text: str) -> str:
 def _through(points: Any) -> str:
     """Straight lines from point to point, to a tenth of a point: each as a step from the one before, which is short."""
     tenths = np.rint(10 * np.asarray(points, dtype=np.float64)).astype(int).reshape(-1, 2)
-    steps = [[f"{each / 10:g}" for each in part.ravel().tolist()] for part in (tenths[:1], np.diff(tenths, axis=0))]
-    start, after = (_LEADING_ZERO.sub("", " ".join(each)).replace(" -", "-") for each in steps)
+    steps = (part.ravel().tolist() for part in (tenths[:1], np.diff(tenths, axis=0)))
+    start, after = (" ".join(map(_tenths, each)).replace(" -", "-") for each in steps)
     return f"M{start}" + (f"l{after}" if after else "")
+
+
+@lru_cache(8192)
+def _tenths(number: int) -> str:
+    """So many tenths, written as short as SVG allows: most steps of a curve are one of a few hundred."""
+    return _LEADING_ZERO.sub("", f"{number / 10:g}")
 
 
 def _path(d: str, style: str) -> str:

@@ -36,9 +36,7 @@ def png(svg: str) -> bytes:
     root = ElementTree.fromstring(svg)  # noqa: S314  # our own
     width, height = (int(float(each) * SCALE) for each in root.attrib["viewBox"].split()[2:])
     renderer: Any = _Renderer(width, height, DPI)
-    paper = renderer.new_gc()
-    paper.set_linewidth(0.0)
-    renderer.draw_path(paper, _box(0, 0, width, height), Affine2D(), (1.0, 1.0, 1.0))
+    np.asarray(renderer.buffer_rgba())[...] = 255  # white paper
     to_pixels = Affine2D().scale(SCALE, -SCALE).translate(0, height)
     texts = []
     for element in root:

@@ -1,5 +1,6 @@
 """Measure the label tables of runs (API handlers, database methods), compare two builds, and find where tests agree."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +24,18 @@ from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # The statistic of how often a label was called in the window
 _Key: TypeAlias = tuple[str, str, str]  # By the columns of `LABEL_KEY`
+LabelRows: TypeAlias = list[tuple[str, str, str, float]]
+"""Group, label, stat and value: seconds, and for the statistic `CALLS` (absent where unknown) their number."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTables:
     """The label tables of all runs of a test, and the noise of their rows."""
 
-    runs: Pair[list[pd.DataFrame]]
+    runs: Pair[list[LabelRows]]
     steady: bool  # Whether all are of the steady window; False: of the whole run, as the sources summed it up
     noise: LabelNoise
-    whole: Pair[list[pd.DataFrame]] | None  # Beside steady ones: as the sources summed them up
+    whole: Pair[list[LabelRows]] | None  # Beside steady ones: as the sources summed them up
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
@@ -45,17 +48,15 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
     return LabelTables(runs, steady, label_noise, beside)
 
 
-def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
+def label_levels(recording: Recording, window: tuple[float, float] | None) -> LabelRows:
     """Measure the labels of one run over `window` (elapsed seconds), else take the source's own summaries.
 
     An average is weighted with the calls of each point. A percentile cannot be put together from percentiles: it comes
     from the buckets of all points, and only where there are none it is the median of the points' percentiles.
-
-    Columns group, label, stat, value: seconds, and for the statistic `CALLS` (absent where unknown) their number.
     """
     series = {(each.metric, each.name, each.stat): each for each in recording.series if each.role == "label"}
     if not series or window is None:
-        return label_frame([(each.group, each.label, each.stat, each.value) for each in recording.label_summaries])
+        return [(each.group, each.label, each.stat, each.value) for each in recording.label_summaries]
 
     def inside(each: Series) -> tuple[FloatArray, FloatArray]:
         first, end = np.searchsorted(each.times - recording.window[0], window, side="right")
@@ -67,7 +68,7 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
             counts, bound = buckets.setdefault((each.metric, each.name), {}), float(each.labels["le"])
             _, values = inside(each)
             counts[bound] = counts.get(bound, 0.0) + float(values[np.isfinite(values)].sum())
-    rows = []
+    rows: LabelRows = []
     for (group, label, stat), each in series.items():
         times, values = inside(each)
         finite, value = values[np.isfinite(values)], np.nan
@@ -82,11 +83,12 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
         elif finite.size:
             value = np.median(finite)
         rows.append((group, label, stat, float(value)))
-    return label_frame(rows)
+    return rows
 
 
-def with_calls(rows: pd.DataFrame) -> pd.DataFrame:
+def with_calls(levels: LabelRows) -> pd.DataFrame:
     """The finite values of one run's :func:`label_levels`, with their calls as a column of their own."""
+    rows = label_frame(levels)
     counted = rows["stat"].eq(CALLS)
     calls = rows[counted].rename(columns={"value": CALLS}).drop(columns="stat")
     values: pd.DataFrame = rows[~counted & np.isfinite(rows["value"])]
@@ -152,9 +154,12 @@ def label_table(
     0  getPost  0.01  0.012           20.0     NaN
     1    login  0.20    NaN            NaN    base
     """
+    for side, frame in (("base", base), ("new", new)):
+        expect_columns(side, frame, (*LABEL_KEY, "value"))
+    runs = ([[*zip(*(each[name].tolist() for name in (*LABEL_KEY, "value")), strict=True)]] for each in (base, new))
     rows = [
         [*row.key, *row.values, *row.at_least, *row.calls, row.delta_percent, row.only_in, row.reason, row.reason_build]
-        for row in pair_labels([base], [new], top_buckets=top_buckets)
+        for row in pair_labels(*runs, top_buckets=top_buckets)
     ]
     sides = [f"{side}{what}" for what in ("", "_at_least", "_calls") for side in SIDES]
     numbers, texts = [*sides[:2], *sides[4:], "delta_percent"], ["only_in", "reason", "reason_build"]
@@ -192,10 +197,10 @@ class PairedLabel:
 
 
 def pair_labels(
-    base: Sequence[pd.DataFrame], new: Sequence[pd.DataFrame], *, top_buckets: Mapping[str, float | None] | None = None
+    base: Sequence[LabelRows], new: Sequence[LabelRows], *, top_buckets: Mapping[str, float | None] | None = None
 ) -> list[PairedLabel]:
-    """The rows of :func:`label_table`, of a frame for each run."""
-    known = Pair(_means("base", base, top_buckets or {}), _means("new", new, top_buckets or {}))
+    """The rows of :func:`label_table`, of the levels of each run."""
+    known = Pair(_means(base, top_buckets or {}), _means(new, top_buckets or {}))
     return [_paired(key, known) for key in sorted({*known.base, *known.new}) if key[2] != CALLS]
 
 
@@ -218,15 +223,11 @@ def _paired(key: _Key, known: Pair[dict[_Key, tuple[float | None, bool]]]) -> Pa
     return PairedLabel(*key, values, calls, at_least, delta, reason, build)
 
 
-def _means(
-    side: str, runs: Sequence[pd.DataFrame], tops: Mapping[str, float | None]
-) -> dict[_Key, tuple[float | None, bool]]:
+def _means(runs: Sequence[LabelRows], tops: Mapping[str, float | None]) -> dict[_Key, tuple[float | None, bool]]:
     """Of each label and statistic the mean of its finite values, and whether one of them is a lower bound."""
     values: dict[_Key, list[float]] = {}
-    for run in runs:
-        expect_columns(side, run, (*LABEL_KEY, "value"))
-        for group, label, stat, value in zip(*(run[name].tolist() for name in (*LABEL_KEY, "value")), strict=True):
-            values.setdefault((group, label, stat), []).append(float(value))
+    for group, label, stat, value in itertools.chain(*runs):
+        values.setdefault((group, label, stat), []).append(float(value))
     found = {}
     for key, all_of in values.items():
         top = tops.get(key[0]) if key[2].startswith("p") else None

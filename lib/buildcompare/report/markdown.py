@@ -37,14 +37,15 @@ class MarkdownReportExporter(Exporter):
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        graphs, results = graphs_of(nb), results_of(nb)
+        results = results_of(nb)
+        graphs = graphs_of(nb, results)
         resources["outputs"] = files_of(graphs, results)
         return render(results, graphs), resources
 
 
-def graphs_of(notebook: NotebookNode) -> list[Figure]:
-    """The figures of an executed notebook that stand in README.md."""
-    variants = results_of(notebook).variants is not None
+def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
+    """The figures of an executed notebook, which holds `results`, that stand in README.md."""
+    variants = results.variants is not None
     return [each for each in figures_of(notebook) if (each.shown if variants else each.graph_of is not None)]
 
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 # Threads for matrices as small as ours cost more than the sums; and a process that has none can be forked safely.
@@ -23,10 +24,13 @@ for name in ("report.publish", "report.batch", "figures.curves", "figures.raster
 for name in LATE.split():
     import_module(name)
 
+import nbformat  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from buildcompare.comparison.analysis import running_code  # noqa: E402
 from buildcompare.comparison.inputs import code_sha256  # noqa: E402
+from buildcompare.config.catalogue import read_catalogue  # noqa: E402
+from buildcompare.config.errors import InputError  # noqa: E402
 from buildcompare.config.project import root  # noqa: E402
 from buildcompare.report import sections  # noqa: E402
 from buildcompare.text import sentences  # noqa: E402
@@ -38,5 +42,8 @@ for environment in (sections.templates(), sentences.environment()):
 
 running_code(root())
 code_sha256()
+nbformat.writes(nbformat.v4.new_notebook())  # type: ignore[no-untyped-call]  # compiles the schema of notebooks
+with suppress(InputError):  # who asks for it says what is wrong
+    read_catalogue("mattermost")
 gc.freeze()  # else every child copies the memory of what it looks through
 gc.enable()

@@ -27,7 +27,7 @@ from buildcompare.report import engine as warm
 from buildcompare.report import junit, markdown, publication
 from buildcompare.report.commonmark import images
 from buildcompare.report.html import page_of_notebook
-from buildcompare.report.sections import keep_beside_results, results_of
+from buildcompare.report.sections import keep_beside_results
 from buildcompare.results import Results, dumps
 from buildcompare.results.tables import tables
 from buildcompare.text.sentences import say
@@ -201,8 +201,7 @@ def publish(
             analysis.read_profiles(params)
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
-        keep_beside_results(notebook, {"inputs_sha256": inputs})
-        results = results_of(notebook)
+        results = keep_beside_results(notebook, {"inputs_sha256": inputs})
         _write(notebook, results, publication.NOTEBOOK, staging, folder, graphs=graphs)
         for _, files in left:
             artefacts.copy(files, staging)
@@ -232,8 +231,7 @@ def _publish_variants(
         return Published(folder, kept, kept=True)
     with publication.staged(folder) as staging:
         notebook = execute(params, command=f"python -m buildcompare report {shown}", engine=engine)
-        keep_beside_results(notebook, {"inputs_sha256": inputs})
-        results = results_of(notebook)
+        results = keep_beside_results(notebook, {"inputs_sha256": inputs})
         _write(notebook, results, publication.VARIANTS, staging, folder, graphs=graphs)
         for _, files in left:
             artefacts.copy(files, staging)
@@ -242,7 +240,7 @@ def _publish_variants(
 
 def _write(notebook: NotebookNode, results: Results, name: str, staging: Path, folder: Path, *, graphs: bool) -> None:
     """Write every format of a report; what people wrote into the README in `folder` is kept."""
-    drawn = markdown.graphs_of(notebook) if graphs else []
+    drawn = markdown.graphs_of(notebook, results) if graphs else []
     written = markdown.read_written(folder / publication.README)
     csv = {f"tables/{table}.csv": text for table, text in tables(results).items()}
     beside = [publication.README, publication.RESULTS, name, *csv]

@@ -340,13 +340,14 @@ def results_of(notebook: NotebookNode) -> Results:
     raise ExecutionError("the notebook holds no results: it was not run to its end")
 
 
-def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> None:
-    """Keep `more` under `provenance.run` of the results that the notebook embeds."""
+def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> Results:
+    """Keep `more` under `provenance.run` of the results that the notebook embeds, and return them."""
+    results = results_of(notebook)
+    results.provenance.run.update(more)
     for output in outputs_of(notebook):
         if RESULTS_MIME in output.get("data", {}):
-            held = json.loads(figures.unpacked(output["data"][RESULTS_MIME]["packed"]))
-            held["provenance"]["run"] |= more
-            output["data"][RESULTS_MIME] = {"packed": figures.packed(json.dumps(held, ensure_ascii=False))}
+            output["data"] |= EmbeddedResults(results)._repr_mimebundle_()
+    return results
 
 
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
