@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 
 DATABASE = "https://api.osv.dev/v1/querybatch"
@@ -19,9 +20,11 @@ def main(database: str = DATABASE) -> int:
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             results = json.load(answer)["results"]
+        if any("next_page_token" in result for result in results):
+            raise ValueError("only a part of the answer")
         told = zip(pins, results, strict=True)
         found = [(*pin, each["id"]) for pin, result in told for each in result.get("vulns", [])]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"make audit: nothing was checked: {database} could not be asked ({error})", file=sys.stderr)
         return 4
     for name, version, advisory in found:
