@@ -82,10 +82,10 @@ def report(
     if study and not record:
         raise _refused("--study: expected --record beside it, found none")
     ledger_as: LedgerAs = ("study" if study else "monthly") if record else None
-    asked: dict[str, Any] = {"refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
+    asked: dict[str, Any] = {"output": output, "refresh": refresh, "ledger_as": ledger_as, "progress": not quiet}
     asked |= {"engine": engine, "graphs": graphs}
     with _progress(not quiet) as hear:
-        outcome = publish_one(_order(params, output, asked, None if quiet else _table(every=every)), hear)
+        outcome = publish_one(Order(params, asked, None if quiet else _table(every=every)), hear)
     raise typer.Exit(_said(outcome, fail_on, quiet=quiet))
 
 
@@ -183,7 +183,7 @@ def batch(
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise _refused(f"PARAMS: expected files of different names, found {twice[0]} twice")
     settings = {"engine": engine, "graphs": graphs, "resume": not again}
-    orders = [_order(file, output and f"{output.rstrip('/')}/{file.stem}", settings) for file in params]
+    orders = [Order(file, {**settings, "output": output and f"{output.rstrip('/')}/{file.stem}"}) for file in params]
     codes: dict[int, list[Path]] = {}
     kept = 0
     with _said_faults(), _cluster(dask) as (elsewhere, cores), _batch_progress(len(orders), quiet) as advance:
@@ -194,12 +194,6 @@ def batch(
     if not quiet and len(orders) > 1:
         print(*map(printable, _summary(codes, kept).split("\n")), sep="\n")
     raise typer.Exit(next(code for code in _WORST_FIRST if code in codes))
-
-
-def _order(params: Path, output: str | None, settings: dict[str, Any], table: dict[str, Any] | None = None) -> Order:
-    if output is not None and is_remote(output):
-        return Order(params, settings, table, output)
-    return Order(params, {**settings, "output": None if output is None else Path(output)}, table)
 
 
 def _summary(codes: dict[int, list[Path]], kept: int) -> str:

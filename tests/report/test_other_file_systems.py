@@ -138,7 +138,7 @@ def test_a_report_is_made_from_there_and_put_there(tmp_path: Path) -> None:
     elsewhere = json.loads(json.dumps(params).replace(str(tmp_path / "data"), f"file://{tmp_path / 'data'}"))
     write_params(tmp_path / "there.yaml", elsewhere)
     address = f"file://{tmp_path}/out/there"
-    there = publish_one(Order(tmp_path / "there.yaml", {"graphs": False}, address=address))
+    there = publish_one(Order(tmp_path / "there.yaml", {"graphs": False, "output": address}))
     here = publish_one(Order(tmp_path / "here.yaml", {"graphs": False, "output": tmp_path / "out/here"}))
     assert (here.code, there.code) == (0, 0), there.said
     assert f"{address}/report.html" in there.said
@@ -286,8 +286,8 @@ def test_a_batch_its_ledger_and_its_index_stand_there(ftp: tuple[str, Path], tmp
     (folder / "out/r1/mine.txt").write_text("notes")
     (folder / "out/r1/junit.xml").unlink()
     with ThreadPoolExecutor(1) as worker:  # as a cluster's, by bytes alone
-        known: dict[str, Any] = {"settings": {"graphs": False, "resume": True}}
-        orders = [Order(tmp_path / f"{name}.yaml", address=f"{address}/out/{name}", **known) for name in ("r0", "r1")]
+        known = {"graphs": False, "resume": True}
+        orders = [Order(Path(file), {**known, "output": f"{address}/out/{Path(file).stem}"}) for file in asked]
         elsewhere = [publish_elsewhere(worker, order) for order in orders]
     assert [(each.code, each.kept) for each in elsewhere] == [(0, True), (0, False)], elsewhere
     assert f"{address}/out/r1/report.html" in elsewhere[1].said

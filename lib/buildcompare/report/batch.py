@@ -24,13 +24,14 @@ BAD_INPUT, FAILED = 3, 4
 
 @dataclass(frozen=True)
 class Order:
-    """A report that is asked for: the params file, how `publish` is called, and how its table is printed, if it is."""
+    """A report that is asked for: the params file, how `publish` is called, and how its table is printed, if it is.
+
+    The `output` of its settings may be an address on another file system.
+    """
 
     params: Path
     settings: dict[str, Any] = field(default_factory=dict)
     table: dict[str, Any] | None = None
-    address: str | None = None
-    """Where the report is copied to, on another file system, instead of `output`."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,12 @@ def _pack(order: Order) -> Bundle | Outcome:
     from buildcompare.config.yaml import read_yaml
     from buildcompare.report import publication, publish
 
-    def pack(here: Order) -> Bundle | Outcome:
-        settings, variants = here.settings, holds_variants(read_yaml(order.params))
+    def pack(output: Path | None) -> Bundle | Outcome:
+        settings, variants = order.settings, holds_variants(read_yaml(order.params))
         params = read_variants(order.params) if variants else read_params(order.params)
         if isinstance(params, Comparison):
             analysis.pull_recordings(params, quiet=True)
-        folder = publish.folder_of(order.params, settings.get("output"))
+        folder = publish.folder_of(order.params, output)
         if settings.get("resume"):
             made_from = publish.made_from(params, order.params, folder, graphs=settings.get("graphs", True))
             if made_from and (kept := publication.whole(folder, made_from)):
@@ -158,7 +159,7 @@ def _work(bundle: Bundle) -> tuple[Outcome, dict[str, bytes]]:
             output.mkdir(parents=True, exist_ok=True)
             (output / name).write_bytes(contents)
         settings = {**bundle.order.settings, "output": output, "resume": False, "refresh": False}
-        order = replace(bundle.order, params=params, settings=settings, address=None)
+        order = replace(bundle.order, params=params, settings=settings)
         try:
             outcome = engine.in_child(_made_there, order, environment, bundle.code)
         except ExecutionError as error:
@@ -182,9 +183,8 @@ def _put(order: Order, files: dict[str, bytes], outcome: Outcome) -> Outcome:
     """Put the files that a worker made in place, whole or not at all."""
     from buildcompare.report import publication, publish
 
-    def put(here: Order) -> Outcome:
-        folder = publish.folder_of(order.params, here.settings.get("output"))
-        with publication.staged(folder) as staging:
+    def put(output: Path | None) -> Outcome:
+        with publication.staged(publish.folder_of(order.params, output)) as staging:
             for name, contents in files.items():
                 (staging / name).parent.mkdir(parents=True, exist_ok=True)
                 (staging / name).write_bytes(contents)
@@ -197,7 +197,9 @@ def publish_here(order: Order) -> Outcome:
     """Publish a report in this process."""
     from buildcompare.report.publish import publish  # late: it takes seconds to import
 
-    return _guarded(order, lambda here: _published(order, publish(order.params, **here.settings)))
+    return _guarded(
+        order, lambda output: _published(order, publish(order.params, **order.settings | {"output": output}))
+    )
 
 
 def _published(order: Order, made: Any) -> Outcome:
@@ -212,11 +214,12 @@ def _published(order: Order, made: Any) -> Outcome:
     return Outcome(0, table + "\n".join(map(printable, said)), made.results.verdict, made.kept)
 
 
-def _guarded(order: Order, task: Callable[[Order], T]) -> T | Outcome:
-    """What `task` returns, or what went wrong in it; it gets an order of a report here, copied to its address."""
+def _guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
+    """What `task` returns, or what went wrong in it; it gets the report's folder, of an address a copy of it."""
+    output: Any = order.settings.get("output")
     try:
-        with contextlib.nullcontext() if order.address is None else copied_back(order.address) as here:
-            return task(order if here is None else replace(order, settings={**order.settings, "output": here}))
+        with copied_back(output) if is_remote(output) else contextlib.nullcontext(output and Path(output)) as here:
+            return task(here)
     except BuildcompareError as error:
         return Outcome(BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}"))
     except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
