@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, special
+from scipy import special
 
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.config.params import Test
@@ -41,7 +41,7 @@ from buildcompare.stats.noise import (
     metric_noise,
     with_past,
 )
-from buildcompare.stats.planning import ALPHA, Looks
+from buildcompare.stats.planning import ALPHA, Looks, root
 
 MINUTE_S = 60.0  # means are taken over this long: the queries are rates over one minute
 CLIMB_S = 120.0
@@ -488,7 +488,7 @@ def _reaches(effects: Sequence[Effect], margins_percent: Sequence[float], level:
     signal, chances = _shares(effects, margins_percent, level)
     least, most = -(float(signal.max()) ** 2), 1e4 * float(signal.max()) ** 2
     if chances(least).sum() > level:
-        least = optimize.brentq(lambda ratio: float(chances(ratio).sum()) - level, least, most)
+        least = root(lambda ratio: float(chances(ratio).sum()) - level, least, most)
     return [float(each) for each in signal / 2.0 + least / signal]
 
 
