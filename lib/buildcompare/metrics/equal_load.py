@@ -133,8 +133,11 @@ def equal_load(base: Sequence[LoadedRun], new: Sequence[LoadedRun]) -> dict[str,
     if not top > 0 or not base or not new:
         return {}
     runs = [*((0, run) for run in base), *((1, run) for run in new)]
-    minutes = pd.concat([_minutes(run, top).assign(side=side, run=number) for number, (side, run) in enumerate(runs)])
-    columns = {str(name): column.to_numpy() for name, column in minutes.items()}
+    minutes = [_minutes(run, top) for _, run in runs]
+    sizes = [each["users"].size for each in minutes]
+    columns = {"side": np.repeat([side for side, _ in runs], sizes), "run": np.repeat(np.arange(len(runs)), sizes)}
+    for name in set().union(*minutes):
+        columns[name] = np.concatenate([each.get(name, np.full(each["users"].size, math.nan)) for each in minutes])
     shared = [set().union(*(run.metrics for run in runs)) for runs in (base, new)]
     slugs = sorted(shared[0] & shared[1])
     return {slug: metric for slug in slugs if (metric := _metric(slug, columns, top)) is not None}
@@ -155,36 +158,46 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
     return LoadedRun(load / per_user, curves, view.stop.at_s)
 
 
-def _minutes(run: LoadedRun, top: float) -> pd.DataFrame:
+def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
     """Each minute before the stop at a load of interest: users, the rate at which users came, and the metrics.
 
     After the last time that the load was below it before it was first high.
     """
-    users = _until_stop(run.users, run)
-    elapsed = users.index.to_numpy(dtype=np.float64)
-    values = users.to_numpy(dtype=np.float64)
-    total = np.cumsum(np.maximum(np.diff(values, prepend=values[:1]), 0.0))
+    elapsed, users = _until_stop(run.users, run)
+    total = np.cumsum(np.maximum(np.diff(users, prepend=users[:1]), 0.0))
     before = np.interp(elapsed - CLIMB_S, elapsed, total) if elapsed.size else total
-    climb = pd.Series((total - before) / CLIMB_S, index=users.index)
-    columns = {"users": users, "climb": climb} | {slug: _until_stop(curve, run) for slug, curve in run.metrics.items()}
-    minute = {name: np.floor_divide(each.index.to_numpy(dtype=np.float64), MINUTE_S) for name, each in columns.items()}
-    table = pd.DataFrame({name: column.groupby(minute[name]).mean() for name, column in columns.items()})
+    columns = {"users": (elapsed, users), "climb": (elapsed, (total - before) / CLIMB_S)}
+    columns |= {slug: _until_stop(curve, run) for slug, curve in run.metrics.items()}
+    first, last = (each // MINUTE_S for each in (elapsed[0] if elapsed.size else 0.0, run.stop_s))
+    table = {name: _means(*column, first, int(last - first) + 1) for name, column in columns.items()}
     high = np.flatnonzero(table["users"] >= 0.9 * top)
-    low = np.flatnonzero(table["users"].iloc[: high[0] if high.size else 0] < LOWEST * top)
-    later = table.iloc[int(low[-1]) + 1 if low.size else 0 :]
-    return later[later["users"].between(LOWEST * top, HIGHEST * top)]
+    low = np.flatnonzero(table["users"][: high[0] if high.size else 0] < LOWEST * top)
+    wanted = (table["users"] >= LOWEST * top) & (table["users"] <= HIGHEST * top)
+    wanted[: int(low[-1]) + 1 if low.size else 0] = False
+    return {name: column[wanted] for name, column in table.items()}
 
 
-def _until_stop(curve: pd.Series, run: LoadedRun) -> pd.Series:
-    return pd.Series(curve[np.isfinite(curve.to_numpy()) & (curve.index <= run.stop_s)])
+def _means(elapsed: FloatArray, values: FloatArray, first: float, count: int) -> FloatArray:
+    """The mean of each of `count` minutes from the `first` on; NaN where there is no value."""
+    minute = (elapsed // MINUTE_S - first).astype(np.int64)
+    minute, values = minute[minute >= 0], values[minute >= 0]
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.bincount(minute, values, count) / np.bincount(minute, minlength=count))
+
+
+def _until_stop(curve: pd.Series, run: LoadedRun) -> tuple[FloatArray, FloatArray]:
+    """The elapsed seconds and the values of finite samples up to the stop."""
+    elapsed, values = curve.index.to_numpy(dtype=np.float64), curve.to_numpy(dtype=np.float64)
+    known = np.isfinite(values) & (elapsed <= run.stop_s)
+    return elapsed[known], values[known]
 
 
 def _sustained(run: LoadedRun) -> float:
-    users = _until_stop(run.users, run)
-    if len(users) < 2:
+    elapsed, users = _until_stop(run.users, run)
+    if users.size < 2:
         return math.nan
-    count = max(round(SUSTAINED_S / float(np.median(np.diff(users.index.to_numpy())))), 1)
-    return float(users.nlargest(count).iloc[-1]) if len(users) >= count else math.nan
+    count = max(round(SUSTAINED_S / float(np.median(np.diff(elapsed)))), 1)
+    return float(np.sort(users)[-count]) if users.size >= count else math.nan
 
 
 def _metric(slug: str, minutes: Mapping[str, FloatArray], top: float) -> MetricAtLoad | None:
