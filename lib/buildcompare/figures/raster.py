@@ -55,7 +55,7 @@ def png(svg: str) -> bytes:
         gc.set_alpha(float(style.get("fill-opacity", style.get("stroke-opacity", 1.0))))
         filled = None if style["fill"] == "none" else to_rgb(style["fill"])
         renderer.draw_path(gc, _shape(kind, about), to_pixels, filled)
-    drawn = Image.frombuffer("RGBA", (width, height), renderer.buffer_rgba()).convert("RGB")
+    drawn = Image.frombytes("RGB", (width, height), renderer.buffer_rgba(), "raw", "RGBX")
     for words, about, style in texts:
         _write(drawn, words, about, style)
     few = drawn.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -13,75 +15,86 @@ from buildcompare.results import Results, TestResult
 from buildcompare.results.codes import SIDES, Pair, Reason
 from buildcompare.results.variants import VariantsResult
 
+Rows = Iterable[Mapping[str, Any]]
+
 
 def frame(rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
     """Rows of results as a frame: pairs in two columns, a reason by its code, other nested values as they are."""
-    return pd.DataFrame([{"test": test, **_flat(row)} for test, row in rows])
+    return pd.DataFrame(_flattened(rows))
 
 
 def tables(results: Results) -> dict[str, str]:
     """Every table of a report that has rows, as CSV by its name."""
     tests = results.tests
-    found: dict[str, pd.DataFrame] = {
-        "tests": pd.DataFrame([{"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests]),
-        "findings": frame((row.test, row) for row in results.findings).drop(columns="evidence", errors="ignore"),
-        "supported_users": frame((test.name, test.supported_users) for test in tests if test.supported_users),
-        "ramp_up": pd.concat([pd.DataFrame(), *map(_ramps, tests)]),
-        "metrics": frame((test.name, row) for test in tests for row in test.metrics),
-        "pooled": frame((None, row) for row in results.pooled).drop(columns="test", errors="ignore"),
-        "errors": frame((test.name, row) for test in tests for row in test.errors),
-        "errors_counted": pd.DataFrame([row for test in tests for row in _counted(test)]),
-        "labels": frame((test.name, row) for test in tests for row in test.labels),
-        "events": frame((test.name, row) for test in tests for row in test.events),
-        "further_runs": pd.DataFrame(
-            [
-                {"test": plan.test, **_flat(row), **_flat(step)}
-                for plan in results.plan
-                for row in plan.undecided
-                for step in row.steps
-            ]
+    found: dict[str, Rows] = {
+        "tests": ({"test": test.name, "type": test.type, "verdict": test.verdict} for test in tests),
+        "findings": _without("evidence", _flattened((row.test, row) for row in results.findings)),
+        "supported_users": _flattened((test.name, test.supported_users) for test in tests if test.supported_users),
+        "ramp_up": (row for test in tests for row in _ramps(test)),
+        "metrics": _flattened((test.name, row) for test in tests for row in test.metrics),
+        "pooled": _without("test", _flattened((None, row) for row in results.pooled)),
+        "errors": _flattened((test.name, row) for test in tests for row in test.errors),
+        "errors_counted": (row for test in tests for row in _counted(test)),
+        "labels": _flattened((test.name, row) for test in tests for row in test.labels),
+        "events": _flattened((test.name, row) for test in tests for row in test.events),
+        "further_runs": (
+            {"test": plan.test, **_flat(row), **_flat(step)}
+            for plan in results.plan
+            for row in plan.undecided
+            for step in row.steps
         ),
         **(_of_matrix(results.variants) if results.variants else {}),
-        "setup": pd.DataFrame([dict(row) for row in results.setup]),
-        "setup_differences": pd.DataFrame([dict(row) for row in results.setup_differences]),
-        "drift": frame((row.test, row) for row in results.drift),
-        "inputs": pd.DataFrame([dict(row) for row in results.provenance.inputs]),
+        "setup": map(dict, results.setup),
+        "setup_differences": map(dict, results.setup_differences),
+        "drift": _flattened((row.test, row) for row in results.drift),
+        "inputs": map(dict, results.provenance.inputs),
     }
-    return {name: table.to_csv(index=False, lineterminator="\n") for name, table in found.items() if len(table)}
+    texts = {name: _csv([*rows]) for name, rows in found.items()}
+    return {name: text for name, text in texts.items() if text}
 
 
-def _of_matrix(matrix: VariantsResult) -> dict[str, pd.DataFrame]:
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows under the names of all their columns; empty without rows."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+    if rows:
+        table.writeheader()
+        table.writerows(rows)
+    return text.getvalue()
+
+
+def _without(name: str, rows: Rows) -> Rows:
+    return ({key: value for key, value in row.items() if key != name} for row in rows)
+
+
+def _of_matrix(matrix: VariantsResult) -> dict[str, Rows]:
     """By name: `variants` are the contrasts, the others are called as in results.json."""
-    runs = [{**row.levels, **dict(row), **row.values, **row.facts} for row in matrix.runs]
+    runs = ({**row.levels, **dict(row), **row.values, **row.facts} for row in matrix.runs)
     return {
-        "variants": pd.DataFrame([dict(row) for row in matrix.contrasts]),
-        **{
-            f"variants_{name}": pd.DataFrame([dict(row) for row in rows])
-            for name, rows in (
-                ("claims", matrix.claims),
-                ("factors", matrix.terms),
-                ("effects", matrix.effects),
-                ("ranking", matrix.ranking),
-            )
-        },
-        "variants_runs": pd.DataFrame(runs).drop(columns=["levels", "values", "facts"]),
+        "variants": map(dict, matrix.contrasts),
+        "variants_claims": map(dict, matrix.claims),
+        "variants_factors": map(dict, matrix.terms),
+        "variants_effects": map(dict, matrix.effects),
+        "variants_ranking": map(dict, matrix.ranking),
+        "variants_runs": _without("levels", _without("values", _without("facts", runs))),
     }
 
 
-def _ramps(test: TestResult) -> pd.DataFrame:
-    rows = [(side, number, run) for side in SIDES for number, run in enumerate(test.runs[side], start=1)]
-    return pd.DataFrame(
-        [
-            {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s, **_flat(run.ramp_up)}
-            for side, number, run in rows
-        ]
-    )
+def _ramps(test: TestResult) -> Rows:
+    for side in SIDES:
+        for number, run in enumerate(test.runs[side], start=1):
+            own = {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s}
+            yield own | _flat(run.ramp_up)
 
 
 def _counted(test: TestResult) -> Iterable[dict[str, object]]:
     for side, counts in test.errors_counted.items() if test.errors_counted else ():
         for number, count in enumerate(counts, start=1):
             yield {"test": test.name, "build": side, "run": number, "errors": count}
+
+
+def _flattened(rows: Iterable[tuple[str | None, BaseModel]]) -> list[dict[str, Any]]:
+    return [{"test": test, **_flat(row)} for test, row in rows]
 
 
 def _flat(row: BaseModel) -> dict[str, Any]:
