@@ -297,7 +297,8 @@ class Recording:
         )
         elapsed, known = elapsed[first:stop], np.isfinite(series.values[first:stop])
         present = elapsed.size
-        expected = present if not step > 0 else max(present, math.floor((end - start) / step + 1e-6) + 1)
+        steps = (end - start) / step if step > 0 else math.inf
+        expected = max(present, math.floor(steps + 1e-6) + 1) if math.isfinite(steps) else present
         gap = float(np.diff(np.concatenate(([start], elapsed[known], [end]))).max())
         counts = {"expected": expected, "present": present, "finite": int(known.sum())}
         return SeriesCoverage(slug=series.metric, longest_gap_s=gap, **counts)
