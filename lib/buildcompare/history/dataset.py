@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -82,9 +81,8 @@ def opened(folder: Path) -> ds.Dataset | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    with file.open("rb") as stream:
-        contents = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    if not is_whole(contents):
+    contents = pa.memory_map(str(file)).read_buffer()  # no memory of Python's: see `recordings.parquet.THREADS`
+    if not is_whole(memoryview(contents)):
         raise ValueError("other bytes: it is damaged")
     kind = ds.ParquetFileFormat()
     fragment = kind.make_fragment(pa.BufferReader(contents))

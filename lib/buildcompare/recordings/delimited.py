@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import LATEST, InputFile
+from buildcompare.recordings.parquet import THREADS
 from buildcompare.recordings.recording import FloatArray
 
 MAX_COLUMNS = 250
@@ -68,7 +69,9 @@ def read_delimited(file: InputFile, expected: str, fits: Callable[[list[str]], b
             raise file.fault("columns", "each name once", f"{twice[0]!r} twice")
         table = pa_csv.read_csv(
             io.BytesIO(contents),
-            read_options=pa_csv.ReadOptions(column_names=[name.strip() for name in header], skip_rows=1),
+            read_options=pa_csv.ReadOptions(
+                column_names=[name.strip() for name in header], skip_rows=1, use_threads=THREADS
+            ),
             parse_options=pa_csv.ParseOptions(delimiter=found[0], newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 column_types={name.strip(): pa.string() for name in header}, strings_can_be_null=False

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,9 @@ from buildcompare.recordings.files import InputFile
 
 FOREIGN_S = 60
 """How long a Parquet file of others may take to read; 20 million values take 2 s."""
+THREADS = False
+"""Whether pyarrow's threads may read memory of Python's. One that lets go of it while Python ends, as after bad input,
+ends the process with SIGABRT and another exit code, in one of thirty."""
 _SEAL = "buildcompare.sha256"
 _EMPTY = "0" * 64
 _SEALED = re.compile(re.escape(_SEAL.encode()) + rb".{1,3}([0-9a-f]{64})", re.DOTALL)
@@ -37,7 +39,7 @@ def sealed(table: pa.Table, *, rows: int | None = None, **options: Any) -> bytes
     return contents[:start] + hashlib.sha256(contents).hexdigest().encode() + contents[end:]
 
 
-def is_whole(contents: bytes | mmap) -> bool | None:
+def is_whole(contents: bytes | memoryview) -> bool | None:
     """Whether a sealed file is, to the last bit, what was written; None of a file without a seal."""
     place = _place(contents)
     if place is None:
@@ -50,7 +52,7 @@ def is_whole(contents: bytes | mmap) -> bool | None:
         return made.hexdigest().encode() == bytes(view[start:end])
 
 
-def _place(contents: bytes | mmap) -> tuple[int, int] | None:
+def _place(contents: bytes | memoryview) -> tuple[int, int] | None:
     found = [*_SEALED.finditer(contents)]  # the last: it stands at the file's end, whatever its values spell
     return found[-1].span(1) if contents[:4] == b"PAR1" and found else None
 
@@ -68,7 +70,7 @@ def open_table(file: InputFile, *, only_schema: bool = False) -> pa.Table:
     from pyarrow.parquet import ParquetFile
 
     opened = ParquetFile(io.BytesIO(file.contents))
-    return opened.schema_arrow.empty_table() if only_schema else opened.read()
+    return opened.schema_arrow.empty_table() if only_schema else opened.read(use_threads=THREADS)
 
 
 def damaged(file: InputFile) -> InputError:

@@ -35,6 +35,7 @@ from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.outside import hiding, one_line
 from buildcompare.config.params import Source, Tls
 from buildcompare.config.project import read_text, resolve
+from buildcompare.recordings.parquet import THREADS
 from buildcompare.recordings.recording import FloatArray
 
 REPEATS = 4
@@ -67,7 +68,7 @@ _VALUES = b'"values":[['
 _BETWEEN = b']NaN"NaN"]'
 """Parts two series: a line without a time, which no JSON holds."""
 _TYPES = pa.schema([("time", pa.float64()), ("value", pa.float64()), ("nothing", pa.null())])
-_READ = csv.ReadOptions(column_names=_TYPES.names)
+_READ = csv.ReadOptions(column_names=_TYPES.names, use_threads=THREADS)
 _LINES = csv.ParseOptions(delimiter='"', quote_char=False, ignore_empty_lines=False)
 _CONVERTED = csv.ConvertOptions(column_types=_TYPES, null_values=[""])
 
