@@ -1,0 +1,1 @@
+from .models import *  # noqa: F403  # so that types are known, without importing them
