@@ -63,7 +63,7 @@ def png(svg: str) -> bytes:
     palette[palette.min(axis=1) >= NEARLY_WHITE] = 255
     few.putpalette(palette.ravel().tolist())
     sink = io.BytesIO()
-    few.save(sink, "png")
+    few.save(sink, "png", compress_level=4)  # a ninth more bytes than by 6, in two thirds of its time
     return sink.getvalue()
 
 
