@@ -54,7 +54,7 @@ CASES: dict[str, tuple[str, Callable[[int], bytes], int]] = {
     "values of params": ("params", _rows("  - c{i}\n", PARAMS), 20_000),
     "a comparison's past runs": ("entry", _entry, 14_000),
     "rows of earlier comparisons": (
-        "past", _rows("r{i},yes,{n},v{i}.0.0,v{i}.1.0,mysql,unbounded,9,9,,,\n", PAST), 300_000,
+        "past", _rows("r{i},yes,{n},v{i}.0.0,v{i}.1.0,mysql,unbounded,9,9,,,\n", PAST), 99_000,
     ),
     "lines of a README": ("written", lambda size: b"# a line\n" * size + fuzzing.END.encode(), 1_000_000),
 }  # fmt: skip

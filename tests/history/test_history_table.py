@@ -102,6 +102,14 @@ def test_a_cell_at_fault_is_named(tmp_path: Path, row: dict[str, str], key: str,
     assert not (tmp_path / "ledger").exists()
 
 
+def test_a_table_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    file = write_table(tmp_path, {"db": ""})
+    with file.open("a", encoding="utf-8") as out:
+        out.write("\n" * 100_000)
+    with pytest.raises(InputError, match="at most 100,000 rows"):
+        read_table(file)
+
+
 @pytest.mark.parametrize(
     ("rows", "key", "found"),
     [

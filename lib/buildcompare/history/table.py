@@ -43,7 +43,7 @@ THRESHOLD = "threshold_"  # columns whose name starts so hold alert thresholds
 DELTA_TOLERANCE = 0.01
 """A stated change (percent) may be rounded or cut off at its last digit, or at two; else it is of other figures."""
 DELIMITERS = (",", ";", "\t")
-MAX_BYTES = 20_000_000  # a hundred thousand rows of a table such as Mattermost's, which has two hundred
+MAX_BYTES, MAX_ROWS = 20_000_000, 100_000  # of a table such as Mattermost's, which has two hundred
 _NUMBER = r"\d{1,12}(\.\d{1,9})?"
 _USERS = [f"{figure}_{side}" for figure in ("su", "readme_su") for side in SIDES]
 _CELLS = {
@@ -134,6 +134,8 @@ def _rows(file: Path) -> Iterator[_Row]:
     expected = "a table of comparisons (CSV, UTF-8)"
     fault = partial(InputError, file=file, expected=expected)
     text = read_text(file, expected, max_bytes=MAX_BYTES)
+    if text.count("\n") > MAX_ROWS:
+        raise fault(key=None, expected=f"at most {MAX_ROWS:,} rows (several tables may be imported)", found="more")
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     lines = _lines(reader, fault)
