@@ -195,6 +195,7 @@ def test_beside_a_pass_stands_what_users_feel_and_nothing_judged() -> None:
             "Not decided whether it may ship: perhaps worse, perhaps only chance",
         ),
         ({"base": None, "p_value": None, "delta_percent": None}, "one build has no number"),
+        ({"ci_low": -40.0, "ci_high": 101.0, "p_worse_one_sided": 0.3}, "it may be twice as bad"),
     ],
 )
 def test_what_cannot_be_told_is_named(row: dict[str, Any], said: str) -> None:

@@ -1,5 +1,6 @@
 """The verdict of a test and of a comparison, by the rule that reports print beside it, and how a report begins."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from buildcompare.results.codes import (
 from buildcompare.text.sentences import say, title
 
 USERS = "supported users"
+TWICE = {Better.LOWER: 100.0, Better.HIGHER: 50.0}  # percent: runs that do not exclude it cannot pass a build
 WORTH_IT = 0.8  # further runs are named beside a pass where they would exclude so much of what is still possible
 
 
@@ -68,6 +70,8 @@ def causes(metrics: Sequence[MetricResult], users: SupportedUsersResult | None, 
     for metric in (each for each in metrics if each.gate):
         delta = (metric.deciding or metric).delta_percent
         kinds = [*_worse(metric.deciding), *([CauseKind.UNJUDGEABLE] if lost(metric) else [])]
+        if not kinds and _worst(metric.deciding, metric.better) >= TWICE.get(metric.better, math.inf):
+            kinds.append(CauseKind.TWICE_AS_BAD)
         found += [Cause(kind, test, metric.full_name, delta, metric.decided_by) for kind in kinds]
     if not any(map(_judged, metrics)) and (users is None or users.p_value is None):
         found.append(Cause(CauseKind.NOTHING_JUDGED, test))
