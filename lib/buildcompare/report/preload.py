@@ -14,8 +14,8 @@ gc.disable()  # nothing of this is garbage
 
 LATE = """
 IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.magics IPython.core.oinspect
-pandas.core.methods.to_dict pandas.io.formats.csvs papermill papermill.translators patsy pyarrow.parquet
-scipy.ndimage
+pandas.core.methods.to_dict papermill papermill.translators patsy pyarrow.parquet
+scipy.linalg scipy.ndimage
 """
 """What others import when it is first used."""
 
