@@ -11,6 +11,7 @@ import pytest
 import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
+from buildcompare.recordings import prometheus_client
 from buildcompare.recordings.prometheus import MAX_PIECES, MAX_POINTS, grid, pieces
 from buildcompare.recordings.prometheus_client import Answer, PassingError, read_answer
 from buildcompare.recordings.recording import Recording
@@ -172,7 +173,8 @@ def whole_answer(body: bytes, chunk: int = 1 << 30) -> Answer:
 
 @pytest.mark.parametrize("chunk", [1 << 30, 1, 7, 50])
 @pytest.mark.parametrize("body", SKELETONS)
-def test_an_answer_is_what_the_json_parser_reads(body: bytes, chunk: int) -> None:
+def test_an_answer_is_what_the_json_parser_reads(body: bytes, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_client, "_CHUNK", 20)  # longer chunks are parsed in threads of their own
     plain = json.loads(body)
     found = whole_answer(body, chunk)
     said = [*plain.get("warnings", []), *plain.get("infos", [])]
@@ -203,6 +205,6 @@ def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
             whole_answer(body[:end])
     for damaged in (b"[]", b"{}", b'{"data":{"resultType":"vector","result":[]}}', body.replace(b'"NaN"', b'"x"'),
                     body.replace(b'"NaN"', b'"1,2"'), body.replace(b'"NaN"', b'"--1"'),
-                    body.replace(b"isPartial", b"\xff")):  # fmt: skip
+                    body.replace(b"isPartial", b"\xff"), QUOTED.replace(b"]]}", b']NaN"NaN"]3,"4"]]}')):  # fmt: skip
         with pytest.raises(PassingError):
             whole_answer(damaged)

@@ -533,7 +533,10 @@ def _pairs(text: bytes, count: int) -> list[Pairs]:
         places = zip(range(count), ends[:-1], ends[1:], strict=True)
         return [(times[i + 1 : j], values[i + 1 : j]) for _, i, j in places]
     except ValueError:  # pyarrow's among them
-        return [_of_json(_json(b'{"values":[[' + each + b"]]}")) for each in text.split(_BETWEEN)]
+        texts = text.split(_BETWEEN)
+        if len(texts) != count:
+            raise PassingError("JSON that is damaged (others than numbers)") from None
+        return [_of_json(_json(b'{"values":[[' + each + b"]]}")) for each in texts]
 
 
 def _json(text: bytes) -> dict[str, Any]:
