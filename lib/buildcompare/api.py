@@ -389,7 +389,7 @@ class VariantsReport(Matrix):
 
     @property
     def verdict(self) -> Verdict:
-        """Regression where a variant is surely worse than what it is compared with."""
+        """Regression where a variant is surely worse than the baseline."""
         return self.results.verdict
 
     @functools.cached_property

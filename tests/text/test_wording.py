@@ -159,9 +159,11 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "times_better": 1.1,
             "ci_low": None,
             "chance_sd_percent": 3.5,
+            "unjudged": "single",
+            "beside_baseline": True,
         },
         (
-            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of old disk, +10.0 %: unproven. // No run was repeated: "
+            "Bounded Postgres: new disk: tps 660 1/s against 600 1/s of the baseline, old disk, +10.0 %: unproven. // No run was repeated: "
             "this is more than chance only if one run scatters by less than 3.5 %."
         ),
     ),
@@ -174,6 +176,8 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "name": "tps",
             "status": "unproven",
             "delta_percent": 1.0,
+            "ci_low": None,
+            "unjudged": "single",
             "chance_sd_percent": None,
             "runs_needed": {"2": 3, "5": 19},
         },

@@ -21,9 +21,12 @@ from typer.testing import CliRunner
 
 import buildcompare as bc
 from buildcompare.__main__ import app
+from buildcompare.api import VariantsReport
 from buildcompare.config.errors import InputError
 from buildcompare.config.variants import check_variants
+from buildcompare.findings.variants import opening
 from buildcompare.report.publish import publish
+from buildcompare.results.codes import Unjudged
 from buildcompare.variants.ranking import chance_sd, runs_needed
 
 
@@ -135,6 +138,76 @@ def test_how_many_runs_would_show_a_difference() -> None:
     power = np.mean(stats.ttest_ind(new + np.log(1.1), base, axis=1).pvalue < 0.05)
     assert 0.75 <= power <= 0.9
     assert chance_sd(np.log(1.1)) == pytest.approx(100 * np.expm1(np.log(1.1) / (1.96 * np.sqrt(2))), rel=1e-3)
+
+
+def small(values: dict[str, list[float]], **more: Any) -> VariantsReport:
+    """A matrix of one factor, its first level the baseline, without blocks."""
+    given = {
+        "name": "small", "factors": {"v": [*values]}, "baseline": {"v": next(iter(values))},
+        "operations": {"n": {"unit": "1/s", "better": "higher", "margin_percent": 5.0}},
+        "runs": [{"levels": {"v": name}, "values": {"n": n}} for name, each in values.items() for n in each], **more,
+    }  # fmt: skip
+    return bc.compare_variants(check_variants(given))
+
+
+def begins(found: VariantsReport) -> str:
+    return " / ".join(opening(found.results, found.result))
+
+
+def test_a_claim_within_the_margin_is_told_as_the_figures_are() -> None:
+    claims = [
+        {"says": says, "operation": "n", "of": {"v": "new"}} for says in ("better", "worse", "same", "not_better")
+    ]
+    found = small({"old": [100, 101, 99.5], "new": [103, 102, 102.5]}, claims=claims)
+    assert [each.status for each in found.result.claims] == ["within_margin", "contradicted", "holds", "holds"]
+    text = " ".join(f"{each.text} {each.detail}" for each in found.results.findings)
+    assert "new is worse than old in n”: contradicted (+2.3 %)" in text
+    assert "nothing proves it" not in text
+    assert text.count("95 % interval +0.9 to +3.8 %") == 4
+    unsure = small({"old": [100, 110, 90], "new": [103, 112, 92.5]}, claims=claims[:2])
+    assert [each.status for each in unsure.result.claims] == ["unproven", "disagrees"]
+
+
+def test_why_nothing_is_judged_is_said_as_it_is() -> None:
+    def block(run: dict[str, Any]) -> dict[str, Any]:
+        return {**run, "block": "of " + "-".join(run["levels"].values())}
+
+    given = matrix()
+    once = bc.compare_variants(check_variants({**given, "runs": given["runs"][:4]}))
+    few = small({"a": [100, 101], "b": [120], "c": [90], "d": [100]})
+    own = bc.compare_variants(check_variants({**given, "runs": [block(run) for run in given["runs"]]}))
+    judged = bc.compare_variants(check_variants(given))
+    told = [each.result.unjudged for each in (once, few, own, judged)]
+    assert told == ["single", "few", "confounded", None]
+    page = {each.result.unjudged: begins(each) + str(each.results.findings) for each in (once, few, own)}
+    for said, why in (("Unproven: no variant was run twice", "single"), ("Unproven: too few runs were", "few"),
+                      ("Unproven: each variant ran on a machine or in a round of its own", "confounded")):  # fmt: skip
+        assert [each for each, text in page.items() if said in text] == [why]
+    assert "No run was repeated" in page[Unjudged.SINGLE]
+    assert all("No run was repeated" not in page[why] for why in ("few", "confounded"))
+    assert "if one run scatters" not in page[Unjudged.CONFOUNDED]
+
+
+def test_only_the_baseline_makes_a_regression_and_the_best_comes_first() -> None:
+    """The scheduler slows the fast disk, which stays far above the baseline."""
+    given = matrix()
+    for run in given["runs"]:
+        run["values"]["tps"] *= 0.85 if run["levels"] == {"disk": "ephemeral", "scheduler": "mq"} else 1.0
+    found = bc.compare_variants(check_variants(given))
+    rows = {(row.variant, row.against): row.status for row in found.result.contrasts}
+    assert rows["ephemeral, mq", "ephemeral, none"] == "regression"
+    assert rows["ephemeral, mq", "managed, none"] == "improvement"
+    assert found.verdict == bc.Verdict.PASS
+    assert {each.severity for each in found.results.findings} == {"info"}
+    assert ": regression" not in " ".join(each.text for each in found.results.findings)
+    assert re.search(
+        r"Best: tps of ephemeral, none, \+2\d.\d % against the baseline \(\+.* to \+.* %\)\.", begins(found)
+    )
+    worse = small({"old": [100, 101, 99.5], "new": [80, 81, 80.5]})
+    assert begins(worse).startswith(
+        "Regression: n −19.6 % in new, worse than the baseline / Best: n of the baseline itself."
+    )
+    assert worse.results.new.label == "1 variant"
 
 
 # ---- Published matrices ---------------------------------------------------------------------------------------------
@@ -298,6 +371,15 @@ def test_runs_are_read_from_files_of_pgbench(tmp_path: Path) -> None:
         (lambda p: p["runs"][0]["values"].update(tps=-1.0), "greater than 0"),
         (lambda p: p.update(runs=p["runs"][:1] * 2), "runs of two variants or more"),
         (lambda p: p.update(claims=[{"says": "better", "operation": "tps", "of": {"disk": "tape"}}]), "found 'tape'"),
+        (
+            lambda p: p.update(claims=[{"says": "better", "operation": "tps", "of": p["baseline"]}]),
+            "claims[0]: expected two different variants to compare, found managed, none",
+        ),
+        (lambda p: p["runs"][0]["values"].update(tps=1e-300), "runs[0].values.tps: expected numbers from 1e-100"),
+        (
+            lambda p: p.update(runs=[run for run in p["runs"] if run["levels"] != p["baseline"]]),
+            "baseline: expected a run of the baseline (managed, none), found none",
+        ),
     ],
 )
 def test_a_fault_of_the_params_is_one_line(change: Callable[[dict[str, Any]], object], expected: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from buildcompare import results as schema
 from buildcompare.comparison.analysis import provenance
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve
 from buildcompare.config.variants import Variants, check_variants, read_variants
 from buildcompare.findings import gravest_first
@@ -84,8 +84,8 @@ def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:
     if not result.contrasts:
         expected = "two variants of one task, of which one is the baseline or differs from it in one choice"
         raise InputError(file=None, key="runs", expected=expected, found="none that were measured in one operation")
-    count = len(result.variants)
-    labels = (", ".join(params.baseline.values()), f"{count} variants")
+    count = sum(not result.is_baseline(variant) for variant in result.variants)
+    labels = (", ".join(params.baseline.values()), plural(count, "variant"))
     names = Names(Pair(*labels), {})
     results = schema.Results(
         comparison=params.name or "",

@@ -118,7 +118,10 @@ def interactions(result: VariantsResult, operation: OperationResult) -> Iterator
         for name, level in result.baseline.items():
             table = table if name in (one, other) else table[table[name] == level]
         lines, across = (other, one) if one in result.workload else (one, other)
-        both = table.groupby(across)[lines].transform("nunique") > 1  # a level of one line shows no interaction
+        # A level of one line, and a line of one level, show no interaction.
+        both = (table.groupby(across)[lines].transform("nunique") > 1) & (
+            table.groupby(lines)[across].transform("nunique") > 1
+        )
         if both.any():
             yield (one, other), _interaction(table[both], operation, across, lines)
 
@@ -142,7 +145,7 @@ def _interaction(table: pd.DataFrame, operation: OperationResult, across: str, l
 @mpl.rc_context(STYLE)
 def heat_map(result: VariantsResult) -> Figure | None:
     """The change of each variant against its baseline, by operation, as colours and numbers."""
-    rows = [row for row in result.contrasts if _is_baseline(result, row.against)]
+    rows = [row for row in result.contrasts if result.is_baseline(row.against)]
     if not rows:
         return None
     names = {each.slug: each.name for each in result.operations}
@@ -172,8 +175,3 @@ def _table(result: VariantsResult, operation: OperationResult) -> pd.DataFrame:
         place = {level: i for i, level in enumerate(levels)}
         table = table.iloc[np.argsort([place[level] for level in table[name]], kind="stable")]
     return table
-
-
-def _is_baseline(result: VariantsResult, variant: str) -> bool:
-    levels = result.variants[variant]
-    return all(levels[name] == level for name, level in result.baseline.items())

@@ -1,10 +1,11 @@
 """Findings about a matrix of variants, and how its report begins."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from buildcompare.findings.finding import Found
 from buildcompare.results import Results
-from buildcompare.results.codes import ClaimStatus, FindingKind, NoiseSource, Severity, Status
+from buildcompare.results.codes import ClaimStatus, FindingKind, Severity, Status, Unjudged
 from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import say
 
@@ -16,7 +17,7 @@ def find(result: VariantsResult) -> Iterator[Found]:
     """What somebody concluded, what is proven, and where nothing is, what is largest."""
     for i, claim in enumerate(result.claims):
         wrong = claim.status in (ClaimStatus.CONTRADICTED, ClaimStatus.DISAGREES)
-        evidence = {**claim.model_dump(mode="json"), "name": result.operation(claim.operation).name}
+        evidence = {**claim.model_dump(mode="json"), **_of(result, claim.operation, claim.ci_low)}
         evidence["other"] = result.choice(claim.against)
         severity = Severity.WARNING if wrong else Severity.INFO
         yield Found(FindingKind.VARIANT_CLAIM, severity, evidence, metric=claim.operation, id=f"variant_claim.{i + 1}")
@@ -24,10 +25,10 @@ def find(result: VariantsResult) -> Iterator[Found]:
     changed = [row for row in result.by_weight if row.status.changed]
     largest = [row for row in result.by_weight if (row.operation, row.variant, row.against) not in told][:LARGEST]
     for i, row in enumerate(changed if is_known(result) else largest):
-        of = result.operation(row.operation)
-        named = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
-        severity = Severity.CRITICAL if row.status == Status.REGRESSION else Severity.INFO
-        evidence = {**row.model_dump(mode="json"), **named, "other": result.choice(row.against)}
+        beside = result.is_baseline(row.against)
+        severity = Severity.CRITICAL if beside and row.status == Status.REGRESSION else Severity.INFO
+        evidence = {**row.model_dump(mode="json"), **_of(result, row.operation, row.ci_low)}
+        evidence |= {"other": result.choice(row.against), "beside_baseline": beside}
         yield Found(FindingKind.VARIANT, severity, evidence, metric=row.operation, id=f"variant.{i + 1}")
     for i, term in enumerate(each for each in result.terms if each.proven and len(each.factors) > 1):
         evidence = {**term.model_dump(mode="json"), "name": result.operation(term.operation).name}
@@ -38,16 +39,28 @@ def find(result: VariantsResult) -> Iterator[Found]:
 
 def is_known(result: VariantsResult) -> bool:
     """Whether any operation that decides can be judged."""
-    return any(each.noise_source != NoiseSource.NONE for each in result.operations if each.gate)
+    return result.unjudged is None
+
+
+def _of(result: VariantsResult, slug: str, low: float | None) -> dict[str, Any]:
+    """What a finding tells of an operation; where its noise is known and a row has no interval, blocks are at fault."""
+    of = result.operation(slug)
+    told = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
+    return {**told, "unjudged": None if low is not None else of.unjudged or Unjudged.CONFOUNDED}
 
 
 def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
     """The title and the sentence that a report begins with."""
-    known, rows = is_known(result), result.by_weight
-    chosen = rows[0] if rows else None
-    row = chosen and {**chosen.model_dump(), "name": result.operation(chosen.operation).name}
-    row = row and {**row, "other": result.choice(row["against"])}
+    rows, beside = result.by_weight, result.beside_baseline
+    first = beside[0] if beside else None
+    row = first and {**first.model_dump(), "name": result.operation(first.operation).name}
+    best = []
+    for operation in result.operations:
+        of = [each for each in beside if each.operation == operation.slug]
+        most = max(of, key=lambda each: each.times_better, default=None)
+        if most:
+            best.append((operation.name, most if most.times_better > 1.0 else None))
     changed = sum(each.status.changed for each in rows)
     robust = sum((each.chance_sd_percent or 0.0) >= ROBUST for each in rows)
-    title = say("opening", "variants_title", results.verdict, known, row, changed, len(rows))
-    return title, say("opening", "variants", known, row, robust, len(rows))
+    title = say("opening", "variants_title", results.verdict, result.unjudged, row, changed, len(rows))
+    return title, say("opening", "variants", best, result.unjudged, robust, len(rows))

@@ -83,10 +83,15 @@ Better = StrEnum("Better", "LOWER HIGHER NEUTRAL")
 Better.__doc__ = "Which way a metric gets better."
 NoiseSource = StrEnum("NoiseSource", "CALIBRATION LEDGER CATALOGUE REPEATS NONE")
 NoiseSource.__doc__ = "Where the run-to-run noise of a row comes from."
-ClaimStatus = StrEnum("ClaimStatus", "HOLDS LIKELY UNPROVEN DISAGREES CONTRADICTED")
+ClaimStatus = StrEnum("ClaimStatus", "HOLDS WITHIN_MARGIN LIKELY UNPROVEN DISAGREES CONTRADICTED")
 ClaimStatus.__doc__ = """What runs say of a conclusion.
 
-Without noise: likely (the figures agree, and only a large scatter would make it chance), unproven, disagrees."""
+Within margin: a difference was claimed, and any is surely smaller than the margin. Without noise: likely (the figures
+agree, and only a large scatter would make it chance), unproven, disagrees."""
+Unjudged = StrEnum("Unjudged", "SINGLE FEW CONFOUNDED")
+Unjudged.__doc__ = """Why runs of variants say nothing of their noise.
+
+No variant ran twice, too few did, or each ran in blocks (machines, rounds) of its own."""
 ReasonCode = StrEnum(
     "ReasonCode",
     """

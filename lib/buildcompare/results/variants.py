@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.codes import Better, ClaimStatus, Model, NoiseSource, Number, Status
+from buildcompare.results.codes import Better, ClaimStatus, Model, NoiseSource, Number, Status, Unjudged
 
 
 def listed_levels(levels: Mapping[str, str]) -> str:
@@ -40,6 +40,8 @@ class OperationResult(Model):
     run_sd_percent: Number = None
     block_sd_percent: Number = None
     noise_source: NoiseSource = NoiseSource.NONE
+    unjudged: Unjudged | None = None
+    """Why the noise is not known; null where it is."""
 
 
 class Unproven(Model):
@@ -127,6 +129,8 @@ class ClaimResult(Unproven):
     against: str
     text: str | None
     delta_percent: float
+    ci_low: Number = None
+    ci_high: Number = None
     status: ClaimStatus
 
 
@@ -155,10 +159,32 @@ class VariantsResult(Model):
         return listed_levels({name: self.variants[variant][name] for name in self.workload})
 
     @property
+    def unjudged(self) -> Unjudged | None:
+        """Why no operation that decides can be judged; None where one can."""
+        why = [each.unjudged for each in self.operations if each.gate]
+        return None if None in why else max(filter(None, why), key=list(Unjudged).index, default=None)
+
+    def is_baseline(self, variant: str) -> bool:
+        """Whether a variant is the baseline of its task."""
+        return self.baseline.items() <= self.variants[variant].items()
+
+    @property
+    def beside_baseline(self) -> list[ContrastResult]:
+        """The contrasts with the baseline, by weight: the verdict rests on them."""
+        return [row for row in self.by_weight if self.is_baseline(row.against)]
+
+    @property
     def by_weight(self) -> list[ContrastResult]:
-        """The contrasts: what is worse first, then what changed, then what is hardest to explain by chance."""
-        known = {Status.REGRESSION: 2, Status.IMPROVEMENT: 1}
-        return sorted(self.contrasts, key=lambda row: (-known.get(row.status, 0), -(row.chance_sd_percent or 0.0)))
+        """The contrasts: what changed beside the baseline first, of that what is worse, then other changes.
+
+        The rest follows by how hard it is to explain by chance.
+        """
+
+        def place(row: ContrastResult) -> tuple[bool, bool, bool, float]:
+            other = row.status.changed and not self.is_baseline(row.against)
+            return not row.status.changed, other, row.status != Status.REGRESSION, -(row.chance_sd_percent or 0.0)
+
+        return sorted(self.contrasts, key=place)
 
     def most_telling(self, operation: str | None, most: int) -> list[ContrastResult]:
         """At most so many rows of an operation (None: of all) in their order, those of most weight."""

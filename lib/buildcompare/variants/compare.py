@@ -34,6 +34,7 @@ from buildcompare.stats.planning import ALPHA, percent
 from buildcompare.variants import model, ranking
 from buildcompare.variants.model import Cell, CellMeans
 
+SMALLEST = 1e-100  # of a value, and the largest is one over it: ratios of further ones are no numbers
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison
 
 
@@ -80,6 +81,11 @@ def read_runs(params: Variants, catalogue: Catalogue) -> list[MeasuredRun]:
         raise InputError(file=None, key="runs", expected=f"at most {MOST_CELLS} variants", found="more")
     if len({run.cell for run in made}) < 2:
         raise InputError(file=None, key="runs", expected="runs of two variants or more", found="one")
+    places = [list(params.factors).index(name) for name in params.treatments]
+    base = tuple(params.baseline[name] for name in params.treatments)
+    if all(tuple(run.cell[i] for i in places) != base for run in made):
+        fault = InputError(file=None, key=None, expected=f"a run of the baseline ({', '.join(base)})", found="none")
+        raise params.fault_at(("baseline",), fault)
     return made
 
 
@@ -89,6 +95,11 @@ _Read = tuple[dict[str, str], Sequence[Measurement], dict[str, float | str], str
 def _of_run(params: Variants, i: int, run: VariantRun, catalogue: Catalogue) -> Iterator[_Read]:
     if run.values is not None:
         values = [(name, np.atleast_1d(np.asarray(given, dtype=np.float64))) for name, given in run.values.items()]
+        for name, given in values:
+            if given.min() < SMALLEST or given.max() > 1.0 / SMALLEST:
+                wrong = next(each for each in given if not SMALLEST <= each <= 1.0 / SMALLEST)
+                fault = InputError(file=None, key=None, expected="numbers from 1e-100 to 1e100", found=f"{wrong:g}")
+                raise params.fault_at(("runs", i, "values", name), fault)
         yield run.levels, [Measurement.of(name, found, catalogue) for name, found in values], {}, None
         return
     try:
@@ -147,11 +158,13 @@ def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Cata
 
 
 def verdict_of(result: VariantsResult) -> Verdict:
-    """Regression where a variant is surely worse than what it is compared with; pass where each row is decided."""
-    statuses = {row.status for row in result.contrasts}
+    """Regression where a variant is surely worse than the baseline; pass where each is decided beside it."""
+    rows = result.beside_baseline
+    statuses = {row.status for row in rows}
     if Status.REGRESSION in statuses:
         return Verdict.REGRESSION
-    return Verdict.INCONCLUSIVE if not statuses or Status.INCONCLUSIVE in statuses else Verdict.PASS
+    alone = {(row.operation, row.variant) for row in result.contrasts} - {(row.operation, row.variant) for row in rows}
+    return Verdict.INCONCLUSIVE if alone or not rows or Status.INCONCLUSIVE in statuses else Verdict.PASS
 
 
 def _place(params: Variants, cell: Cell) -> tuple[object, ...]:
@@ -173,7 +186,7 @@ def _operation(metric: Metric, means: CellMeans) -> OperationResult:
     mixed = means.between > 0 or (means.df_between > 0 and means.df > 0)
     named = metric.model_dump(include={"slug", "name", "unit", "better", "gate", "margin_percent"})
     if not means.known:
-        return OperationResult(**named, model="none")
+        return OperationResult(**named, model="none", unjudged=means.unjudged)
     return OperationResult(
         **named,
         model="mixed" if mixed else "linear",
@@ -330,6 +343,9 @@ def _claim(
             fault = InputError(file=None, key=None, expected=f"levels of a variant in `{key}`", found=", ".join(cell))
             raise params.fault_at(("claims", i), fault)
         cells.append(cell)
+    if cells[0] == cells[1]:
+        fault = InputError(file=None, key=None, expected="two different variants to compare", found=names[cells[0]])
+        raise params.fault_at(("claims", i), fault)
     contrast = model.between_cells(means, cells[0], cells[1])
     log_ratio = float(contrast @ means.means)
     within = metric.margin_percent if claim.says == "same" else None
@@ -338,21 +354,27 @@ def _claim(
     small = abs(log_ratio) <= math.log1p(metric.margin_percent / 100.0)
     agrees = {"better": better, "worse": not better, "same": small, "not_better": not better or small}[claim.says]
     chance = ranking.chance_sd(log_ratio, _runs(means, cells[0], cells[1]))
-    status = ClaimStatus.UNPROVEN
-    if effect is not None:
-        found = judge(effect, metric.margin_percent, metric.better).status
-        shown = {
-            "better": (Status.IMPROVEMENT, Status.REGRESSION),
-            "worse": (Status.REGRESSION, Status.IMPROVEMENT),
-            "same": (Status.EQUIVALENT, Status.REGRESSION if not better else Status.IMPROVEMENT),
-            "not_better": (Status.REGRESSION, Status.IMPROVEMENT),
-        }[claim.says]
-        if found in shown:
-            status = (ClaimStatus.HOLDS, ClaimStatus.CONTRADICTED)[shown.index(found)]
+    low, high = effect.interval() if effect else (None, None)
+    found = judge(effect, metric.margin_percent, metric.better).status if effect else None
+    holds, contradicted = {
+        "better": ({Status.IMPROVEMENT}, {Status.REGRESSION}),
+        "worse": ({Status.REGRESSION}, {Status.IMPROVEMENT}),
+        "same": ({Status.EQUIVALENT}, {Status.REGRESSION, Status.IMPROVEMENT}),
+        "not_better": ({Status.REGRESSION, Status.EQUIVALENT}, {Status.IMPROVEMENT}),
+    }[claim.says]
+    sure = low is not None and high is not None and low * high > 0
+    if found in holds:
+        status = ClaimStatus.HOLDS
+    elif found in contradicted or (found == Status.EQUIVALENT and sure and not agrees):
+        status = ClaimStatus.CONTRADICTED
+    elif found == Status.EQUIVALENT:
+        status = ClaimStatus.WITHIN_MARGIN
     elif not agrees:
         status = ClaimStatus.DISAGREES
-    elif claim.says != "same" and not small and chance >= ranking.PLAUSIBLE:
+    elif effect is None and claim.says != "same" and not small and chance >= ranking.PLAUSIBLE:
         status = ClaimStatus.LIKELY
+    else:
+        status = ClaimStatus.UNPROVEN
     return ClaimResult(
         says=claim.says,
         operation=metric.slug,
@@ -360,6 +382,8 @@ def _claim(
         against=names[cells[1]],
         text=claim.text,
         delta_percent=percent(log_ratio),
+        ci_low=low,
+        ci_high=high,
         status=status,
         chance_sd_percent=None if claim.says == "same" else chance,
         runs_needed=ranking.runs_needed(log_ratio, same_within=within),

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy import special
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.codes import NoiseSource
+from buildcompare.results.codes import NoiseSource, Unjudged
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import CATALOGUE_DF, LEAST_REPEATS, LEAST_SD
 
@@ -47,6 +47,8 @@ class CellMeans:
     df: float = 0.0
     df_between: float = 0.0
     source: NoiseSource = NoiseSource.NONE
+    unjudged: Unjudged | None = None
+    """Why the noise is not known."""
 
     @property
     def known(self) -> bool:
@@ -154,6 +156,7 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
     weights = (design / counts).T
     residual = logs - design @ (weights @ logs)
     variance, between = float(residual @ residual) / df if df else math.nan, 0.0
+    why = Unjudged.FEW if df else Unjudged.SINGLE
     if shared:
         df, df_between = float(len(table) - rank), float(rank - len(cells))
         if df and df_between:
@@ -164,14 +167,16 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
             df, df_between = df_between, 0.0
             blocks = np.arange(len(table), dtype=np.float64)
         elif not any(len({*place[number == i]}) > 1 for i in range(len(names))):
-            df = 0.0  # each cell ran in one block alone: what the block does cannot be told from what the cell does
+            # Each cell ran in one block alone: what the block does cannot be told from what the cell does.
+            df, why = 0.0, Unjudged.CONFOUNDED
     made = CellMeans(cells, weights @ logs, counts, weights, blocks, variance, between, df, df_between)
     source = NoiseSource.REPEATS if df + df_between >= LEAST_REPEATS else NoiseSource.NONE
     if run_sd is not None and not shared:
         known = CATALOGUE_DF * run_sd**2 + (df * variance if df else 0.0)
         df += CATALOGUE_DF
         return replace(made, variance=known / df, df=df, source=NoiseSource.CATALOGUE)
-    return replace(made, variance=max(variance, LEAST_SD**2) if df + df_between else math.nan, source=source)
+    variance = max(variance, LEAST_SD**2) if df + df_between else math.nan
+    return replace(made, variance=variance, source=source, unjudged=None if source != NoiseSource.NONE else why)
 
 
 def _mixed(cell: FloatArray, block: FloatArray, logs: FloatArray) -> tuple[float, float]:
