@@ -25,8 +25,12 @@ DESIGNS = {
     "2 x 3, one to four runs": ((2, 3), 4, None),
     "2 x 3 x 2, three rounds, a tenth of the cells failed": ((2, 3, 2), 3, "round"),
     "2 x 2, two machines of one level each": ((2, 2), 6, "machine"),
+    "two variants, four machines of one each and one of both": ((2,), 0, "00 00 11 11 01"),
+    "two variants, two machines of one each and two of both": ((2,), 0, "01 01 00 11"),
+    "two variants on four days, unbalanced": ((2,), 0, "001 001 00 01"),
+    "four variants, four machines of three each": ((4,), 0, "012 013 023 123"),
 }
-"""Levels of the factors, runs of each cell, what runs share."""
+"""Levels of the factors, runs of each cell, what runs share; or of one factor the level of each run of each machine."""
 SD, BETWEEN = 0.05, 0.05
 FACTORS = (0.3, -0.2, 0.1)
 """Of each factor's last level, on the log scale; the last factor but one also acts with the first where `acts`."""
@@ -41,8 +45,13 @@ def simulate(design: str, seed: int, *, acts: bool) -> tuple[pd.DataFrame, dict[
     truth = {}
     for cell in cells:
         main = sum(size * (level == str(n - 1)) for size, level, n in zip(FACTORS, cell, levels, strict=False))
-        joint = 0.25 * (cell[0] != "0" and cell[1] != "0")
+        joint = 0.25 * (len(cell) > 1 and cell[0] != "0" and cell[1] != "0")
         truth[cell] = (main + joint) if acts else 0.0
+    if not repeats:
+        machine_runs = [(str(i), (level,)) for i, of in enumerate(str(blocks).split()) for level in of]
+        by_machine = rng.normal(0, BETWEEN, 10)
+        rows = [(cell, truth[cell] + by_machine[int(i)] + rng.normal(0, SD), i) for i, cell in machine_runs]
+        return pd.DataFrame(rows, columns=["cell", "log", "block"]), truth
     rows = []
     effects = {}
     machines = 2 if "two machines" in design else 3

@@ -183,15 +183,14 @@ def _name(params: Variants, cell: Cell) -> str:
 
 
 def _operation(metric: Metric, means: CellMeans) -> OperationResult:
-    mixed = means.between > 0 or (means.df_between > 0 and means.df > 0)
     named = metric.model_dump(include={"slug", "name", "unit", "better", "gate", "margin_percent"})
     if not means.known:
         return OperationResult(**named, model="none", unjudged=means.unjudged)
     return OperationResult(
         **named,
-        model="mixed" if mixed else "linear",
+        model="mixed" if means.mixed else "linear",
         run_sd_percent=percent(math.sqrt(means.variance)),
-        block_sd_percent=percent(math.sqrt(means.between)) if mixed else None,
+        block_sd_percent=percent(math.sqrt(means.mixed.between)) if means.mixed else None,
         noise_source=means.source,
     )
 

@@ -24,7 +24,6 @@ from buildcompare.stats.noise import CATALOGUE_DF, LEAST_REPEATS, LEAST_SD
 
 Cell = tuple[str, ...]
 """The level of each factor, in the order of the factors."""
-TINY = 1e-9  # part of a variance that is rounding: such a contrast lies within blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +35,12 @@ class CellMeans:
     """Shape (cells,)."""
     counts: FloatArray
     """Runs of each cell."""
-    weights: FloatArray
-    """Of each run in each cell's mean, shape (cells, runs)."""
-    blocks: FloatArray
-    """Number of each run's block, shape (runs,); each its own where there are none."""
     variance: float
     """Of a run around the level of its cell and block; NaN where nothing says it."""
-    between: float = 0.0
-    """Of a block around the level of its cell."""
     df: float = 0.0
-    df_between: float = 0.0
+    """Of `variance`; in a mixed model each contrast has its own."""
+    mixed: Mixed | None = None
+    """Where runs share blocks."""
     source: NoiseSource = NoiseSource.NONE
     unjudged: Unjudged | None = None
     """Why the noise is not known."""
@@ -60,32 +55,15 @@ class CellMeans:
         """The place of each cell."""
         return {cell: i for i, cell in enumerate(self.cells)}
 
-    def parts(self, contrast: FloatArray) -> tuple[float, float]:
-        """The variance of a contrast (shape (cells,)) from within blocks, and from between them."""
-        weights = contrast @ self.weights
-        number = self.blocks.astype(np.int64)
-        size = np.bincount(number).astype(np.float64)
-        mean = np.bincount(number, weights) / size
-        within = self.variance * float(((weights - mean[number]) ** 2).sum())
-        return within, float((size * mean**2 * (self.variance + size * self.between)).sum())
-
     def df_of(self, contrast: FloatArray) -> float:
-        """Degrees of freedom of a contrast (Satterthwaite 1946, Biometrics Bulletin 2); 0: nothing was repeated."""
-        if not self.df_between and not self.between:
-            return self.df
-        within, across = self.parts(contrast)
-        across = 0.0 if across < TINY * (within + across) else across
-        within = 0.0 if within < TINY * (within + across) else within
-        if (across and not self.df_between) or (within and not self.df):
-            return 0.0
-        squares = (within**2 / self.df if within else 0.0) + (across**2 / self.df_between if across else 0.0)
-        return (within + across) ** 2 / squares if squares else 0.0
+        """Degrees of freedom of a contrast (shape (cells,)); 0: nothing was repeated."""
+        return self.df if self.mixed is None else self.mixed.df_of(contrast)
 
     def effect(self, contrast: FloatArray) -> Effect | None:
         """The contrast as a log ratio with its error; None where noise or repeats of it are not known."""
         if not self.known or not (df := self.df_of(contrast)):
             return None
-        sd = max(math.sqrt(sum(self.parts(contrast))), LEAST_SD * float(np.abs(contrast).max()))
+        sd = max(math.sqrt(contrast @ self.covariance @ contrast), LEAST_SD * float(np.abs(contrast).max()))
         runs = float((np.abs(contrast) / self.counts * np.abs(contrast)).sum())
         return Effect(float(contrast @ self.means), sd, df, sd / math.sqrt(runs), self.source)
 
@@ -106,10 +84,39 @@ class CellMeans:
     @cached_property
     def covariance(self) -> FloatArray:
         """Of the cells' means, shape (cells, cells)."""
-        same = self.blocks[:, None] == self.blocks
-        noise = max(self.variance, LEAST_SD**2)
-        of_runs = noise * np.eye(self.blocks.size) + self.between * same
-        return np.asarray(self.weights @ of_runs @ self.weights.T)
+        if self.mixed is not None:
+            return self.mixed.covariance
+        return np.diag(max(self.variance, LEAST_SD**2) / self.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """Cells' means where each block has a random level, with the error of the two estimated variances counted in.
+
+    Their covariance is adjusted for it and each contrast has degrees of freedom of its own (Kenward & Roger 1997,
+    Biometrics 53), so that intervals hold where a variant ran more often in one block than in another.
+    """
+
+    weights: FloatArray
+    """Of each run in each cell's mean, shape (cells, runs)."""
+    variance: float
+    """Of a run around the level of its cell and block."""
+    between: float
+    """Of a block around the level of its cells."""
+    plain: FloatArray
+    """Covariance of the means if both variances were known, shape (cells, cells)."""
+    covariance: FloatArray
+    """The same with their error."""
+    slopes: tuple[FloatArray, FloatArray]
+    """How `plain` grows with each of them."""
+    unsure: FloatArray
+    """Their own covariance, shape (2, 2)."""
+
+    def df_of(self, contrast: FloatArray) -> float:
+        """Degrees of freedom of a contrast, shape (cells,)."""
+        slopes = np.array([contrast @ each @ contrast for each in self.slopes])
+        spread = float(slopes @ self.unsure @ slopes)
+        return 2.0 * float(contrast @ self.plain @ contrast) ** 2 / spread if spread > 0.0 else 0.0
 
 
 def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans:
@@ -130,7 +137,7 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
 
     References
     ----------
-    Laird & Ware (1982), Biometrics 38. Schluchter & Elashoff (1990), J. Statistical Computation and Simulation 37.
+    Laird & Ware (1982), Biometrics 38. Kenward & Roger (1997), Biometrics 53.
 
     Examples
     --------
@@ -148,42 +155,57 @@ def cell_means(table: pd.DataFrame, *, run_sd: float | None = None) -> CellMeans
     counts = design.sum(axis=0)
     own = np.where(table["block"] == "", [f"\0{i}" for i in range(len(table))], table["block"])
     number, names = pd.factorize(own)
-    blocks = number.astype(np.float64)
     shared = len(names) < len(table)
     members = (number[:, None] == np.arange(len(names))).astype(np.float64)
     rank = int(np.linalg.matrix_rank(np.hstack([design, members])))
-    df, df_between = float(len(table) - len(cells)), 0.0
-    weights = (design / counts).T
-    residual = logs - design @ (weights @ logs)
-    variance, between = float(residual @ residual) / df if df else math.nan, 0.0
+    df, mixed = float(len(table) - len(cells)), None
+    means = design.T @ logs / counts
+    residual = logs - design @ means
+    variance = float(residual @ residual) / df if df else math.nan
     why = Unjudged.FEW if df else Unjudged.SINGLE
     if shared:
-        df, df_between = float(len(table) - rank), float(rank - len(cells))
-        if df and df_between:
-            variance, between = _mixed(place, blocks, logs)
-            precise = np.linalg.inv(variance * np.eye(len(table)) + between * (members @ members.T))
-            weights = np.linalg.solve(design.T @ precise @ design, design.T @ precise)
-        elif not df:  # one run of each block: blocks are what is repeated
-            df, df_between = df_between, 0.0
-            blocks = np.arange(len(table), dtype=np.float64)
+        within, across = float(len(table) - rank), float(rank - len(cells))
+        if within and across:
+            mixed = _mixed(design, members, logs)
+            df, variance, means = within, mixed.variance, mixed.weights @ logs
+        elif not within:  # one run of each block: blocks are what is repeated
+            df = across
         elif not any(len({*place[number == i]}) > 1 for i in range(len(names))):
             # Each cell ran in one block alone: what the block does cannot be told from what the cell does.
             df, why = 0.0, Unjudged.CONFOUNDED
-    made = CellMeans(cells, weights @ logs, counts, weights, blocks, variance, between, df, df_between)
-    source = NoiseSource.REPEATS if df + df_between >= LEAST_REPEATS else NoiseSource.NONE
+    made = CellMeans(cells, means, counts, variance, df, mixed)
+    repeats = df if mixed is None else float(len(table) - len(cells))
+    source = NoiseSource.REPEATS if repeats >= LEAST_REPEATS else NoiseSource.NONE
     if run_sd is not None and not shared:
         known = CATALOGUE_DF * run_sd**2 + (df * variance if df else 0.0)
         df += CATALOGUE_DF
         return replace(made, variance=known / df, df=df, source=NoiseSource.CATALOGUE)
-    variance = max(variance, LEAST_SD**2) if df + df_between else math.nan
+    variance = max(variance, LEAST_SD**2) if df else math.nan
     return replace(made, variance=variance, source=source, unjudged=None if source != NoiseSource.NONE else why)
 
 
-def _mixed(cell: FloatArray, block: FloatArray, logs: FloatArray) -> tuple[float, float]:
+def _mixed(design: FloatArray, members: FloatArray, logs: FloatArray) -> Mixed:
+    """The mixed model of runs in cells (`design`, shape (runs, cells)) and blocks (`members`, shape (runs, blocks))."""
+    variance, between = _variances(design, members, logs)
+    together = members @ members.T
+    precise = np.linalg.inv(max(variance, LEAST_SD**2) * np.eye(logs.size) + between * together)
+    plain = np.asarray(np.linalg.inv(design.T @ precise @ design), dtype=np.float64)
+    weights = plain @ design.T @ precise
+    rest = precise @ (np.eye(logs.size) - design @ weights)
+    grown = [rest, rest @ together]  # by a variance more of runs, and of blocks
+    information = 0.5 * np.array([[float((one * other.T).sum()) for other in grown] for one in grown])
+    unsure = np.linalg.pinv(information, hermitian=True)
+    moved = [weights, weights @ together]
+    added = sum(unsure[i, j] * (moved[i] @ rest @ moved[j].T) for i in range(2) for j in range(2))
+    slopes = (moved[0] @ weights.T, moved[1] @ weights.T)
+    return Mixed(weights, variance, between, plain, plain + 2.0 * added, slopes, unsure=np.asarray(unsure))
+
+
+def _variances(design: FloatArray, members: FloatArray, logs: FloatArray) -> tuple[float, float]:
     """Variances of runs within blocks and of blocks, by restricted likelihood."""
     import statsmodels.formula.api as smf  # late: takes seconds to import
 
-    table = pd.DataFrame({"cell": cell, "block": block, "log": logs})
+    table = pd.DataFrame({"cell": design.argmax(axis=1), "block": members.argmax(axis=1), "log": logs})
     spread = float(logs.std()) or 1.0
     table["log"] = (table["log"] - table["log"].mean()) / spread  # the search has one scale
     with warnings.catch_warnings():
