@@ -14,8 +14,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from typer.testing import CliRunner, Result
 
+import buildcompare as bc
 from buildcompare import __main__ as command_line
 from buildcompare.comparison.export import PACKET_BYTES, openmetrics, packets, read_results, statsd_lines
+from buildcompare.config.variants import check_variants
 from buildcompare.results import Results, dumps
 from buildcompare.results.codes import Label, Status
 from prometheus_server import free_port, needed, running
@@ -81,6 +83,46 @@ def test_promtool_and_the_parser_take_it_with_hostile_names(results: Results) ->
     assert (checked.returncode, checked.stderr) == (0, b"")
     [info] = [f for f in text_string_to_metric_families(text.decode()) if f.name == "buildcompare_comparison_info"]
     assert info.samples[0].labels["base"] == HOSTILE
+
+
+def test_a_matrix_hands_on_levels_and_changes_of_its_variants() -> None:
+    """Of seed 003 no run was repeated; the second matrix has intervals, hostile names, and a unit of its own."""
+    azbench = bc.compare_variants(bc.read_variants("params/azbench.yaml")).results
+    runs = [(name, turn, n) for name, n in (("old", 2000.0), (HOSTILE, 2600.0)) for turn in (0.99, 1.0, 1.01)]
+    given = {
+        "name": "x", "factors": {"v": ["old", HOSTILE]}, "baseline": {"v": "old"},
+        "operations": {"time": {"unit": "ms", "better": "lower", "margin_percent": 5.0},
+                       "size": {"unit": "rows", "better": "higher", "gate": False}},
+        "runs": [{"levels": {"v": name}, "values": {"time": n * turn, "size": n}} for name, turn, n in runs],
+    }  # fmt: skip
+    repeated = bc.compare_variants(check_variants(given)).results
+    for results in (azbench, repeated):
+        text = openmetrics(results)
+        checked = subprocess.run([needed("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, b"")
+        found = {
+            (sample.name.removeprefix("buildcompare_variant_"), *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text.decode())
+            for sample in family.samples
+        }
+        assert results.variants
+        rows = results.variants.beside_baseline
+        assert len(rows) == sum(key[0] == "change_ratio" for key in found)
+        for row in rows:
+            key = (results.comparison, row.operation, row.variant)
+            assert found["change_ratio", *key] == pytest.approx(row.delta_percent / 100)
+            assert found.get(("change_low_ratio", *key)) == (None if row.ci_low is None else row.ci_low / 100)
+    assert found["seconds", "x", "time", "old"] == pytest.approx(2.0, rel=1e-4)
+    assert found["value", "x", "size", "rows", HOSTILE] == pytest.approx(2600)
+    assert found["change_high_ratio", "x", "time", HOSTILE] > 0.3
+    lines = statsd_lines(azbench)
+    assert azbench.variants
+    level = next(
+        row.values["tps"] for row in azbench.variants.runs if row.variant == "ephemeral, none (D4s_v3, scale 120)"
+    )
+    assert f"buildcompare.azbench.tps.ephemeral_none_D4s_v3_scale_120_.variant_value:{level:.10g}|g" in lines
+    names = [line.split("\n")[-1].partition(":")[0] for line in lines]
+    assert len({*names}) == len(names)
 
 
 def test_statsd_receives_every_gauge_in_packets_that_pass(file: Path, results: Results) -> None:

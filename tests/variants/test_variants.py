@@ -210,6 +210,25 @@ def test_only_the_baseline_makes_a_regression_and_the_best_comes_first() -> None
     assert worse.results.new.label == "1 variant"
 
 
+def test_a_zero_leaves_its_own_operation_unjudged(tmp_path: Path) -> None:
+    given = matrix()
+    given["operations"]["errors"] = {"unit": "", "better": "lower"}
+    for i, run in enumerate(given["runs"]):
+        run["values"]["errors"] = i % 5
+    found = bc.compare_variants(check_variants(given))
+    assert {row.operation for row in found.result.contrasts} == {"tps"}
+    assert found.verdict == bc.Verdict.INCONCLUSIVE
+    assert "Not judged: errors (0 in managed, none, and a ratio needs values above 0)." in begins(found)
+    assert "Not judged: errors" in found.to_html(tmp_path / "report.html").read_text("utf-8")
+    given["operations"]["errors"]["gate"] = False
+    assert bc.compare_variants(check_variants(given)).verdict == bc.Verdict.PASS
+
+
+def test_a_matrix_is_no_comparison_of_two_builds(project: Path) -> None:
+    with pytest.raises(InputError, match=r"azbench\.yaml: factors \(line \d+\): .* of two builds, found a matrix of v"):
+        bc.read_params(project / "params/azbench.yaml")
+
+
 # ---- Published matrices ---------------------------------------------------------------------------------------------
 
 
@@ -368,12 +387,28 @@ def test_runs_are_read_from_files_of_pgbench(tmp_path: Path) -> None:
         (lambda p: p["runs"][0]["levels"].pop("disk"), "expected a level of 'disk' (managed, ephemeral), found none"),
         (lambda p: p.update(workload=["disk", "scheduler"]), "a factor that is no workload"),
         (lambda p: p.update(operations={}), "`operations`, or a catalogue (`metrics`), found neither"),
-        (lambda p: p["runs"][0]["values"].update(tps=-1.0), "greater than 0"),
+        (lambda p: p["runs"][0]["values"].update(tps=-1.0), "greater than or equal to 0"),
         (lambda p: p.update(runs=p["runs"][:1] * 2), "runs of two variants or more"),
         (lambda p: p.update(claims=[{"says": "better", "operation": "tps", "of": {"disk": "tape"}}]), "found 'tape'"),
         (
             lambda p: p.update(claims=[{"says": "better", "operation": "tps", "of": p["baseline"]}]),
             "claims[0]: expected two different variants to compare, found managed, none",
+        ),
+        (
+            lambda p: p["runs"][0]["values"].update(tps=[100, 101, -1]),
+            "runs[0].values.tps[2]: expected greater than or",
+        ),
+        (
+            lambda p: p["operations"]["tps"].update(gate=False),
+            "operations: expected one of two variants or more that decides",
+        ),
+        (
+            lambda p: p["operations"]["tps"].update(better="neutral"),
+            "decides (`better: higher` or `lower`, without `gate",
+        ),
+        (
+            lambda p: p["runs"][0]["values"].update(tps=0),
+            "values above 0, which a ratio needs, found 0 of tps in managed, none",
         ),
         (lambda p: p["runs"][0]["values"].update(tps=1e-300), "runs[0].values.tps: expected numbers from 1e-100"),
         (

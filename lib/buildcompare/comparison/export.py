@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -15,6 +16,7 @@ from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.project import read_text, writing
 from buildcompare.results import Decided, MetricResult, Results
 from buildcompare.results.codes import Status, Verdict
+from buildcompare.results.variants import ContrastResult, VariantsResult
 
 PREFIX = "buildcompare"
 MAX_BYTES = 500_000_000  # of a results.json
@@ -42,6 +44,14 @@ HELP = {
     "metric_change_low_ratio": "Lower end of the 95 % interval of the change.",
     "metric_change_high_ratio": "Upper end of the 95 % interval of the change.",
     "metric_status": "1 for the status of the metric, 0 for the others.",
+    "variant_seconds": "Level of a variant in an operation that is a time.",
+    "variant_bytes": "Level of a variant in an operation in bytes.",
+    "variant_ratio": "Level of a variant in an operation that is a part of a whole.",
+    "variant_value": "Level of a variant in the unit that the label names.",
+    "variant_change_ratio": "Change from the baseline of the same task to the variant, 0.1 for 10 % more.",
+    "variant_change_low_ratio": "Lower end of the 95 % interval of the change.",
+    "variant_change_high_ratio": "Upper end of the 95 % interval of the change.",
+    "variant_status": "1 for the status of the variant beside the baseline, 0 for the others.",
     "supported_users": "Users that a build supports.",
     "supported_users_change_ratio": "Change of the supported users from base to new.",
     "supported_users_change_low_ratio": "Lower end of the 95 % interval of the change.",
@@ -80,6 +90,25 @@ def samples(results: Results) -> Iterator[Sample]:
             for side in ("base", "new"):
                 yield "supported_users", {**of_test, "build": side}, _float(getattr(users, side))
             yield from _of_change("supported_users", of_test, users)
+    if results.variants:
+        yield from _of_variants(of, results.variants)
+
+
+def _of_variants(of: dict[str, str], matrix: VariantsResult) -> Iterator[Sample]:
+    """The level of each variant in each operation, and its change from the baseline of the same task."""
+    modelled = {(row.operation, row.variant): row.level for row in matrix.ranking}
+    for operation in matrix.operations:
+        unit, factor = UNITS.get(operation.unit, ("value", 1.0))
+        labels = {**of, "operation": operation.slug}
+        for variant in matrix.variants:
+            runs = [run.values[operation.slug] for run in matrix.runs
+                    if run.variant == variant and operation.slug in run.values]  # fmt: skip
+            level = modelled.get((operation.slug, variant)) or (geometric_mean(runs) if runs else math.nan)
+            named = {**labels, "variant": variant} | ({"unit": operation.unit} if unit == "value" else {})
+            yield f"variant_{unit}", named, level * factor
+        for row in matrix.beside_baseline:
+            if row.operation == operation.slug:
+                yield from _of_change("variant", {**labels, "variant": row.variant}, row)
 
 
 def _of_metric(of_test: dict[str, str], row: MetricResult) -> Iterator[Sample]:
@@ -94,7 +123,7 @@ def _of_metric(of_test: dict[str, str], row: MetricResult) -> Iterator[Sample]:
     yield from _of_change("metric", of_row, decides)
 
 
-def _of_change(name: str, labels: dict[str, str], row: Decided) -> Iterator[Sample]:
+def _of_change(name: str, labels: dict[str, str], row: Decided | ContrastResult) -> Iterator[Sample]:
     for end, percent in (("", row.delta_percent), ("low_", row.ci_low), ("high_", row.ci_high)):
         yield f"{name}_change_{end}ratio", labels, _float(percent) / 100.0
     yield from _one_of(f"{name}_status", labels, "status", Status, row.status)
@@ -127,6 +156,8 @@ def openmetrics(results: Results) -> bytes:
 def statsd_lines(results: Results) -> list[str]:
     """Gauges of statsd: labels become parts of the name, ``buildcompare.COMPARISON.TEST.METRIC.metric_seconds.base``.
 
+    Of a matrix they are ``buildcompare.COMPARISON.OPERATION.VARIANT.variant_seconds``.
+
     A number below zero is told as zero and that number: alone it would be a decrement.
     """
     lines = []
@@ -134,7 +165,9 @@ def statsd_lines(results: Results) -> list[str]:
         if name == "comparison_info" or not math.isfinite(value):
             continue
         known = {key: text for key, text in labels.items() if key not in ("unit", "decided_by")}
-        first = [known.pop(key) for key in ("comparison", "test", "metric", "series") if key in known]
+        first = [
+            known.pop(key) for key in ("comparison", "test", "metric", "series", "operation", "variant") if key in known
+        ]
         parts = [PREFIX, *first, name, *known.values()]
         gauge = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100] for part in parts)
         number = f"{value:.10g}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Discriminator, Field, Tag
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.catalogue import Operation
@@ -71,7 +71,13 @@ HeaderValue = Annotated[str, must("(?:[!-~](?:[ -~]*[!-~])?)?", "printable ASCII
 Step = Annotated[float, Field(ge=0.001, le=86_400), _WHOLE_MILLISECONDS]
 Instant = Annotated[AwareDatetime, BeforeValidator(_TEXT.func)]
 Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Values = Value | Annotated[list[Value], Field(min_length=1, max_length=1_000_000)]
+MOST_VALUES = 1_000_000
+ONE_OR_MANY = Discriminator(lambda given: "many" if isinstance(given, list) else "one")
+"""What of a number or a list is meant, so that a fault in a list is told of its own place."""
+Values = Annotated[
+    Annotated[Value, Tag("one")] | Annotated[list[Value], Field(min_length=1, max_length=MOST_VALUES), Tag("many")],
+    ONE_OR_MANY,
+]
 # A whole number is written the same by everyone; 10.10 and `yes` are not.
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
@@ -346,6 +352,9 @@ def read_params(file: str | Path) -> Comparison:
 
 def params_of(document: Document, path: Path) -> Comparison:
     """What :func:`read_params` reads, of the `document` in the file at `path`."""
+    if isinstance(document.data, dict) and "factors" in document.data:
+        found = "a matrix of variants, which `report` and `compare_variants` take"
+        raise InputError(file=path, key=document.key(("factors",)), expected="a comparison of two builds", found=found)
     comparison = check_params(document)
     return comparison.model_copy(update={"name": name_of(path, comparison.name)})
 

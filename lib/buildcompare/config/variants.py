@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 from pydantic.functional_validators import BeforeValidator, field_validator, model_validator
 
 from buildcompare.config.catalogue import Operation
-from buildcompare.config.params import FileName, SetupValue, Values, name_of
+from buildcompare.config.params import MOST_VALUES, ONE_OR_MANY, FileName, SetupValue, name_of
 from buildcompare.config.yaml import Document, Strict, Traced, checked, read_yaml, refuse
 
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Level = Annotated[Name, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 Levels = Annotated[dict[Name, Level], Field(min_length=1)]
+Value = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Values = Annotated[
+    Annotated[Value, Tag("one")] | Annotated[list[Value], Field(min_length=1, max_length=MOST_VALUES), Tag("many")],
+    ONE_OR_MANY,
+]
 Says = Literal["better", "worse", "same", "not_better"]
 
 
@@ -24,6 +29,7 @@ class VariantRun(Strict):
     levels: dict[Name, Level] = Field(default_factory=dict)
     """Of factors that pgbench prints (``scale``, ``clients``, ``threads``, ``query mode``) its output may say them."""
     values: dict[Name, Values] | None = Field(default=None, min_length=1)
+    """A number, or a list of requests or iterations; an operation that has a 0 cannot be judged."""
     pgbench: str | None = Field(default=None, min_length=1)
     """Each summary in it is a run of these levels."""
     block: Level | None = None

@@ -62,5 +62,6 @@ def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
             best.append((operation.name, most if most.times_better > 1.0 else None))
     changed = sum(each.status.changed for each in rows)
     robust = sum((each.chance_sd_percent or 0.0) >= ROBUST for each in rows)
+    zeros = [each for each in result.operations if each.zero_in]
     title = say("opening", "variants_title", results.verdict, result.unjudged, row, changed, len(rows))
-    return title, say("opening", "variants", best, result.unjudged, robust, len(rows))
+    return title, say("opening", "variants", best, result.unjudged, robust, len(rows), zeros)

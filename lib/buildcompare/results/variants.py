@@ -42,6 +42,8 @@ class OperationResult(Model):
     noise_source: NoiseSource = NoiseSource.NONE
     unjudged: Unjudged | None = None
     """Why the noise is not known; null where it is."""
+    zero_in: str | None = None
+    """A variant of which a run measured 0: then there is no ratio, and the operation is not judged."""
 
 
 class Unproven(Model):
@@ -161,7 +163,7 @@ class VariantsResult(Model):
     @property
     def unjudged(self) -> Unjudged | None:
         """Why no operation that decides can be judged; None where one can."""
-        why = [each.unjudged for each in self.operations if each.gate]
+        why = [each.unjudged for each in self.operations if each.gate and not each.zero_in]
         return None if None in why else max(filter(None, why), key=list(Unjudged).index, default=None)
 
     def is_baseline(self, variant: str) -> bool:

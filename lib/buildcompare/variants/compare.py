@@ -16,7 +16,7 @@ from buildcompare.config.variants import Claim, VariantRun, Variants
 from buildcompare.metrics.measurements import level_of
 from buildcompare.recordings import pgbench
 from buildcompare.recordings.files import read_input
-from buildcompare.recordings.recording import Measurement
+from buildcompare.recordings.recording import FloatArray, Measurement
 from buildcompare.results.codes import Better, ClaimStatus, Status, Verdict
 from buildcompare.results.variants import (
     ClaimResult,
@@ -60,9 +60,17 @@ class MeasuredRun:
 
     def value(self, metric: Metric) -> float | None:
         """The level of a metric; None where it was not measured, or is not positive."""
-        found = next((each.values for each in self.measurements if each.metric == metric.slug), None)
-        level = None if found is None else level_of(found, metric.unit).value
+        found = self._values(metric)
+        level = None if found is None or self.has_zero(metric) else level_of(found, metric.unit).value
         return level if level is not None and level > 0 else None
+
+    def has_zero(self, metric: Metric) -> bool:
+        """Whether a value of a metric is 0, of which there is no ratio."""
+        found = self._values(metric)
+        return found is not None and bool((found <= 0).any())
+
+    def _values(self, metric: Metric) -> FloatArray | None:
+        return next((each.values for each in self.measurements if each.metric == metric.slug), None)
 
 
 def read_runs(params: Variants, catalogue: Catalogue) -> list[MeasuredRun]:
@@ -96,8 +104,8 @@ def _of_run(params: Variants, i: int, run: VariantRun, catalogue: Catalogue) -> 
     if run.values is not None:
         values = [(name, np.atleast_1d(np.asarray(given, dtype=np.float64))) for name, given in run.values.items()]
         for name, given in values:
-            if given.min() < SMALLEST or given.max() > 1.0 / SMALLEST:
-                wrong = next(each for each in given if not SMALLEST <= each <= 1.0 / SMALLEST)
+            wrong = next((each for each in given if each and not SMALLEST <= each <= 1.0 / SMALLEST), None)
+            if wrong is not None:
                 fault = InputError(file=None, key=None, expected="numbers from 1e-100 to 1e100", found=f"{wrong:g}")
                 raise params.fault_at(("runs", i, "values", name), fault)
         yield run.levels, [Measurement.of(name, found, catalogue) for name, found in values], {}, None
@@ -127,6 +135,10 @@ def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Cata
     terms, effects, ranks = list[TermResult](), list[EffectResult](), list[RankResult]()
     contrasts: list[tuple[ContrastResult, Effect | None, Metric]] = []
     for metric in metrics:
+        zero = next((run for run in runs if metric.gate and run.has_zero(metric)), None)
+        if zero:
+            operations.append(_operation(metric, None, zero_in=names[zero.cell]))
+            continue
         rows = [(run.cell, value, run.block or "") for run in runs if (value := run.value(metric)) is not None]
         table = pd.DataFrame(rows, columns=["cell", "value", "block"])
         if table["cell"].nunique() < 2:
@@ -164,7 +176,8 @@ def verdict_of(result: VariantsResult) -> Verdict:
     if Status.REGRESSION in statuses:
         return Verdict.REGRESSION
     alone = {(row.operation, row.variant) for row in result.contrasts} - {(row.operation, row.variant) for row in rows}
-    return Verdict.INCONCLUSIVE if alone or not rows or Status.INCONCLUSIVE in statuses else Verdict.PASS
+    open_ = alone or not rows or Status.INCONCLUSIVE in statuses or any(each.zero_in for each in result.operations)
+    return Verdict.INCONCLUSIVE if open_ else Verdict.PASS
 
 
 def _place(params: Variants, cell: Cell) -> tuple[object, ...]:
@@ -182,8 +195,10 @@ def _name(params: Variants, cell: Cell) -> str:
     return known or (f"{choice} ({task})" if task else choice)
 
 
-def _operation(metric: Metric, means: CellMeans) -> OperationResult:
+def _operation(metric: Metric, means: CellMeans | None, *, zero_in: str | None = None) -> OperationResult:
     named = metric.model_dump(include={"slug", "name", "unit", "better", "gate", "margin_percent"})
+    if means is None:
+        return OperationResult(**named, model="none", zero_in=zero_in)
     if not means.known:
         return OperationResult(**named, model="none", unjudged=means.unjudged)
     return OperationResult(
