@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -376,7 +377,8 @@ def run(
 
     with _said_faults():
         read = read_matrix(matrix)
-        ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
+        with _ended_like_an_interrupt():
+            ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
         said = say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])
         print(*map(printable, said.split("\n")), sep="\n")
     if ended.failed:
@@ -448,7 +450,17 @@ def _progress(is_shown: bool) -> Iterator[Callable[[int], None]]:
 
 
 def _say(line: str) -> None:
-    print(printable(line))
+    print(printable(line), flush=True)
+
+
+@contextlib.contextmanager
+def _ended_like_an_interrupt() -> Iterator[None]:
+    """Let a request to end (SIGTERM) clear away what runs, as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:

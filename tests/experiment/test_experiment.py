@@ -33,6 +33,11 @@ from prometheus_server import free_port, needed, running
 
 FACTORS = {"cache": ["on", "off"], "size": [1, 2, 3], "disk": ["local", "managed"]}
 
+OF_SCALE_5 = (
+    "scaling factor: 5\nnumber of clients: 1\nnumber of transactions actually processed: 9\n"
+    "tps = 9.5 (without initial connection time)\n"
+)
+
 
 def matrix_of(**more: Any) -> Matrix:
     known = {"factors": FACTORS, "seed": 7, "repeats": 2, "command": ["true"], "baseline": {"cache": "on"}}
@@ -119,12 +124,12 @@ def test_all_cells_run_once_in_their_order_and_a_params_file_holds_them(tmp_path
     assert lines[2].startswith("3 of 12 (cache ")
     assert "left" in lines[2]
     assert "left" not in lines[11]
-    assert lines[12] == f"{out}/params.yaml: 12 of 12 cells done"
-    params = yaml.safe_load((out / "params.yaml").read_text("utf-8"))
+    assert lines[12] == f"{out}/small-variants.yaml: 12 of 12 cells done"
+    params = yaml.safe_load((out / "small-variants.yaml").read_text("utf-8"))
     assert params["baseline"] == {"cache": "on", "size": "1", "disk": "local"}
     assert [each["levels"] for each in params["runs"]] == [dict(cell.levels) for cell in order]
     assert all(each["values"] == {"speed": float(f"1{each['levels']['size']}.5")} for each in params["runs"])
-    assert len(read_variants(out / "params.yaml").runs) == 12, "what variants.ipynb reads"
+    assert len(read_variants(out / "small-variants.yaml").runs) == 12, "what variants.ipynb reads"
     assert all((Path(*each["artefacts"]) / "output.txt").is_file() for each in params["runs"])
     assert {"Kernel", "CPU", "Cores", "Memory"} <= params["setup"].keys()
     assert "seed 7" in params["setup"]["Order of the runs"]
@@ -147,7 +152,7 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
         assert (out / CELLS / name / "errors.txt").read_text() == "because\n"
         assert (out / CELLS / name / "torn-down").exists()
         assert state_of(out).cells[name].fault == "command: /bin/sh ended with exit code 1"
-    params = yaml.safe_load((out / "params.yaml").read_text("utf-8"))
+    params = yaml.safe_load((out / "small-variants.yaml").read_text("utf-8"))
     assert len(params["runs"]) == 10
     assert all(name in params["setup"]["Failed cells"] for name in named)
     assert run(file, "--output", out).exit_code == 4, "it says so again, and runs none again"
@@ -164,6 +169,12 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
         ({"command": ["true"]}, "result: output.txt is missing or empty"),
         ({"command": ["echo", "slow"]}, "result: output.txt holds no number at '^speed = (.+)$'"),
         ({"command": ["echo", "speed = fast"]}, "result: output.txt holds no number at"),
+        ({"command": ["echo", "speed = 0"]}, "values.speed: expected greater than 0, found the number 0.0"),
+        ({"command": ["echo", "speed = -4"]}, "values.speed: expected greater than 0, found the number -4.0"),
+        ({"command": ["echo", "speed = nan"]}, "values.speed: expected "),
+        ({"command": ["echo", "connection refused"], "result": {}}, "output.txt: line 1: expected output of pgbench"),
+        ({"command": ["echo", "Run was aborted"], "result": {}}, "expected a run that went to its end"),
+        ({"command": ["printf", OF_SCALE_5], "result": {}, "factors": {"scale": [20]}}, "expected scale 20, found 5"),
         ({"set_up": [["false"]]}, "set-up: false ended with exit code 1"),
         ({"command": ["false"], "tear_down": [["true"], ["false"]]}, "command: false ended with exit code 1"),
         ({"tear_down": [["false"]]}, "tear-down: false ended with exit code 1"),
@@ -203,7 +214,7 @@ def test_results_that_come_later_programs_beside_and_artefacts(tmp_path: Path) -
     [folder] = (tmp_path / "out" / CELLS).iterdir()
     assert (folder / "vmstat.txt").read_text() == "the end\n", "it was asked to end, and could close its file"
     assert (folder / "artefacts/1.folded").read_text() == "trace\n"
-    params = yaml.safe_load((tmp_path / "out/params.yaml").read_text("utf-8"))
+    params = yaml.safe_load((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
     assert params["runs"][0]["values"] == {"speed": 3.0}
 
 
@@ -264,7 +275,25 @@ def test_killed_in_the_middle_it_goes_on_without_repeating_or_losing_a_cell(tmp_
         os.kill(left_running, 0)
     lines = [f"{c.levels['cache']} {c.levels['size']} {c.levels['disk']} {c.repeat}" for c in order]
     assert log_of(tmp_path) == lines, "every cell came to its end once, in the order of the seed"
-    assert len(yaml.safe_load((out / "params.yaml").read_text("utf-8"))["runs"]) == 12
+    assert len(yaml.safe_load((out / "small-variants.yaml").read_text("utf-8"))["runs"]) == 12
+
+
+def test_asked_to_end_it_says_how_far_it_is_and_clears_its_cell_away(tmp_path: Path) -> None:
+    shell = f"echo speed = 1; if [ {{size}} = 2 ]; then echo $$ > {tmp_path}/held; sleep 60; fi"
+    clear = [["touch", f"{tmp_path}/torn-down"]]
+    file = written(tmp_path, factors={"size": [1, 2]}, seed=1, command={"shell": shell}, tear_down=clear)
+    assert [cell.levels["size"] for cell in cells(read_matrix(file))] == ["1", "2"]
+    command = [sys.executable, "-m", "buildcompare", "run", str(file), "--output", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("1 of 2"), "through a pipe too, before the end"
+        wait_for(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text().strip())
+        (tmp_path / "torn-down").unlink()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130, "as after Ctrl-C"
+    with pytest.raises(OSError, match="No such process"):
+        os.kill(int((tmp_path / "held").read_text()), 0)
+    assert (tmp_path / "torn-down").exists()
 
 
 def test_what_another_machine_left_running_is_not_looked_for_here(tmp_path: Path) -> None:
@@ -403,8 +432,8 @@ def test_a_real_pgbench_scraped_by_a_real_prometheus(tmp_path: Path, database: l
         wait_for(lambda: b'"1"' in asked(f"http://127.0.0.1:{port}/api/v1/query?query=up"))
         done = run(file, "--output", tmp_path / "out")
     assert done.exit_code == 0, done.stdout + done.stderr
-    params = yaml.safe_load((tmp_path / "out/params.yaml").read_text("utf-8"))
-    assert len(read_variants(tmp_path / "out/params.yaml").runs) == 4
+    params = yaml.safe_load((tmp_path / "out/small-variants.yaml").read_text("utf-8"))
+    assert len(read_variants(tmp_path / "out/small-variants.yaml").runs) == 4
     assert params["setup"]["PostgreSQL"][0].isdigit()
     for each in params["runs"]:
         [found] = bc.pgbench_runs(each["pgbench"]).to_dict("records")

@@ -16,6 +16,7 @@ from typing import Any
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError, InputError
 from buildcompare.config.params import Run
+from buildcompare.config.variants import VariantRun
 from buildcompare.config.yaml import checked
 from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled, hider
 from buildcompare.recordings import artefacts
@@ -52,7 +53,7 @@ def run_cell(matrix: Matrix, cell: Cell, folder: Path, told: Told) -> dict[str, 
                     _wait(matrix, values, folder, told)
             window = {"start": start.isoformat(), "end": dt.datetime.now(dt.UTC).isoformat()}
             _collect(matrix, values, folder)
-            numbers = _numbers(matrix, values, folder)
+            numbers = _numbers(matrix, cell, values, folder)
         except BaseException:
             with contextlib.suppress(CellError):  # the first fault is the one to tell
                 tear_down(matrix, cell, folder, told)
@@ -176,13 +177,14 @@ def _collect(matrix: Matrix, values: Mapping[str, str], folder: Path) -> None:
         raise CellError(f"artefacts: {error}") from None
 
 
-def _numbers(matrix: Matrix, values: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """The file that holds the results, or the numbers that the patterns find in it."""
+def _numbers(matrix: Matrix, cell: Cell, values: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """The file that holds the results, or the numbers that the patterns find in it, as a report can read them."""
     result = matrix.result
     file = folder / filled(result.file, values)
     if not file.is_file() or not file.stat().st_size:
         raise CellError(f"result: {result.file} is missing or empty")
     if not result.values:
+        _check(matrix, cell, {"pgbench": str(file)})
         return {"pgbench": filled(result.file, values)}
     found, text = {}, _text(file)
     for name, pattern in result.values.items():
@@ -191,7 +193,19 @@ def _numbers(matrix: Matrix, values: Mapping[str, str], folder: Path) -> dict[st
             found[name] = float(match[match.re.groups] if match else "")
         except ValueError:
             raise CellError(f"result: {result.file} holds no number at {pattern!r}") from None
+    _check(matrix, cell, {"values": found})
     return {"values": found}
+
+
+def _check(matrix: Matrix, cell: Cell, result: dict[str, Any]) -> None:
+    """Read the result as the report will."""
+    from buildcompare.variants.compare import of_run  # late: it takes time to import
+
+    try:
+        run = checked(VariantRun, {"levels": dict(cell.levels), **result})
+        list(of_run(run, matrix.factors, read_catalogue("pgbench")))  # no name changes what can be read
+    except InputError as error:
+        raise CellError(f"result: {error}") from None
 
 
 def _pull(matrix: Matrix, window: Mapping[str, str], folder: Path) -> None:

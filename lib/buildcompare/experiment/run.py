@@ -29,7 +29,7 @@ from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
 from buildcompare.recordings import artefacts
 from buildcompare.text.sentences import say
 
-STATE, CELLS, PARAMS, GROUPS = "state.json", "cells", "params.yaml", "groups.yaml"
+STATE, CELLS, GROUPS = "state.json", "cells", "groups.yaml"
 
 
 class CellState(Strict):
@@ -63,13 +63,10 @@ class Ended:
 
     folder: Path
     state: State
+    params: Path
+    """The params file of what was found (:func:`write_params`)."""
     scraped: tuple[Path, ...] = ()
-    """The params files of what a Prometheus recorded (:func:`write_scraped`)."""
-
-    @property
-    def params(self) -> Path:
-        """The params file of what was found."""
-        return self.folder / PARAMS
+    """Those of what a Prometheus recorded (:func:`write_scraped`)."""
 
     @property
     def failed(self) -> list[str]:
@@ -111,8 +108,7 @@ def run(matrix: Matrix, folder: Path, *, report: Callable[[str], object] = print
             if not known_cell or known_cell.status == "running" or (retry and known_cell.status == "failed"):
                 _run(matrix, cell, folder, state)
                 report(_progress(cell, order, state))
-        write_params(matrix, folder, state)
-        return Ended(folder, state, write_scraped(matrix, folder, state))
+        return Ended(folder, state, write_params(matrix, folder, state), write_scraped(matrix, folder, state))
 
 
 def check(matrix: Matrix, folder: Path) -> None:
@@ -164,7 +160,8 @@ def facts(matrix: Matrix, folder: Path) -> dict[str, str]:
 def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
     """Write the params file that ``notebooks/variants.ipynb`` reads: every cell that is done, and what they ran on.
 
-    A repeat is a block: its cells ran one after another, so what drifts slowly is shared by them.
+    A repeat is a block: its cells ran one after another, so what drifts slowly is shared by them. The file is called
+    like the experiment, as its report's folder will be.
     """
     runs, fits = [], _fits(folder / CELLS)
     for cell in cells(matrix):
@@ -187,7 +184,7 @@ def write_params(matrix: Matrix, folder: Path, state: State) -> Path:
         "runs": runs,
         "setup": _setup(matrix, state),
     }
-    return _write(folder / PARAMS, params)
+    return _write(folder / f"{matrix.name}-variants.yaml", params)
 
 
 def write_scraped(matrix: Matrix, folder: Path, state: State) -> tuple[Path, ...]:

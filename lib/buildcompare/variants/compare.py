@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -77,7 +78,8 @@ def read_runs(params: Variants, catalogue: Catalogue) -> list[MeasuredRun]:
     """Every run; of a file of pgbench each summary is one."""
     made: list[MeasuredRun] = []
     for i, run in enumerate(params.runs):
-        for levels, measured, facts, source in _of_run(params, i, run, catalogue):
+        fault_at = partial(_fault_of_run, params, i)
+        for levels, measured, facts, source in of_run(run, params.factors, catalogue, fault_at):
             missing = [name for name in params.factors if name not in levels]
             if missing:
                 expected = f"a level of {missing[0]!r} ({', '.join(params.factors[missing[0]])})"
@@ -100,28 +102,38 @@ def read_runs(params: Variants, catalogue: Catalogue) -> list[MeasuredRun]:
 _Read = tuple[dict[str, str], Sequence[Measurement], dict[str, float | str], str | None]
 
 
-def _of_run(params: Variants, i: int, run: VariantRun, catalogue: Catalogue) -> Iterator[_Read]:
+def _fault_of_run(params: Variants, i: int, within: tuple[str, ...], error: InputError) -> InputError:
+    return params.fault_at(("runs", i, *within), error)
+
+
+def of_run(
+    run: VariantRun,
+    factors: Mapping[str, Sequence[str]],
+    catalogue: Catalogue,
+    fault_at: Callable[[tuple[str, ...], InputError], InputError] = lambda _, error: error,
+) -> Iterator[_Read]:
+    """Levels, measurements, facts and place of each run that `run` holds; `fault_at` says where in it a fault is."""
     if run.values is not None:
         values = [(name, np.atleast_1d(np.asarray(given, dtype=np.float64))) for name, given in run.values.items()]
         for name, given in values:
             wrong = next((each for each in given if each and not SMALLEST <= each <= 1.0 / SMALLEST), None)
             if wrong is not None:
                 fault = InputError(file=None, key=None, expected="numbers from 1e-100 to 1e100", found=f"{wrong:g}")
-                raise params.fault_at(("runs", i, "values", name), fault)
+                raise fault_at(("values", name), fault)
         yield run.levels, [Measurement.of(name, found, catalogue) for name, found in values], {}, None
         return
     try:
         found = pgbench.summaries(read_input(str(run.pgbench), expected=pgbench.EXPECTED))
     except InputError as error:
-        raise params.fault_at(("runs", i, "pgbench"), error) from None
+        raise fault_at(("pgbench",), error) from None
     for summary in found:
-        stated = {name: str(value) for name, value in summary.settings.items() if name in params.factors}
+        stated = {name: str(value) for name, value in summary.settings.items() if name in factors}
         place = f"{run.pgbench}, line {summary.line}"
         for name, level in stated.items():
-            if level not in params.factors[name] or run.levels.get(name, level) != level:
-                expected = f"{name} {run.levels.get(name) or ' or '.join(params.factors[name])}"
+            if level not in factors[name] or run.levels.get(name, level) != level:
+                expected = f"{name} {run.levels.get(name) or ' or '.join(factors[name])}"
                 fault = InputError(file=place, key=None, expected=expected, found=level)
-                raise params.fault_at(("runs", i, "pgbench"), fault)
+                raise fault_at(("pgbench",), fault)
         yield {**stated, **run.levels}, pgbench.measured(summary, catalogue), dict(summary.settings), place
 
 
