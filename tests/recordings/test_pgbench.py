@@ -156,6 +156,27 @@ def test_progress_and_logs_of_each_version(out: Path) -> None:
     assert found["tps"] == [1, 1, 1, 1]
 
 
+def test_a_short_run_is_judged_by_the_interval_of_its_samples(tmp_path: Path) -> None:
+    rng, runs = np.random.default_rng(1), []
+    for number in range(4):
+        lines = (
+            f"progress: {second}.0 s, {600 + rng.normal(0, 8):.1f} tps, lat {2 + rng.normal(0, 0.03):.3f} ms"
+            " stddev 1.000\n"
+            for second in range(1, 61)
+        )
+        (tmp_path / str(number)).write_text(
+            "".join(lines) + (V14.replace("duration: 30", "duration: 60") * (number % 2))
+        )
+        runs.append(bc.read(tmp_path / str(number), catalogue="pgbench"))
+    assert {run.rate_s for run in runs} == {1.0}
+    for kind in (0, 1):  # alone, and with the summary that says how many clients there were
+        rows = bc.compare([runs[kind]], [runs[kind + 2]], catalogue="pgbench", users=4, type="bounded").results.tests[0]
+        tps = next(row for row in rows.metrics if row.slug == "tps")
+        assert tps.window.base is not None
+        assert tps.delta_percent == pytest.approx(0.0, abs=1.5)
+        assert tps.status in ("unchanged", "inconclusive"), "identical runs are not called"
+
+
 # ---- The installed version ------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -78,8 +79,14 @@ def test_other_languages_zones_and_several_days(tmp_path: Path) -> None:
     )
     expected = [1709337595.0, 1709337600.0]  # 1 March 2024, the last five seconds
     clocks = ("23:59:50", "23:59:55", "00:00:00")
-    for date in ("01.03.2024", "2024-03-01", "2024年03月01日", "03/01/2024"):
+    for date in ("01.03.2024", "2024-03-01", "2024年03月01日"):
         assert times("de.txt", german.format(date, *clocks)) == expected
+    for date in ("03/31/24", "31/03/2024"):  # one reading each
+        assert times("de.txt", german.format(date, *clocks)) == [1711929595.0, 1711929600.0]
+    with pytest.raises(InputError, match=r"line 4: expected a date of one reading .*, found '05/04/26'"):
+        times("de.txt", german.format("05/04/26", *clocks))
+    other_day = german.format("13/04/26", "07:00:00", "08:00:00", "09:00:00")
+    assert times("de.txt", german.format("05/04/26", *clocks) + other_day)[0] == 1775433595.0, "5 April"
     assert times("ja.txt", german.format("2024年03月01日", "23時59分50秒", "23時59分55秒", "00時00分00秒")) == expected
     assert bc.read(tmp_path / "ja.txt").graphs()[0].values.tolist() == [10.5, 20.25]
     both = german.format("2024-03-01", *clocks) + german.format("2024-03-02", "07:00:00", "08:00:00", "09:00:00")
@@ -87,7 +94,7 @@ def test_other_languages_zones_and_several_days(tmp_path: Path) -> None:
     load = [
         {"timestamp": f"{hour % 24:02d}:00:00", "cpu-load": [{"cpu": "all", "idle": 1.0}]} for hour in range(12, 72, 6)
     ]
-    three = {"sysstat": {"hosts": [{"date": "03/01/24", "statistics": load}]}}
+    three = {"sysstat": {"hosts": [{"date": "03/13/24", "statistics": load}]}}
     assert np.diff(times("mpstat.json", json.dumps(three))).tolist() == [6 * 3600.0] * 9
     zoned = json.dumps(IOSTAT).replace("03/01/2024 04:00:0", "2024-03-01T17:00:0").replace(" PM", "+0100")
     assert times("zoned.json", zoned) == [1709308801.0, 1709308802.0]
@@ -116,6 +123,10 @@ def test_the_installed_tools(tmp_path: Path, iso: bool) -> None:
             running[name] = subprocess.Popen(command.split(), stdout=file, env=environment)
     for name, process in running.items():
         assert process.wait(timeout=30) == 0
+        if not iso and time.strftime("%d") <= "12" and name != "vm" and time.strftime("%m") != time.strftime("%d"):
+            with pytest.raises(InputError, match="expected a date of one reading"):
+                bc.read(tmp_path / name, catalogue="pgbench")
+            continue
         found = bc.read(tmp_path / name, catalogue="pgbench")
         assert all(np.isfinite(series.values).all() for series in found.series)
         assert {series.times.size for series in found.graphs()} == {2}

@@ -397,7 +397,7 @@ def shortest(rate_s: float) -> float:
     return SHORTEST_S * rate_s / SETTLE_S
 
 
-def mser_window(curve: pd.Series) -> SteadyState:
+def mser_window(curve: pd.Series, *, rate_s: float = SETTLE_S) -> SteadyState:
     """MSER-5 (White 1997, Simulation 69) on a curve: means of 5, cut where the rest has the smallest standard error."""
     elapsed, values = samples(curve)
     batches = values[: values.size // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -408,7 +408,7 @@ def mser_window(curve: pd.Series) -> SteadyState:
     cut = int(np.argmin(errors[: batches.size // 2]))
     if cut >= batches.size // 2 - 1:
         return SteadyState(reason=Reason(code=ReasonCode.STILL_MOVES))
-    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5")
+    return _checked(float(elapsed[5 * cut]), float(elapsed[-1]), "mser5", shortest(rate_s))
 
 
 def plateau_start(

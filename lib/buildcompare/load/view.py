@@ -199,7 +199,7 @@ def view_run(
         graphs = (recording.curve(series) for series in recording.graphs())
         seen = next((curve for curve in graphs if np.isfinite(curve.to_numpy()).any()), None)
         empty = SteadyState(reason=Reason(code=ReasonCode.NO_SAMPLES))
-        return RunView(recording, empty if seen is None else curves.mser_window(seen))
+        return RunView(recording, empty if seen is None else curves.mser_window(seen, rate_s=recording.rate_s))
     stop = curves.find_stop(load, fastest_fall=rule.fastest_fall if proxy is None else None)
     shape = measure_shape(
         load,

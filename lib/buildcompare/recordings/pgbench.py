@@ -5,7 +5,7 @@ goes on otherwise is a fault. Several summaries may follow each other, with or w
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
-from buildcompare.recordings.recording import FloatArray, Measurement, Recording, span
+from buildcompare.recordings.recording import FloatArray, Measurement, Recording, Series, span
 
 EXPECTED = "output of pgbench: a summary, progress (-P) or a log (-l)"
 _NUMBER = r"(\d+(?:\.\d+)?)"
@@ -199,7 +199,7 @@ def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
         curves.append(Curve("clients", times, np.full(times.size, float(settings["clients"])), {}, curves[0].place))
     series = series_of(file, curves, catalogue)
     window = span(series) or (0.0, float(settings.get("duration", 0.0)))
-    origin = {"kind": "pgbench", "settings": dict(settings), "files": [file.provenance]}
+    origin = {"kind": "pgbench", "settings": dict(settings), "files": [file.provenance], **_rate(series)}
     made = Recording(series, window, stop_known=True, provenance=origin)
     return replace(made, measurements=measured(found[0], catalogue) if found else ())
 
@@ -255,8 +255,13 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
     done = [] if aggregate else [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
     window = span(series)
     assert window is not None  # a log has a line
-    origin = {"kind": "pgbench", "files": [file.provenance]}
+    origin = {"kind": "pgbench", "files": [file.provenance], **_rate(series)}
     return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
+
+
+def _rate(series: Sequence[Series]) -> dict[str, float]:
+    """Over how many seconds the rates are: each sample counts what its own interval held."""
+    return {"rate_s": series[0].step_s} if series and series[0].times.size > 1 else {}
 
 
 def _of_aggregates(file: InputFile, table: FloatArray) -> list[Curve]:

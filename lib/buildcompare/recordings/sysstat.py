@@ -1,7 +1,8 @@
 """Recordings from the operating system's statistics: iostat and mpstat (JSON), vmstat and sar (text).
 
 A series is named by its tool and column, such as ``iostat r/s``, with the device as a label. A clock time without a
-zone is taken as UTC; of a date with slashes the month stands first, as in the C locale. What iostat and vmstat print
+zone is taken as UTC; of a date with slashes the file must
+say whether the month stands first: by a number above 12, or a clock of 12 hours. What iostat and vmstat print
 first is the mean since the machine started, and left out.
 """
 
@@ -26,6 +27,7 @@ _DATE = re.compile(
     r"|(?P<de_d>\d\d)\.(?P<de_m>\d\d)\.(?P<de_y>\d\d(?:\d\d)?)"
 )
 _CLOCK = re.compile(r"(\d\d)[:時时](\d\d)[:分](\d\d)秒?(?: (AM|PM))?(?:([+-]\d\d):?(\d\d))?")
+_SLASHED = re.compile(rb"\b(\d\d)/(\d\d)/\d\d(?:\d\d)?\b")
 _DAY_S = 86_400.0
 _Labels = tuple[tuple[str, str], ...]
 
@@ -64,7 +66,8 @@ def read_sysstat(file: InputFile, catalogue: Catalogue) -> Recording:
     window = span(series)
     if window is None:
         raise file.fault("line 1", EXPECTED, "no sample after the first, which counts from the machine's start")
-    return Recording(series, window, stop_known=False, provenance={"kind": "sysstat", "files": [file.provenance]})
+    origin = {"kind": "sysstat", "rate_s": max(each.step_s for each in series), "files": [file.provenance]}
+    return Recording(series, window, stop_known=False, provenance=origin)
 
 
 def _curve(name: str, labels: _Labels, samples: FloatArray, where: str) -> Curve:
@@ -155,8 +158,16 @@ def _numbers(file: InputFile, place: str, names: Sequence[str], cells: Sequence[
 
 def _time(file: InputFile, place: str, date: str, stamp: str, before: float) -> float:
     """Seconds since 1970 of a date and a clock, of which the first may stand in either; past midnight a day later."""
+    slashed = _DATE.search(stamp) or _DATE.search(date)
+    day_first = False
+    if slashed and slashed["us_m"] and _CLOCK.search(stamp):
+        reading = _reading(file.contents)
+        if reading is None and slashed["us_m"] != slashed["us_d"] and not stamp.endswith(("AM", "PM")):
+            expected = "a date of one reading (sysstat prints such with S_TIME_FORMAT=ISO)"
+            raise file.fault(place, expected, repr(slashed[0]))
+        day_first = reading == "day"
     try:
-        found = _instant(date, stamp)
+        found = _instant(date, stamp, day_first=day_first)
     except ValueError as error:
         raise file.fault(place, "a date and a time", f"{stamp[:40]!r} ({error})") from None
     if found is None:
@@ -168,14 +179,23 @@ def _time(file: InputFile, place: str, date: str, stamp: str, before: float) -> 
     return seconds
 
 
+@lru_cache(maxsize=1)
+def _reading(contents: bytes) -> str | None:
+    """What stands first in the dates with slashes of a file; None where both the day and the month may."""
+    first, second = (max(map(int, each), default=0) for each in (zip(*_SLASHED.findall(contents), strict=True)))
+    return "month" if second > 12 else "day" if first > 12 else None
+
+
 @lru_cache(maxsize=100)  # rows of one time follow each other
-def _instant(date: str, stamp: str) -> tuple[float, bool] | None:
+def _instant(date: str, stamp: str, *, day_first: bool) -> tuple[float, bool] | None:
     """Seconds since 1970, and whether `stamp` has its date; None where there is no date or no clock."""
     own, clock = _DATE.search(stamp), _CLOCK.search(stamp)
     day = own or _DATE.search(date)
     if day is None or clock is None:
         return None
     year, month, of_month = (int(next(filter(None, day.group(each, f"us_{each}", f"de_{each}")))) for each in "ymd")
+    if day_first:
+        month, of_month = of_month, month
     hour, minute, second = (int(part) for part in clock.group(1, 2, 3))
     hour = hour % 12 + (12 if clock[4] == "PM" else 0) if clock[4] else hour
     zone = dt.timedelta(hours=int(clock[5]), minutes=int(clock[5][0] + clock[6])) if clock[5] else dt.timedelta()
