@@ -27,6 +27,7 @@ from buildcompare.config.variants import check_variants
 from buildcompare.findings.variants import opening
 from buildcompare.report.publish import publish
 from buildcompare.results.codes import Unjudged
+from buildcompare.text.sentences import say
 from buildcompare.variants.ranking import chance_sd, runs_needed
 
 
@@ -200,6 +201,9 @@ def test_only_the_baseline_makes_a_regression_and_the_best_comes_first() -> None
     assert found.verdict == bc.Verdict.PASS
     assert {each.severity for each in found.results.findings} == {"info"}
     assert ": regression" not in " ".join(each.text for each in found.results.findings)
+    slower = next(row for row in found.result.contrasts if row.status == "regression")
+    said = say("figures", "contrast_row", slower, found.result, found.result.operations[0])
+    assert said.endswith("worse than this other")
     assert re.search(
         r"Best: tps of ephemeral, none, \+2\d.\d % against the baseline \(\+.* to \+.* %\)\.", begins(found)
     )

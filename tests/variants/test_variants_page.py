@@ -38,6 +38,11 @@ ROWS = """() => {
 }"""
 
 
+LINES = """() => [...document.querySelectorAll("build-intervals")].flatMap((chart) =>
+  [...chart.shadowRoot.querySelectorAll(".place")].map(
+    (tick) => tick.offsetHeight / parseFloat(getComputedStyle(tick).lineHeight)))"""
+
+
 def large() -> dict[str, Any]:
     """Two disks, three schedulers and three scales in five operations, three runs of each."""
     rng = np.random.default_rng(3)
@@ -111,6 +116,9 @@ def test_the_chart_stands_where_the_numbers_are_and_says_them(
         rows, chart = page.evaluate(ROWS), page.locator("build-intervals").first
         assert len(rows) == len(expected) == 20
         logs = np.log1p([[row.delta_percent / 100, row.ci_low / 100, row.ci_high / 100] for row in expected])
+        lines = page.evaluate(LINES)
+        assert lines
+        assert max(lines) < 1.5, "a tick's label wraps over the text below"
         slope, start = np.polyfit(logs[:, 0], [row["at"] for row in rows], 1)
         for row, known in zip(rows, logs, strict=True):
             assert [row["at"], *row["ends"]] == pytest.approx(start + slope * known, abs=5e-3)
