@@ -230,6 +230,23 @@ def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> Non
 
 PROGRESS = "progress: 1.0 s, 618.8 tps, lat 15.844 ms stddev 2.715\n"
 LOG = "0 1 1448 0 1795363972 850802\n"
+
+
+def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
+    """Each thread of `--jobs` writes a file of its own: one of them read as the run loses the others' transactions."""
+    first, second = tmp_path / "log.4711", tmp_path / "log.4711.1"
+    for client, each in enumerate((first, second)):
+        each.write_text("".join(f"{client} {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 30)))
+    for each in (first, second):
+        with pytest.raises(InputError, match=r"all threads: `sort .* log.4711 log.4711.\*` makes it, found one of 2"):
+            bc.read(each)
+    text = sorted("".join(each.read_text() for each in (first, second)).splitlines(), key=lambda line: line.split()[4])
+    joined = tmp_path / "all.log"
+    joined.write_text("\n".join(text) + "\n")
+    (tps,) = (series for series in bc.read(joined, catalogue="pgbench").series if series.metric == "tps")
+    assert np.median(tps.values) == 2.0
+
+
 MALFORMED = {
     "a summary that ends before its tps": (V14.partition("tps")[0], 2),
     "a summary that ends before its transactions": (V14.partition("number of transactions")[0], 2),

@@ -4,6 +4,7 @@ Text around it, such as headings or a terminal's prompt, is passed over; a line 
 goes on otherwise is a fault. Several summaries may follow each other, with or without their headers.
 """
 
+import glob
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue
+from buildcompare.config.project import resolve
+from buildcompare.config.remote import is_remote
 from buildcompare.recordings.files import Curve, FileSource, InputFile, read_input, series_of
 from buildcompare.recordings.recording import FloatArray, Measurement, Recording, Series, span
 
@@ -249,7 +252,11 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
             raise file.fault(f"line {number}", expected, f"{row[4]:.0f}")
         rows.append(row)
     table = np.array(rows)
-    aggregate = table[0, 0] > _EPOCH
+    aggregate = bool(table[0, 0] > _EPOCH)
+    if threads := _threads(file.path):
+        joined = f"`sort -n -k5,5 -k6,6 {threads[0]} {threads[0]}.*` makes it"
+        how = "of a run with `--jobs=1`, as aggregates of threads cannot be joined" if aggregate else joined
+        raise file.fault(None, f"the log of all threads: {how}", f"one of {len(threads)} threads'")
     curves = _of_aggregates(file, table) if aggregate else _of_transactions(file, table)
     series = series_of(file, curves, catalogue)
     done = [] if aggregate else [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
@@ -257,6 +264,16 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
     assert window is not None  # a log has a line
     origin = {"kind": "pgbench", "files": [file.provenance], **_rate(series)}
     return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
+
+
+def _threads(path: str | None) -> list[str]:
+    """The names of the logs that the threads of one run (``--jobs``) wrote beside this one; none where it is alone."""
+    if path is None or is_remote(path) or not (name := re.fullmatch(r"(.+?\.\d+)(?:\.\d+)?", Path(path).name)):
+        return []
+    folder = resolve(path).parent
+    first = folder / name[1]
+    others = sorted(each.name for each in folder.glob(f"{glob.escape(name[1])}.*") if each.suffix[1:].isdigit())
+    return [first.name, *others] if first.is_file() and others else []
 
 
 def _rate(series: Sequence[Series]) -> dict[str, float]:

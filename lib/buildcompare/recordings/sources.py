@@ -155,6 +155,9 @@ def _joined(parts: Sequence[Recording], folder: str) -> Recording:
         expected = "the parts of one run, at the same time"
         raise InputError(file=folder, key="window", expected=expected, found="parts that do not overlap")
     notes = tuple(dict.fromkeys(note for each in parts for note in each.notes))
+    rates = [rate for each in parts if (rate := each.provenance.get("rate_s")) is not None]
+    slowest = {"rate_s": max(rates)} if rates else {}
+    files = [file for each in parts for file in each.provenance["files"]]
     return Recording(
         series=tuple(series for each in parts for series in each.series),
         window=(start, end),
@@ -162,7 +165,7 @@ def _joined(parts: Sequence[Recording], folder: str) -> Recording:
         label_summaries=tuple(summary for each in parts for summary in each.label_summaries),
         notes=notes,
         measurements=tuple(measured for each in parts for measured in each.measurements),
-        provenance={**parts[0].provenance, "files": [file for each in parts for file in each.provenance["files"]]},
+        provenance={**parts[0].provenance, "files": files, **slowest},
     )
 
 
@@ -238,7 +241,10 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
     """One run by its numbers: of each metric one, or one for each request or iteration; positive and finite."""
     found = []
     for name, given in values.items():
-        numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+        try:
+            numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+        except (TypeError, ValueError):  # a word, or lists of different lengths
+            numbers = np.empty(0)
         if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers > 0)):
             raise InputError(file=None, key=name, expected="a number above 0, or a list of them", found=str(given)[:60])
         found.append(Measurement.of(name, numbers, catalogue))
