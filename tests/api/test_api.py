@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import io
 import json
 import pkgutil
 import subprocess
@@ -18,6 +19,8 @@ import pytest
 
 import buildcompare as bc
 import loadsim
+from buildcompare.results import ProfilesResult
+from buildcompare.results.tables import tables
 
 SECTIONS = ("Parameters", "Returns", "Examples")
 
@@ -117,6 +120,22 @@ def test_what_cannot_be_compared_is_named() -> None:
     for wrong in ("fast", [[1.0], [1.0, 2.0]], None):
         with pytest.raises(bc.InputError, match=r"^tps: expected a number above 0, or a list of them, found "):
             bc.compare([{"tps": wrong}], [{"tps": 3.0}], catalogue="pgbench")
+
+
+def test_distributions_and_frames_are_csv_too() -> None:
+    result = bc.compare([{"tps": [500.0, 510.0, 520.0]}], [{"tps": [505.0, 515.0, 530.0]}], catalogue="pgbench")
+    unknown = dict.fromkeys(("noise_points", "noise_share", "p_adjusted"))
+    frame_ = {"frame": "main;sort", "base_percent": 10.0, "new_percent": 30.0, "points": 20.0, **unknown}
+    both = {"runs": {"base": 1, "new": 1}, "samples": {"base": 100.0, "new": 100.0}}
+    profiles = ProfilesResult.model_validate({**both, "own": [frame_], "total": [frame_, frame_]})
+    (test,) = result.results.tests
+    found = tables(result.results.model_copy(update={"tests": [test.model_copy(update={"profiles": profiles})]}))
+    base, new = pd.read_csv(io.StringIO(found["distributions"])).to_dict("records")
+    assert (base["metric"], base["build"], base["q0.5"], new["q0.5"]) == ("tps", "base", 510.0, 515.0)
+    assert base["mean_low"] < base["mean"] == 510.0 < base["mean_high"]
+    frames = pd.read_csv(io.StringIO(found["frames"]))
+    assert frames["samples"].tolist() == ["own", "total", "total"]
+    assert frames["points"].tolist() == [20.0] * 3
 
 
 def test_tables_hold_every_row_of_the_results() -> None:

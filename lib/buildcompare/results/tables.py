@@ -33,6 +33,8 @@ def tables(results: Results) -> dict[str, str]:
         "ramp_up": (row for test in tests for row in _ramps(test)),
         "metrics": _flattened((test.name, row) for test in tests for row in test.metrics),
         "pooled": _without("test", _flattened((None, row) for row in results.pooled)),
+        "distributions": (row for test in tests for row in _distributions(test)),
+        "frames": (row for test in tests for row in _frames(test)),
         "errors": _flattened((test.name, row) for test in tests for row in test.errors),
         "errors_counted": (row for test in tests for row in _counted(test)),
         "labels": _flattened((test.name, row) for test in tests for row in test.labels),
@@ -85,6 +87,26 @@ def _ramps(test: TestResult) -> Rows:
         for number, run in enumerate(test.runs[side], start=1):
             own = {"test": test.name, "build": side, "run": number, "duration_s": run.duration_s}
             yield own | _flat(run.ramp_up)
+
+
+def _distributions(test: TestResult) -> Rows:
+    """One row for each build of a metric: its mean and its quantiles, with both ends of their intervals."""
+    for row in test.distributions:
+        for build, found in (("base", row.base), ("new", row.new)):
+            if found is not None:
+                named = {"test": test.name, "metric": row.slug, "name": row.name, "unit": row.unit, "build": build}
+                known = {"values": found.values, "sd": found.sd, "mean": found.mean}
+                ends = ("", "_low", "_high")
+                each = {q: zip(ends, of, strict=True) for q, of in found.quantiles.items()}
+                quantiles = {f"q{q}{end}": at for q, of in each.items() for end, at in of}
+                yield {**named, **known, "mean_low": found.ci[0], "mean_high": found.ci[1], **quantiles}
+
+
+def _frames(test: TestResult) -> Rows:
+    """Of samples in the frame itself (own), and of those in it or in what it calls (total)."""
+    profiles = test.profiles
+    for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
+        yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)
 
 
 def _counted(test: TestResult) -> Iterable[dict[str, object]]:
