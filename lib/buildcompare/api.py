@@ -130,7 +130,7 @@ def compare(
         listed: Any = given if isinstance(given, (list, tuple)) else [given]
         runs[side] = [run for each in listed for run in _recordings(each, known)]
     timed = any(recording.series for side in SIDES for recording in runs[side])
-    type = type or ("bounded" if timed else "benchmark")  # noqa: A001
+    type = type or ("bounded" if timed else "benchmark")  # noqa: A001 - the same word
     sides: dict[str, Any] = {side: [Run.model_construct() for _ in runs[side]] for side in SIDES}
     test = Test.model_construct(name=type, type=type, users=users, **sides)
     builds: dict[str, Any] = {side: Build(label=label) for side, label in zip(SIDES, labels, strict=True)}

@@ -128,7 +128,7 @@ SOCKET_PATH = 60
 def short_parent() -> Path:
     """Where temporary files may stand whose sockets need a short path: TMPDIR, or ``/tmp`` where that is too long."""
     parent = Path(tempfile.gettempdir())
-    return parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108
+    return parent if len(str(parent)) <= SOCKET_PATH or not os.access("/tmp", os.W_OK) else Path("/tmp")  # noqa: S108 - a parent
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def opening(results: Results) -> Opening:
     made = _opening(results)
     unknown = [title(test) for test in results.tests if ValidityCode.LOAD_UNKNOWN in test.validity.codes]
     limited = say("opening", "load_unknown", unknown) + " " if unknown else ""
-    slower = [each for found in beyond_noise(results.tests) for each in found.evidence["labels"]]  # type: ignore[attr-defined]
+    slower = [each for found in beyond_noise(results.tests) for each in found.evidence["labels"]]  # type: ignore[attr-defined]  # any JSON
     named = " " + say("opening", "labels_beyond_noise", slower) if slower else ""
     return replace(made, sentence=limited + made.sentence + named)
 
