@@ -15,20 +15,15 @@ import pytest
 
 from buildcompare.results.codes import Pair
 from conftest import BrowserThread
-from jupyterlab_server import jupyterlab
+from jupyterlab_server import KEEP_CELLS, QUIET, jupyterlab, page_of, run_all_cells
 from latency_proxy import latency_proxy
 from prometheus_server import Servers
 from pulling import params
 from support import write_params
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
-LIMIT_MS = 90_000
-SETTINGS = {
-    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of view are kept
-    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-}
 INTO_VIEW = "element => element.scrollIntoView({block: 'center'})"
 
 
@@ -52,24 +47,8 @@ def laboratory(tmp_path: Path, project: Path, servers: Servers) -> Iterator[Labo
         pulled = params(base, timeout_s=600)
         pulled["tests"][0]["new"]["url"] = new
         write_params(folder / "params/pulled.yaml", pulled)
-        with jupyterlab(folder, tmp_path / "home", SETTINGS, PARAMS="params/pulled.yaml") as url:
+        with jupyterlab(folder, tmp_path / "home", KEEP_CELLS | QUIET, PARAMS="params/pulled.yaml") as url:
             yield Laboratory(url, gates)
-
-
-def run_all_cells(page: Page) -> None:
-    """Run the notebook; again where JupyterLab, which was still opening it, took the click for nothing."""
-    from playwright.sync_api import TimeoutError as NotInTimeError
-
-    busy = page.locator(".jp-Notebook-ExecutionIndicator[data-status='busy']")  # for as long as a gate is closed
-    for timeout_ms in (LIMIT_MS / 4, LIMIT_MS):
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_text("Run All Cells", exact=True).click()
-        try:
-            busy.wait_for(state="attached", timeout=timeout_ms)
-            return
-        except NotInTimeError:
-            page.keyboard.press("Escape")  # a menu that stayed open
-    raise AssertionError("nothing ran after two clicks on Run All Cells")
 
 
 def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThread, tmp_path: Path) -> None:
@@ -77,14 +56,8 @@ def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThrea
     shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
     def by_hand(browser: Browser) -> None:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        try:
-            page = context.new_page()
-            page.set_default_timeout(LIMIT_MS)
-            page.goto(f"{laboratory.url}/lab/tree/notebooks/comparison.ipynb")
-            page.locator(".jp-RenderedMarkdown h1", has_text="Two builds").wait_for()
-            page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(state="attached")
-            run_all_cells(page)
+        with page_of(browser, f"{laboratory.url}/lab/tree/notebooks/comparison.ipynb") as page:
+            run_all_cells(page, "comparison")
             for (side, gate), done in zip(laboratory.gates.items(), ("0/2", "1/2"), strict=True):
                 shown = re.compile(rf"postgresql_bounded, {side}, run 1.*{done}", re.DOTALL)
                 progress = page.locator(".jp-RenderedHTML", has_text=shown).first  # it stays until the gate opens
@@ -96,8 +69,6 @@ def test_a_pull_shows_its_progress(laboratory: Laboratory, browser: BrowserThrea
             cell.evaluate(INTO_VIEW)
             page.screenshot(path=shots / "pulled.png")
             seen["after"] = cell.inner_text()
-        finally:
-            context.close()
 
     browser.run(by_hand)
     assert "recordings" in seen["after"]

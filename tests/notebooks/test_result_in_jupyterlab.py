@@ -14,12 +14,11 @@ import buildcompare as bc
 from buildcompare.comparison.analysis import read_recordings
 from buildcompare.results.codes import SIDES
 from conftest import BrowserThread
-from jupyterlab_server import jupyterlab
+from jupyterlab_server import KEEP_CELLS, QUIET, jupyterlab, page_of, run_all_cells
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-LIMIT_MS = 90_000
 PARAMS = "params/v11.1.0-rc2.yaml"
 CELLS = (
     f"""import buildcompare as bc
@@ -60,12 +59,8 @@ def laboratory(tmp_path: Path, project: Path) -> Iterator[str]:
         }
     )
     nbformat.write(notebook, folder / "one.ipynb")  # type: ignore[no-untyped-call]
-    settings: dict[str, dict[str, object]] = {
-        "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # else only what is seen is there
-        "@jupyterlab/apputils-extension/themes": {"theme": THEMES["light"], "adaptive-theme": False},
-        "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    }
-    with jupyterlab(folder, tmp_path / "home", settings) as url:
+    theme = {"@jupyterlab/apputils-extension/themes": {"theme": THEMES["light"], "adaptive-theme": False}}
+    with jupyterlab(folder, tmp_path / "home", KEEP_CELLS | QUIET | theme) as url:
         yield url
 
 
@@ -77,14 +72,8 @@ def test_a_result_shows_verdict_and_table_and_a_chart_answers(
     shots = Path(os.environ.get("BUILDCOMPARE_SCREENSHOTS") or tmp_path)
 
     def by_hand(browser: Browser) -> None:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        try:
-            page = context.new_page()
-            page.set_default_timeout(LIMIT_MS)
-            page.goto(f"{laboratory}/lab/tree/one.ipynb")
-            page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # before, a run would be lost
-            page.get_by_role("menuitem", name="Run", exact=True).click()
-            page.get_by_text("Run All Cells", exact=True).click()
+        with page_of(browser, f"{laboratory}/lab/tree/one.ipynb") as page:
+            run_all_cells(page, "one")
             verdict = page.locator(".jp-OutputArea .buildcompare .verdict")
             verdict.wait_for()
             page.locator(".jp-OutputArea build-chart").scroll_into_view_if_needed()
@@ -108,8 +97,6 @@ def test_a_result_shows_verdict_and_table_and_a_chart_answers(
                     "curve": page.locator("build-chart path.curve.new").evaluate("e => getComputedStyle(e).stroke"),
                     "rows": page.locator(".jp-OutputArea .buildcompare table.headline tbody tr").count(),
                 }
-        finally:
-            context.close()
 
     browser.run(by_hand)
     assert list(seen) == ["light", "dark"]

@@ -178,6 +178,8 @@ def test_a_note_is_kept_and_a_fault_is_shown(tmp_path: Path) -> None:
     bench.keep.click()
     assert bc.read_params(file).comments[-1] == "Seen <b>twice</b> & kept"
     assert 'role="status">Written into' in bench.message.value
+    bench.chart.chosen = {"axis": "ramp", "range": None}
+    assert 'role="status">Written into' in bench.message.value, "nothing else was chosen"
     bench.comment.value = " "
     bench.keep.click()
     assert 'role="alert"' in bench.message.value

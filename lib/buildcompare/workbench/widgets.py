@@ -142,9 +142,12 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
     def _listen(self) -> None:
         def on(widget: Any, trait: str, change_to: Callable[[Any], Investigation]) -> None:
             def changed(event: Any) -> None:
-                if not self._setting:
-                    with self._faults():
-                        self._show(change_to(event["new"]))
+                if self._setting:
+                    return
+                with self._faults():
+                    chosen = change_to(event["new"])
+                    if _state(chosen) != _state(self.seen):  # else the page repeats what it was told
+                        self._show(chosen)
 
             widget.observe(changed, trait)
 
@@ -197,6 +200,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         return self.seen.over(base=base, new=new)
 
     def _ask(self, _: object) -> None:
+        self._say("")
         with self._faults():
             answer = self.seen.ask(self.query.value)
             told = say("workbench", "answered", answer["series"].nunique(), len(answer))
@@ -210,7 +214,6 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
         """Show a fault where the reader is, and leave the rest as it was."""
-        self._say("")
         try:
             yield
         except BuildcompareError as error:
@@ -224,12 +227,10 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
     def _show(self, seen: Investigation) -> None:
         before, self.seen = self.seen, seen
         self._setting = True
+        self._say("")
         try:
-            # What a window does not touch is drawn once.
-            if (before.analysis, before.test, before.metric, before.label) != (
-                seen.analysis, seen.test, seen.metric, seen.label
-            ) or not self.chart.chart:  # fmt: skip
-                self._show_choice(seen)
+            if _state(before)[:-1] != _state(seen)[:-1] or not self.chart.chart:
+                self._show_choice(seen)  # what a window does not touch is drawn once
             self._show_windows(seen)
             caveat = f" {say('workbench', 'searched')}" if seen.moved else ""
             self.answer.value, self.measured.value = _answer(seen), f"<p>{html.escape(seen.measured + caveat)}</p>"
@@ -276,6 +277,10 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # it ships no types
         setting, self._setting = self._setting, True
         self.chart.chosen = chosen
         self._setting = setting
+
+
+def _state(seen: Investigation) -> tuple[object, ...]:
+    return id(seen.analysis), seen.test, seen.metric, seen.label, seen.windows
 
 
 def _dropdown(name: str, options: Sequence[str] = ()) -> ipywidgets.Dropdown:
