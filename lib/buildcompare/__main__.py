@@ -13,16 +13,15 @@ import shlex
 import shutil
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from buildcompare.config.errors import BuildcompareError, InputError, named
+from buildcompare.config.errors import InputError, named
 from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
-from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one
+from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one, what_ended
 from buildcompare.results.codes import SIDES, TestType, Verdict
 from buildcompare.text.numbers import printable
 
@@ -473,15 +472,12 @@ def _said_faults() -> Iterator[None]:
     """Say an error of ours in one line, and end the command with the exit code that it means."""
     try:
         yield
-    except BuildcompareError as error:
-        raise _refused(error, BAD_INPUT if isinstance(error, InputError) else FAILED) from None
     except (typer.Exit, typer.Abort, _USAGE_ERROR):
         raise
-    except (OSError, MemoryError) as error:  # of the machine: a full disk, a folder that cannot be read
-        raise _refused(f"expected a machine that can do this, found {error or type(error).__name__}", FAILED) from None
-    except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
-        print(*map(printable, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
-        raise typer.Exit(FAILED) from None
+    except Exception as error:
+        code, said = what_ended(error)
+        print(said, file=sys.stderr)
+        raise typer.Exit(code) from None
 
 
 class _Output(io.TextIOWrapper):

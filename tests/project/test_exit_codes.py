@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,27 @@ def test_a_published_report_is_done_whoever_reads_of_it(tmp_path: Path) -> None:
     assert done.stdout.split() == ["0", "0"]
     assert done.stderr.startswith("buildcompare: standard output: expected one that can be written, found ")
     assert (tmp_path / "out/report.html").exists()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_leaves_the_report_that_stands_there(tmp_path: Path) -> None:
+    """A bound on the size of files stands for the disk; of blocks of 1,024 bytes."""
+    file = write_params(tmp_path / "small.yaml", small_params(tmp_path / "data"))
+    line = f"{COMMAND} report {file} --output {tmp_path / 'out'}"
+
+    def standing() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    assert shell(line).returncode == 0
+    before = standing()
+    done = shell(f"ulimit -f 60; {line}")
+    assert done.returncode == 4
+    found = re.fullmatch(
+        r"buildcompare: (.*): expected a machine that can do this, found File too large\n", done.stderr
+    )
+    assert found, done.stderr
+    assert str(tmp_path) in found[1]
+    assert standing() == before
 
 
 @pytest.mark.slow

@@ -71,6 +71,12 @@ def test_lock_is_pinned_by_hashes_and_names_no_index(project: Path, locked: dict
     assert not re.search(r"://|--(extra-)?index-url|--find-links|-e |\bfile:|(^|\s)/", text)
 
 
+def test_actions_of_the_workflow_are_pinned_by_commit(project: Path) -> None:
+    used = re.findall(r"uses: (\S+)", (project / ".github/workflows/ci.yml").read_text("utf-8"))
+    assert len(used) > 1
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used), used
+
+
 def test_no_tracked_file_names_a_registry_or_this_machine(project: Path) -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

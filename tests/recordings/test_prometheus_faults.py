@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 import traceback
@@ -105,6 +106,7 @@ PASSING = {
     "a chunk of negative size": negative_chunk,
     "invalid UTF-8": not_utf8,
     "429 with Retry-After": becomes(429, "slow down", "text/plain", **{"Retry-After": "1"}),
+    "429 whose Retry-After nobody can read": becomes(429, "slow down", "text/plain", **{"Retry-After": "soon"}),
     "429": becomes(429, "slow down", "text/plain"),
     "502": becomes(502, "<html>", "text/html"),
     "504": becomes(504),
@@ -121,7 +123,7 @@ def test_a_passing_fault_changes_nothing(
     recording = pull(proxy.url, monkeypatch)
     assert content(recording) == content(pull(prometheus.url, monkeypatch))
     assert len([path for _, path, *_ in proxy.seen if "query_range" in path]) == len(QUERIES) + 2
-    if "Retry-After" in name:
+    if name == "429 with Retry-After":
         assert time.monotonic() - started >= 1
 
 
@@ -354,6 +356,17 @@ def test_a_gap_of_five_minutes(prometheus: Prometheus) -> None:
     assert queries[0]["missing_points"] == world.LENGTH_S // world.STEP_S + 1 - series.times.size >= 49
     after = series.values[series.times > world.BASE_START + 970]
     np.testing.assert_allclose(after, 1.4, rtol=1e-9)
+
+
+def test_restarts_that_the_server_cannot_count_are_not_counted(prometheus: Prometheus, proxy: Proxy) -> None:
+    def uncounted(exchange: Exchange) -> None:
+        if "resets(" in exchange.asked.get("query", ""):
+            exchange.body = re.sub(rb'"\d+"\]', b'"NaN"]', exchange.body)
+
+    asked = run(world.NEW_START, world.NEW_START + world.LENGTH_S)
+    proxy.faults = [uncounted] * 20
+    recording = record(asked, source(proxy.url), catalogue("sum(rate(mattermost_http_requests_total[1m]))"))
+    assert recording.provenance["counter_resets"] == {}
 
 
 def test_warnings_of_the_server_are_kept(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,11 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             _remove_left(file.parent, f".{glob.escape(file.name)}.*.part")
             halves[file] = stack.enter_context(own_folder(file.parent, f".{file.name}.", ".part")) / file.name
-            halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
+            try:
+                halves[file].write_bytes(whole.encode() if isinstance(whole, str) else whole)  # every byte as it is
+            except OSError as error:
+                error.filename = error.filename or str(file)  # a full disk names no file
+                raise
         for file, half in halves.items():
             half.replace(file)
 

@@ -220,7 +220,17 @@ def _guarded(order: Order, task: Callable[[Path | None], T]) -> T | Outcome:
     try:
         with copied_back(output) if is_remote(output) else contextlib.nullcontext(output and Path(output)) as here:
             return task(here)
-    except BuildcompareError as error:
-        return Outcome(BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}"))
-    except Exception:  # a fault of ours: with --fail-on, Python's own exit code would mean a regression
-        return Outcome(FAILED, traceback.format_exc().rstrip())
+    except Exception as error:
+        return Outcome(*what_ended(error))
+
+
+def what_ended(error: Exception) -> tuple[int, str]:
+    """The exit code that an error means, and what is said of it: one line, or the traceback of a fault of ours."""
+    if isinstance(error, BuildcompareError):
+        return BAD_INPUT if isinstance(error, InputError) else FAILED, printable(f"buildcompare: {error}")
+    if isinstance(error, (OSError, MemoryError)):  # of the machine: a full disk, a folder that cannot be read
+        where = f"{named(error.filename)}: " if isinstance(error, OSError) and error.filename else ""
+        found = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        return FAILED, printable(f"buildcompare: {where}expected a machine that can do this, found {found}")
+    # With --fail-on, Python's own exit code would mean a regression.
+    return FAILED, "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))
