@@ -431,10 +431,12 @@ def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
         ({"status": "inconclusive", "ci_low": -3.0}, "no change shown; up to 30 % worse is possible"),
         ({"status": "inconclusive"}, "may be worse, not surely"),
         ({"status": "inconclusive", "ci_low": None}, "not judged"),
+        ({"status": "not_comparable", "base": 0.0}, "not comparable"),
+        ({"status": "not_comparable", "base": 0.0, "new": 0.0}, "0 in both"),
     ],
 )
 def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
-    row = {**CHANGE, "no_worse_than_percent": None, **change}
+    row = {**CHANGE, "base": 1.0, "new": 1.3, "no_worse_than_percent": None, **change}
     assert say("reasons", "at_a_glance", row, "lower") == expected
 
 
