@@ -18,7 +18,8 @@ def database() -> Iterator[list[str]]:
     if not folders or not shutil.which("pgbench"):
         pytest.skip("no PostgreSQL server is installed")
     place = Path(tempfile.mkdtemp(prefix="pg-"))
-    own = ["runuser", "-u", "postgres", "--"] if Path("/proc/self").stat().st_uid == 0 else []
+    runuser = shutil.which("runuser") or "/usr/sbin/runuser"  # `su` leaves /usr/sbin out of the PATH
+    own = [runuser, "-u", "postgres", "--"] if Path("/proc/self").stat().st_uid == 0 else []
     if own:
         shutil.chown(place, "postgres")
 

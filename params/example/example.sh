@@ -31,7 +31,7 @@ fi
 
 # Debian keeps PostgreSQL's programs where no PATH looks; others have them on it.
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1 || true)
-[ -z "$bin" ] || PATH="$bin:$PATH"
+PATH="${bin:+$bin:}$PATH:/usr/sbin" # runuser, which `su` leaves out
 POSTGRES_EXPORTER=$(command -v prometheus-postgres-exporter || command -v postgres_exporter || true) # Debian's name, their own
 NODE_EXPORTER=$(command -v prometheus-node-exporter || command -v node_exporter || true)
 export POSTGRES_EXPORTER NODE_EXPORTER
