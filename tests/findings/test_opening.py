@@ -12,9 +12,10 @@ from buildcompare import findings
 from buildcompare.comparison import analysis as workbench
 from buildcompare.config.params import check_params
 from buildcompare.findings import verdict
-from buildcompare.findings.verdict import opening
+from buildcompare.findings.verdict import Opening, opening
 from buildcompare.report import markdown, sections
 from buildcompare.results import (
+    ErrorRateResult,
     LoadAdjustedResult,
     Results,
     SupportedUsersResult,
@@ -43,7 +44,9 @@ def bench() -> workbench.Analysis:
 def results(*tests: TestResult) -> Results:
     """Results of `tests`, with the verdicts that their rows make."""
     judged = [
-        test.model_copy(update={"verdict": verdict.of_test(test.metrics, test.supported_users, test.validity)})
+        test.model_copy(
+            update={"verdict": verdict.of_test(test.metrics, test.supported_users, test.validity, test.errors)}
+        )
         for test in tests
     ]
     update = {"tests": judged, "verdict": verdict.of_comparison(judged), "findings": [], "suggestions": []}
@@ -155,6 +158,29 @@ def test_what_users_do_not_feel_makes_no_title() -> None:
     found = results(worse(quiet(), "stack-in-use", 70.0))
     assert found.verdict == "pass"
     assert "Stack" not in opening(found).title + opening(found).sentence
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "unit", "verdict"),
+    [
+        (0.0, 4.0, "percent", "inconclusive"),
+        (0.4, 1.0, "percent", "inconclusive"),
+        (0.6, 1.0, "percent", "pass"),  # not twice as many
+        (0.0, 0.9, "percent", "pass"),  # the findings name it
+        (4.0, 0.0, "percent", "pass"),
+        (0.0, 4.0, "errors/s", "pass"),  # of how many requests nobody knows
+    ],
+)
+def test_a_build_whose_requests_fail_does_not_pass(base: float, new: float, unit: str, verdict: str) -> None:
+    fields: dict[str, Any] = {"name": "Server errors", "slug": "server-errors", "unit": unit, "base": base, "new": new}
+    row = ErrorRateResult(**fields, delta=new - base, delta_percent=None, status="inconclusive", reason=None)
+    found = results(quiet().model_copy(update={"errors": [row]}))
+    assert found.verdict == verdict
+    if verdict != "pass":
+        assert opening(found) == Opening(
+            "Cannot tell: Server errors",
+            "The new build fails at least one request in a hundred, and twice as many as the base.",
+        )
 
 
 def test_the_title_stands_first_in_page_and_readme() -> None:

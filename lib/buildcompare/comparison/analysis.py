@@ -300,7 +300,7 @@ def judge_test(estimates: Estimates, catalogue: Catalogue) -> TestView:
     metrics = judge_measured(estimates.metrics, test, catalogue, **known)
     result = schema.TestResult(
         **estimates.known,
-        verdict=verdict.of_test(metrics, users, estimates.known["validity"]),
+        verdict=verdict.of_test(metrics, users, estimates.known["validity"], estimates.known["errors"]),
         supported_users=users,
         metrics=metrics,
         events=compare_events(estimates.events, test, views, catalogue),

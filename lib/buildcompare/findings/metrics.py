@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
-from buildcompare.results import LEANING, Decided, MetricResult, TestResult
+from buildcompare.results import LEANING, Decided, ErrorRateResult, MetricResult, TestResult
 from buildcompare.results.codes import FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
@@ -20,6 +20,8 @@ ERRORS_TIMES = 2.0
 
 Where a chain of comparisons is known, `history.error_counts` judges the counts by how much they usually change.
 """
+FAILING_PERCENT = 1.0
+"""A build that fails so many requests, and `ERRORS_TIMES` as many as the base, does not pass (a convention)."""
 Row = tuple[TestResult, MetricResult]
 
 
@@ -211,7 +213,15 @@ def error_rates(test: TestResult) -> Iterator[Found]:
         if row.unit not in least or row.base is None or row.new is None:
             continue
         if row.new >= least[row.unit] and row.new >= ERRORS_TIMES * row.base:
-            yield Found(FindingKind.ERROR_RATE, Severity.WARNING, row.model_dump(mode="json"), metric=row.slug)
+            severity = Severity.CRITICAL if failing(row) else Severity.WARNING
+            yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
+
+
+def failing(row: ErrorRateResult) -> bool:
+    """Whether the new build fails so many more requests that it cannot pass, though no noise of errors is known."""
+    if row.unit != "percent" or row.base is None or row.new is None:
+        return False
+    return row.new >= max(FAILING_PERCENT, ERRORS_TIMES * row.base)
 
 
 def counted_errors(tests: Sequence[TestResult]) -> Iterator[Found]:

@@ -7,8 +7,17 @@ from dataclasses import dataclass, replace
 from buildcompare.findings import variants
 from buildcompare.findings.finding import grouped
 from buildcompare.findings.labels import beyond_noise
-from buildcompare.findings.metrics import leans, lost
-from buildcompare.results import Decided, MetricResult, PlannedRow, Results, SupportedUsersResult, TestResult, Validity
+from buildcompare.findings.metrics import failing, leans, lost
+from buildcompare.results import (
+    Decided,
+    ErrorRateResult,
+    MetricResult,
+    PlannedRow,
+    Results,
+    SupportedUsersResult,
+    TestResult,
+    Validity,
+)
 from buildcompare.results.codes import (
     Better,
     CauseKind,
@@ -41,12 +50,15 @@ class Cause:
 
 
 def of_test(
-    metrics: Sequence[MetricResult], supported_users: SupportedUsersResult | None, validity: Validity
+    metrics: Sequence[MetricResult],
+    supported_users: SupportedUsersResult | None,
+    validity: Validity,
+    errors: Sequence[ErrorRateResult] = (),
 ) -> Verdict:
     """The verdict of one test."""
     if validity.status == ValidityStatus.INVALID:
         return Verdict.INVALID
-    found = causes(metrics, supported_users)
+    found = causes(metrics, supported_users, errors)
     if any(cause.kind == CauseKind.REGRESSION for cause in found):
         return Verdict.REGRESSION
     return Verdict.INCONCLUSIVE if found else Verdict.PASS
@@ -59,9 +71,14 @@ def of_comparison(tests: Sequence[TestResult]) -> Verdict:
     return next((verdict for verdict in worst if verdict in verdicts), Verdict.PASS)
 
 
-def causes(metrics: Sequence[MetricResult], users: SupportedUsersResult | None, test: str = "") -> list[Cause]:
+def causes(
+    metrics: Sequence[MetricResult],
+    users: SupportedUsersResult | None,
+    errors: Sequence[ErrorRateResult] = (),
+    test: str = "",
+) -> list[Cause]:
     """Everything that keeps a valid test from passing, with the test's title."""
-    found = []
+    found = [Cause(CauseKind.FAILING, test, row.name, row.delta_percent) for row in errors if failing(row)]
     if users is not None:
         loss = None if users.ci_low is None else -users.ci_low
         excluded = loss is not None and users.band_percent is not None and loss < 2.0 * users.band_percent
@@ -114,7 +131,7 @@ def opening(results: Results) -> Opening:
 def _opening(results: Results) -> Opening:
     tests, verdict = results.tests, results.verdict
     valid = [test for test in tests if test.verdict != Verdict.INVALID]
-    found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, title(test))]
+    found = [cause for test in valid for cause in causes(test.metrics, test.supported_users, test.errors, title(test))]
     worse = _by_name(each for each in found if each.kind == CauseKind.REGRESSION)
     if verdict == Verdict.REGRESSION:
         return Opening(say("opening", "headed", verdict, worse, len(tests)), say("opening", "regressed"))

@@ -65,7 +65,7 @@ class Status(StrEnum):
 
 Verdict = StrEnum("Verdict", "PASS REGRESSION INCONCLUSIVE INVALID")
 Verdict.__doc__ = "Whether the new build may ship, by one test or by all of them."
-CauseKind = StrEnum("CauseKind", "REGRESSION LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD UNJUDGEABLE NOTHING_JUDGED")
+CauseKind = StrEnum("CauseKind", "REGRESSION FAILING LEANING LOSS_NOT_EXCLUDED TWICE_AS_BAD UNJUDGEABLE NOTHING_JUDGED")
 CauseKind.__doc__ = "Why a valid test does not pass."
 ValidityStatus = StrEnum("ValidityStatus", "VALID LIMITED INVALID")
 ValidityStatus.__doc__ = "Whether a run or a test may be judged."
