@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import buildcompare as bc
 from buildcompare.config.params import check_params
 from buildcompare.profiles.compare import mean_stacks
 from buildcompare.profiles.stacks import read_profile
+from buildcompare.report import markdown
 from buildcompare.results import Finding
 from buildcompare.results.codes import FindingKind
 from conftest import BrowserThread
@@ -32,11 +34,13 @@ Task = Callable[[Any], Any]
 
 
 def page_with(folder: Path, profiles: dict[str, list[str]]) -> tuple[Path, list[Finding]]:
+    """The page, with README.md beside it, and the findings."""
     params = small_params(folder / "data")
     params["tests"] = params["tests"][:1]
     params["tests"][0]["profiles"] = profiles
     result = bc.compare(check_params(params))
     result.to_html(str(folder / "report.html"))
+    (folder / "README.md").write_text(markdown.render(result.results, []), "utf-8")
     return folder / "report.html", result.results.findings
 
 
@@ -170,6 +174,15 @@ def test_the_finding_names_the_frame_and_its_noise(page: tuple[Path, list[Findin
     [found] = [each for each in page[1] if each.kind == FindingKind.PROFILES]
     assert "validate (server.py) 50 % → 71 % (noise explains up to 30% of it)" in found.text
     assert found.evidence["total"][0]["frame"] == "validate (server.py)"
+
+
+def test_the_readme_names_the_frame_and_leads_to_the_flame_graph(page: tuple[Path, list[Finding]]) -> None:
+    told = page[0].with_name("README.md").read_text("utf-8")
+    found = re.search(r"validate \(server\.py\) 50 % → 71 % .*\[Flame graph\]\(report\.html#(.+)\)", told)
+    assert found
+    on_the_page = page[0].read_text("utf-8")
+    assert f'<h4 id="{found[1]}">Profiles</h4>' in on_the_page
+    assert f'<a href="#{found[1]}">flame graph</a>' in on_the_page, "of the finding"
 
 
 def test_hostile_names_do_nothing(browser: BrowserThread, tmp_path: Path) -> None:

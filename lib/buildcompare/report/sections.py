@@ -127,6 +127,8 @@ def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str
         return [("row", f"#ramp-{test.name}"), *users]
     if kind == FindingKind.SUPPORTED_USERS:
         return [("row", f"#supported-{test.name}"), *users]
+    if kind == FindingKind.PROFILES:
+        return [("flame graph", f"#profiles-{test.name}")]
     if kind == FindingKind.UNCHANGED:
         return [("rows", f"#metrics-{test.name}")]
     links = [("event", f"#event-{test.name}-{finding.evidence['group']}")] if kind == FindingKind.EVENT else []
