@@ -158,6 +158,7 @@ SAMPLES: dict[FindingKind, tuple[dict[str, Any], str]] = {
             "delta_percent": 10.0,
             "times_better": 1.1,
             "ci_low": None,
+            "p_value": None,
             "chance_sd_percent": 3.5,
             "unjudged": "single",
             "beside_baseline": True,

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import buildcompare as bc
 from buildcompare.__main__ import app
 from buildcompare.api import VariantsReport
+from buildcompare.comparison.export import samples
 from buildcompare.config.errors import InputError
 from buildcompare.config.variants import check_variants
 from buildcompare.findings.variants import opening
@@ -214,18 +215,72 @@ def test_only_the_baseline_makes_a_regression_and_the_best_comes_first() -> None
     assert worse.results.new.label == "1 variant"
 
 
-def test_a_zero_leaves_its_own_operation_unjudged(tmp_path: Path) -> None:
-    given = matrix()
-    given["operations"]["errors"] = {"unit": "", "better": "lower"}
-    for i, run in enumerate(given["runs"]):
-        run["values"]["errors"] = i % 5
+LESS_IS_BETTER = {"operations": {"n": {"unit": "", "better": "lower", "margin_percent": 5.0}}}
+
+
+def test_a_variant_at_zero_is_told_by_the_difference(tmp_path: Path) -> None:
+    dead = small({"old": [100, 101, 99], "new": [0, 0, 0], "third": [200, 202, 199]})
+    rows = {row.variant: row for row in dead.result.contrasts}
+    assert (rows["new"].delta_percent, rows["new"].times_better, rows["new"].status) == (-100.0, 0.0, "regression")
+    assert rows["third"].status == "improvement", "the others are judged as ever"
+    assert begins(dead).startswith("Regression: n −100 % in new, worse than the baseline / Best: n of third, +100 %")
+    assert [(row.variant, row.first, row.last) for row in dead.result.ranking] == [
+        ("third", 1, 1), ("old", 2, 2), ("new", 3, 3)
+    ]  # fmt: skip
+    page = dead.to_html(tmp_path / "report.html").read_text("utf-8")
+    assert "A variant with a run of 0 has no ratio: it is judged by the difference" in page
+    once = small({"old": [100], "new": [0]})
+    assert (once.verdict, once.result.contrasts[0].delta_percent) == (bc.Verdict.INCONCLUSIVE, -100.0)
+    assert "n 0 1/s against 100 1/s of the baseline, old, −100 %: unproven." in once.results.findings[0].text
+    once.to_html(tmp_path / "once.html")
+
+
+def test_counts_from_and_to_zero(tmp_path: Path) -> None:
+    broken = small({"old": [0, 0, 0], "new": [5, 6, 5], "same": [0, 0, 0], "few": [1, 1, 1]}, **LESS_IS_BETTER)
+    rows = {row.variant: (row.delta_percent, row.status) for row in broken.result.contrasts}
+    assert rows == {"new": (None, "regression"), "same": (0.0, "equivalent"), "few": (None, "inconclusive")}
+    assert begins(broken).startswith("Regression: n up from 0 in new, worse than the baseline")
+    assert "5.31 against 0 of the baseline, old: regression" in broken.results.findings[0].text
+    broken.to_html(tmp_path / "broken.html")
+    mended = small({"old": [5, 6, 5], "new": [0, 0, 0], "one": [0, 1, 0]}, **LESS_IS_BETTER)
+    gone, one = mended.result.contrasts
+    assert (gone.status, gone.times_better, one.new) == ("improvement", None, pytest.approx(1 / 3))
+    assert mended.verdict == bc.Verdict.PASS
+    assert "n of new, −100 % against the baseline" in begins(mended)
+    assert small({"old": [0, 0], "new": [0, 0]}, **LESS_IS_BETTER).verdict == bc.Verdict.PASS
+    levels = {of["variant"]: value for name, of, value in samples(mended.results) if name == "variant_value"}
+    assert levels["new"] == 0.0
+
+
+def test_a_zero_on_a_machine_of_its_own_is_not_judged() -> None:
+    given = {"old": [100.0, 101, 99], "new": [0.0, 0, 0]}
+    runs = [
+        {"levels": {"v": name}, "values": {"n": n}, "block": f"machine of {name}"}
+        for name, of in given.items() for n in of
+    ]  # fmt: skip
+    assert small(given, runs=runs).result.contrasts[0].status == "inconclusive"
+    shared = [{**run, "block": f"round {i % 3}"} for i, run in enumerate(runs)]
+    assert small(given, runs=shared).result.contrasts[0].status == "regression"
+
+
+def test_what_has_no_baseline_beside_it_is_named() -> None:
+    given = matrix(workload=["scheduler"], baseline={"disk": "managed"})
+    given["operations"]["p99"] = {"unit": "seconds", "better": "lower"}
+    for run in given["runs"]:
+        if run["levels"]["disk"] == "managed":
+            run["values"]["p99"] = run["values"]["tps"]
+    given["runs"] = [run for run in given["runs"] if run["levels"] != {"disk": "managed", "scheduler": "mq"}]
     found = bc.compare_variants(check_variants(given))
-    assert {row.operation for row in found.result.contrasts} == {"tps"}
     assert found.verdict == bc.Verdict.INCONCLUSIVE
-    assert "Not judged: errors (0 in managed, none, and a ratio needs values above 0)." in begins(found)
-    assert "Not judged: errors" in found.to_html(tmp_path / "report.html").read_text("utf-8")
-    given["operations"]["errors"]["gate"] = False
-    assert bc.compare_variants(check_variants(given)).verdict == bc.Verdict.PASS
+    assert (
+        "Not compared: tps at mq: the baseline managed was not run; p99 at none: ephemeral was not measured."
+        in begins(found)
+    )
+    for run in given["runs"]:
+        if run["levels"]["disk"] == "managed":
+            del run["values"]["tps"]
+    with pytest.raises(InputError, match="none that were measured in one operation"):
+        bc.compare_variants(check_variants(given))
 
 
 def test_a_matrix_is_no_comparison_of_two_builds(project: Path) -> None:
@@ -409,10 +464,6 @@ def test_runs_are_read_from_files_of_pgbench(tmp_path: Path) -> None:
         (
             lambda p: p["operations"]["tps"].update(better="neutral"),
             "decides (`better: higher` or `lower`, without `gate",
-        ),
-        (
-            lambda p: p["runs"][0]["values"].update(tps=0),
-            "values above 0, which a ratio needs, found 0 of tps in managed, none",
         ),
         (lambda p: p["runs"][0]["values"].update(tps=1e-300), "runs[0].values.tps: expected numbers from 1e-100"),
         (

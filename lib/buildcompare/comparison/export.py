@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -103,7 +103,8 @@ def _of_variants(of: dict[str, str], matrix: VariantsResult) -> Iterator[Sample]
         for variant in matrix.variants:
             runs = [run.values[operation.slug] for run in matrix.runs
                     if run.variant == variant and operation.slug in run.values]  # fmt: skip
-            level = modelled.get((operation.slug, variant)) or (geometric_mean(runs) if runs else math.nan)
+            alone = fmean(runs) if 0 in runs else geometric_mean(runs) if runs else math.nan
+            level = modelled.get((operation.slug, variant), alone)
             named = {**labels, "variant": variant} | ({"unit": operation.unit} if unit == "value" else {})
             yield f"variant_{unit}", named, level * factor
         for row in matrix.beside_baseline:

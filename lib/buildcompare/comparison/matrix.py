@@ -84,9 +84,6 @@ def analyse_matrix(params: Variants, *, command: str | None = None) -> Matrix:
     if not any(each.gate for each in result.operations):
         expected = "one of two variants or more that decides (`better: higher` or `lower`, without `gate: false`)"
         raise InputError(file=None, key="operations", expected=expected, found="none")
-    if not result.contrasts and (zero := next((each for each in result.operations if each.zero_in), None)):
-        found = f"0 of {zero.name} in {zero.zero_in}"
-        raise InputError(file=None, key="runs", expected="values above 0, which a ratio needs", found=found)
     if not result.contrasts:
         expected = "two variants of one task, of which one is the baseline or differs from it in one choice"
         raise InputError(file=None, key="runs", expected=expected, found="none that were measured in one operation")

@@ -29,7 +29,7 @@ class VariantRun(Strict):
     levels: dict[Name, Level] = Field(default_factory=dict)
     """Of factors that pgbench prints (``scale``, ``clients``, ``threads``, ``query mode``) its output may say them."""
     values: dict[Name, Values] | None = Field(default=None, min_length=1)
-    """A number, or a list of requests or iterations; an operation that has a 0 cannot be judged."""
+    """A number, or a list of requests or iterations; 0 or more."""
     pgbench: str | None = Field(default=None, min_length=1)
     """Each summary in it is a run of these levels."""
     block: Level | None = None

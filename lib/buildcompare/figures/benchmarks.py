@@ -58,6 +58,7 @@ def ecdf(test: TestView, row: DistributionResult, name: str) -> Figure:
 
 ROW = 0.24  # Inches for each row of a chart of contrasts
 MOST_ROWS, MOST_LINES = 20, 12  # what one picture shows: more is not read
+LEAST_SHARE = -0.9  # the colour of a change to 0, whose logarithm has no end
 BEYOND = 4.0
 """How many times beyond the outermost ratios an axis may go for the ends of intervals; wider ones are cut there."""
 
@@ -66,9 +67,9 @@ BEYOND = 4.0
 def contrasts(result: VariantsResult, operation: OperationResult) -> Figure | None:
     """The ratio of each variant to what it is compared with, with its interval where it is known.
 
-    Of many rows those that tell most are drawn.
+    Of many rows those that tell most are drawn; an axis of ratios has no place for a 0.
     """
-    rows = result.most_telling(operation.slug, MOST_ROWS)
+    rows = [row for row in result.most_telling(operation.slug, MOST_ROWS) if row.base > 0 and row.new > 0]
     if not rows:
         return None
     ratios = np.array([(row.delta_percent, row.ci_low, row.ci_high) for row in rows], dtype=np.float64) / 100.0 + 1.0
@@ -145,7 +146,7 @@ def _interaction(table: pd.DataFrame, operation: OperationResult, across: str, l
 @mpl.rc_context(STYLE)
 def heat_map(result: VariantsResult) -> Figure | None:
     """The change of each variant against its baseline, by operation, as colours and numbers."""
-    rows = [row for row in result.contrasts if result.is_baseline(row.against)]
+    rows = [row for row in result.contrasts if result.is_baseline(row.against) and row.delta_percent is not None]
     if not rows:
         return None
     names = {each.slug: each.name for each in result.operations}
@@ -154,7 +155,8 @@ def heat_map(result: VariantsResult) -> Figure | None:
     table = pd.DataFrame({column: {row: cells.get((row, column), math.nan) for row in order[0]} for column in order[1]})
     table = table.iloc[:MOST_ROWS]
     better = {each.name: 1.0 if each.better == Better.HIGHER else -1.0 for each in result.operations}
-    signed = np.log1p(table / 100.0) * [better[name] for name in table.columns]
+    share = np.maximum(table / 100.0, LEAST_SHARE)
+    signed = np.log1p(share) * [better[name] for name in table.columns]
     drawing = Drawing(figsize=(min(3.4 + 1.5 * len(table.columns), 9.0), 1.3 + ROW * len(table)), layout="constrained")
     axes = drawing.add_subplot()
     axes.set_title(say("figures", "heat_legend"), pad=10)

@@ -1,12 +1,13 @@
 """Findings about a matrix of variants, and how its report begins."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from buildcompare.findings.finding import Found
 from buildcompare.results import Results
 from buildcompare.results.codes import ClaimStatus, FindingKind, Severity, Status, Unjudged
-from buildcompare.results.variants import VariantsResult
+from buildcompare.results.variants import ContrastResult, VariantsResult
 from buildcompare.text.sentences import say
 
 LARGEST = 3  # differences named where none is proven
@@ -27,7 +28,7 @@ def find(result: VariantsResult) -> Iterator[Found]:
     for i, row in enumerate(changed if is_known(result) else largest):
         beside = result.is_baseline(row.against)
         severity = Severity.CRITICAL if beside and row.status == Status.REGRESSION else Severity.INFO
-        evidence = {**row.model_dump(mode="json"), **_of(result, row.operation, row.ci_low)}
+        evidence = {**row.model_dump(mode="json"), **_of(result, row.operation, row.p_value)}
         evidence |= {"other": result.choice(row.against), "beside_baseline": beside}
         yield Found(FindingKind.VARIANT, severity, evidence, metric=row.operation, id=f"variant.{i + 1}")
     for i, term in enumerate(each for each in result.terms if each.proven and len(each.factors) > 1):
@@ -42,11 +43,11 @@ def is_known(result: VariantsResult) -> bool:
     return result.unjudged is None
 
 
-def _of(result: VariantsResult, slug: str, low: float | None) -> dict[str, Any]:
-    """What a finding tells of an operation; where its noise is known and a row has no interval, blocks are at fault."""
+def _of(result: VariantsResult, slug: str, judged: float | None) -> dict[str, Any]:
+    """What a finding tells of an operation; where its noise is known and a row is not judged, blocks are at fault."""
     of = result.operation(slug)
     told = of.model_dump(mode="json", include={"name", "unit", "better", "margin_percent"})
-    return {**told, "unjudged": None if low is not None else of.unjudged or Unjudged.CONFOUNDED}
+    return {**told, "unjudged": None if judged is not None else of.unjudged or Unjudged.CONFOUNDED}
 
 
 def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
@@ -57,11 +58,14 @@ def opening(results: Results, result: VariantsResult) -> tuple[str, str]:
     best = []
     for operation in result.operations:
         of = [each for each in beside if each.operation == operation.slug]
-        most = max(of, key=lambda each: each.times_better, default=None)
+        most = max(of, key=_times_better, default=None)
         if most:
-            best.append((operation.name, most if most.times_better > 1.0 else None))
+            best.append((operation.name, most if _times_better(most) > 1.0 else None))
     changed = sum(each.status.changed for each in rows)
-    robust = sum((each.chance_sd_percent or 0.0) >= ROBUST for each in rows)
-    zeros = [each for each in result.operations if each.zero_in]
+    robust = sum(each.most_chance >= ROBUST for each in rows)
     title = say("opening", "variants_title", results.verdict, result.unjudged, row, changed, len(rows))
-    return title, say("opening", "variants", best, result.unjudged, robust, len(rows), zeros)
+    return title, say("opening", "variants", best, result.unjudged, robust, len(rows), result.uncompared)
+
+
+def _times_better(row: ContrastResult) -> float:
+    return math.inf if row.times_better is None else row.times_better

@@ -411,9 +411,9 @@ def matrix_contrasts(matrix: Matrix) -> Iterator[Fragment | Figure]:
     """
     result = matrix.result
     rows = {each.slug: [row for row in result.contrasts if row.operation == each.slug] for each in result.operations}
-    changed = [slug for slug, of in rows.items() if any(row.status.changed for row in of)]
-    shown = (changed or [slug for slug, of in rows.items() if of])[: OPEN_CHARTS if changed else 1]
     drawn = {each.slug: figure for each in result.operations if (figure := figures.contrasts(result, each))}
+    changed = [slug for slug in drawn if any(row.status.changed for row in rows[slug])]
+    shown = (changed or [*drawn])[: OPEN_CHARTS if changed else 1]
     yield from (replace(drawn[slug], alone=slug == shown[0]) for slug in shown)
     small = [figures.heat_map(result), *(figure for slug, figure in drawn.items() if slug not in shown)]
     yield from (replace(figure, shown=False) for figure in small if figure)

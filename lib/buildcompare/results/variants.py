@@ -1,7 +1,8 @@
 """Schema of what is kept of a matrix of variants."""
 
+import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -11,6 +12,15 @@ from buildcompare.results.codes import Better, ClaimStatus, Model, NoiseSource, 
 def listed_levels(levels: Mapping[str, str]) -> str:
     """Levels by their own names, numbers with their factor's: ``D4s_v3, scale 120``."""
     return ", ".join(f"{name} {level}" if level.isdecimal() else level for name, level in levels.items())
+
+
+class Uncompared(NamedTuple):
+    """A variant that lacks what a row beside the baseline needs; the baseline itself leaves its whole task without."""
+
+    task: str
+    variant: str
+    ran: bool
+    is_baseline: bool
 
 
 class VariantRunResult(Model):
@@ -43,14 +53,17 @@ class OperationResult(Model):
     unjudged: Unjudged | None = None
     """Why the noise is not known; null where it is."""
     zero_in: str | None = None
-    """A variant of which a run measured 0: then there is no ratio, and the operation is not judged."""
+    """A variant of which a run measured 0: it has no ratio, is judged by the difference, and no factor counts it."""
 
 
 class Unproven(Model):
     """What a difference of single runs rests on."""
 
     chance_sd_percent: Number
-    """Chance is excluded (at 5 %) only if one run scatters by less than this (one standard deviation)."""
+    """Chance is excluded (at 5 %) only if one run scatters by less than this (one standard deviation).
+
+    Null where a run measured 0, which leaves no ratio.
+    """
     runs_needed: dict[str, int | None]
     """By the scatter of one run in percent, the runs of each variant that would show it in four of five cases; null
     beyond 99."""
@@ -65,9 +78,10 @@ class ContrastResult(Unproven):
     differs_in: list[str]
     base: float
     new: float
-    delta_percent: float
-    times_better: float
-    """How many times better the variant is: of times, the other's over its own."""
+    delta_percent: Number
+    """Null where the other's level is 0 and its own is not."""
+    times_better: Number
+    """How many times better the variant is: of times, the other's over its own. Null: beyond all bounds."""
     ci_low: Number = None
     """95 % interval of `delta_percent`, of this row alone."""
     ci_high: Number = None
@@ -78,6 +92,12 @@ class ContrastResult(Unproven):
     no_worse_than_percent: Number = None
     required_runs: int | None = None
     """Of each variant, to show a change of the margin's size."""
+
+    @property
+    def most_chance(self) -> float:
+        """`chance_sd_percent`; beyond all bounds where one of two different levels is 0."""
+        without = math.inf if self.base != self.new else 0.0
+        return without if self.chance_sd_percent is None else self.chance_sd_percent
 
 
 class EffectResult(Model):
@@ -130,7 +150,7 @@ class ClaimResult(Unproven):
     variant: str
     against: str
     text: str | None
-    delta_percent: float
+    delta_percent: Number
     ci_low: Number = None
     ci_high: Number = None
     status: ClaimStatus
@@ -163,7 +183,8 @@ class VariantsResult(Model):
     @property
     def unjudged(self) -> Unjudged | None:
         """Why no operation that decides can be judged; None where one can."""
-        why = [each.unjudged for each in self.operations if each.gate and not each.zero_in]
+        there = {row.operation for row in self.contrasts}
+        why = [each.unjudged for each in self.operations if each.slug in there]
         return None if None in why else max(filter(None, why), key=list(Unjudged).index, default=None)
 
     def is_baseline(self, variant: str) -> bool:
@@ -176,6 +197,26 @@ class VariantsResult(Model):
         return [row for row in self.by_weight if self.is_baseline(row.against)]
 
     @property
+    def uncompared(self) -> dict[Uncompared, list[str]]:
+        """What no row beside the baseline holds, with the names of the operations that decide."""
+        found: dict[Uncompared, list[str]] = {}
+        for operation in (each for each in self.operations if each.gate):
+            there = {run.variant for run in self.runs if operation.slug in run.values}
+            for task in dict.fromkeys(self.task(name) for name in self.variants if name in there):
+                variants = [name for name in self.variants if self.task(name) == task]
+                base = next((name for name in variants if self.is_baseline(name)), None)
+                if base is None:
+                    lacking = [Uncompared(task, listed_levels(self.baseline), ran=False, is_baseline=True)]
+                elif base not in there:
+                    lacking = [Uncompared(task, self.choice(base), ran=True, is_baseline=True)]
+                else:
+                    without = [self.choice(name) for name in variants if name not in there]
+                    lacking = [Uncompared(task, name, ran=True, is_baseline=False) for name in without]
+                for each in lacking:
+                    found.setdefault(each, []).append(operation.name)
+        return found
+
+    @property
     def by_weight(self) -> list[ContrastResult]:
         """The contrasts: what changed beside the baseline first, of that what is worse, then other changes.
 
@@ -184,7 +225,7 @@ class VariantsResult(Model):
 
         def place(row: ContrastResult) -> tuple[bool, bool, bool, float]:
             other = row.status.changed and not self.is_baseline(row.against)
-            return not row.status.changed, other, row.status != Status.REGRESSION, -(row.chance_sd_percent or 0.0)
+            return not row.status.changed, other, row.status != Status.REGRESSION, -row.most_chance
 
         return sorted(self.contrasts, key=place)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
 from buildcompare.config.errors import InputError
@@ -18,7 +18,7 @@ from buildcompare.metrics.measurements import level_of
 from buildcompare.recordings import pgbench
 from buildcompare.recordings.files import read_input
 from buildcompare.recordings.recording import FloatArray, Measurement
-from buildcompare.results.codes import Better, ClaimStatus, Status, Verdict
+from buildcompare.results.codes import Better, ClaimStatus, NoiseSource, Status, Unjudged, Verdict
 from buildcompare.results.variants import (
     ClaimResult,
     ContrastResult,
@@ -33,7 +33,7 @@ from buildcompare.results.variants import (
 from buildcompare.stats.effects import Effect, holm, judge
 from buildcompare.stats.planning import ALPHA, percent
 from buildcompare.variants import model, ranking
-from buildcompare.variants.model import Cell, CellMeans
+from buildcompare.variants.model import Cell, CellMeans, Levels, Share
 
 SMALLEST = 1e-100  # of a value, and the largest is one over it: ratios of further ones are no numbers
 MOST_CELLS = 200  # a matrix with more is a search, not a comparison
@@ -59,14 +59,13 @@ class MeasuredRun:
     facts: Mapping[str, float | str]
     source: str | None = None
 
-    def value(self, metric: Metric) -> float | None:
-        """The level of a metric; None where it was not measured, or is not positive."""
+    def value(self, metric: Metric, *, plain: bool = False) -> float | None:
+        """The level of a metric, with `plain` the mean of its values whatever its unit; None where not measured."""
         found = self._values(metric)
-        level = None if found is None or self.has_zero(metric) else level_of(found, metric.unit).value
-        return level if level is not None and level > 0 else None
+        return None if found is None else level_of(found, "" if plain else metric.unit).value
 
     def has_zero(self, metric: Metric) -> bool:
-        """Whether a value of a metric is 0, of which there is no ratio."""
+        """Whether a value of a metric is 0, of which there is no geometric mean."""
         found = self._values(metric)
         return found is not None and bool((found <= 0).any())
 
@@ -143,36 +142,34 @@ def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Cata
     names = {cell: _name(params, cell) for cell in cells}
     measured = {each.metric for run in runs for each in run.measurements}
     metrics = [m for m in catalogue.metrics if m.slug in measured and m.better != Better.NEUTRAL]
+    zeros = {metric.slug for metric in metrics if any(run.has_zero(metric) for run in runs)}
     operations, claims = list[OperationResult](), list[ClaimResult]()
     terms, effects, ranks = list[TermResult](), list[EffectResult](), list[RankResult]()
     contrasts: list[tuple[ContrastResult, Effect | None, Metric]] = []
     for metric in metrics:
-        zero = next((run for run in runs if metric.gate and run.has_zero(metric)), None)
-        if zero:
-            operations.append(_operation(metric, None, zero_in=names[zero.cell]))
-            continue
-        rows = [(run.cell, value, run.block or "") for run in runs if (value := run.value(metric)) is not None]
-        table = pd.DataFrame(rows, columns=["cell", "value", "block"])
-        if table["cell"].nunique() < 2:
+        values = [(run, run.value(metric, plain=metric.slug in zeros)) for run in runs]
+        rows = [(run.cell, value, run.block or "") for run, value in values if value is not None]
+        if not metric.gate and len({cell for cell, *_ in rows}) < 2:
             continue
         stated = metric.run_sd_percent.benchmark
-        run_sd = None if stated is None else math.log1p(stated / 100.0)
-        means = model.cell_means(table.assign(log=np.log(table["value"])), run_sd=run_sd)
-        operations.append(_operation(metric, means))
+        levels = model.levels_of(rows, run_sd=None if stated is None else math.log1p(stated / 100.0))
+        found = _contrasts(params, metric, levels, names) if metric.gate else []
+        operations.append(_operation(metric, levels, names, judged=any(effect for _, effect, _ in found)))
         if not metric.gate:
             continue
-        contrasts += _contrasts(params, metric, means, names)
-        of_terms, of_effects = _effects(params, metric, means)
-        terms, effects = [*terms, *of_terms], [*effects, *of_effects]
-        ranks += _ranks(params, metric, means, names)
-        claims += [_claim(params, i, each, metric, means, names) for i, each in _claims_of(params, metric, catalogue)]
+        contrasts += found
+        if levels.means is not None:
+            of_terms, of_effects = _effects(params, metric, levels.means)
+            terms, effects = [*terms, *of_terms], [*effects, *of_effects]
+        ranks += _ranks(params, metric, levels, names)
+        claims += [_claim(params, i, each, metric, levels, names) for i, each in _claims_of(params, metric, catalogue)]
     return VariantsResult(
         factors=params.factors,
         baseline=params.baseline,
         workload=params.workload,
         variants={names[cell]: dict(zip(params.factors, cell, strict=True)) for cell in cells},
         operations=operations,
-        runs=[_run(run, names, params, metrics) for run in runs],
+        runs=[_run(run, names, params, metrics, zeros) for run in runs],
         contrasts=_adjusted(contrasts),
         terms=_proven(terms),
         effects=effects,
@@ -183,12 +180,10 @@ def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Cata
 
 def verdict_of(result: VariantsResult) -> Verdict:
     """Regression where a variant is surely worse than the baseline; pass where each is decided beside it."""
-    rows = result.beside_baseline
-    statuses = {row.status for row in rows}
+    statuses = {row.status for row in result.beside_baseline}
     if Status.REGRESSION in statuses:
         return Verdict.REGRESSION
-    alone = {(row.operation, row.variant) for row in result.contrasts} - {(row.operation, row.variant) for row in rows}
-    open_ = alone or not rows or Status.INCONCLUSIVE in statuses or any(each.zero_in for each in result.operations)
+    open_ = not statuses or Status.INCONCLUSIVE in statuses or result.uncompared
     return Verdict.INCONCLUSIVE if open_ else Verdict.PASS
 
 
@@ -207,12 +202,14 @@ def _name(params: Variants, cell: Cell) -> str:
     return known or (f"{choice} ({task})" if task else choice)
 
 
-def _operation(metric: Metric, means: CellMeans | None, *, zero_in: str | None = None) -> OperationResult:
+def _operation(metric: Metric, levels: Levels, names: Mapping[Cell, str], *, judged: bool) -> OperationResult:
     named = metric.model_dump(include={"slug", "name", "unit", "better", "gate", "margin_percent"})
-    if means is None:
-        return OperationResult(**named, model="none", zero_in=zero_in)
-    if not means.known:
-        return OperationResult(**named, model="none", unjudged=means.unjudged)
+    named["zero_in"] = next((names[cell] for cell in levels.runs if levels.has_zero(cell)), None)
+    means = levels.means
+    if means is None or not means.known:
+        why = means.unjudged if means and means.unjudged else Unjudged.SINGLE
+        source = NoiseSource.REPEATS if judged else NoiseSource.NONE  # of levels of 0
+        return OperationResult(**named, model="none", unjudged=None if judged else why, noise_source=source)
     return OperationResult(
         **named,
         model="mixed" if means.mixed else "linear",
@@ -222,8 +219,11 @@ def _operation(metric: Metric, means: CellMeans | None, *, zero_in: str | None =
     )
 
 
-def _run(run: MeasuredRun, names: Mapping[Cell, str], params: Variants, metrics: Sequence[Metric]) -> VariantRunResult:
-    values = {metric.slug: value for metric in metrics if (value := run.value(metric)) is not None}
+def _run(
+    run: MeasuredRun, names: Mapping[Cell, str], params: Variants, metrics: Sequence[Metric], zeros: Set[str]
+) -> VariantRunResult:
+    found = {metric.slug: run.value(metric, plain=metric.slug in zeros) for metric in metrics}
+    values = {slug: value for slug, value in found.items() if value is not None}
     levels = dict(zip(params.factors, run.cell, strict=True))
     facts = {name: value for name, value in run.facts.items() if name not in levels}
     return VariantRunResult(
@@ -245,13 +245,12 @@ def _pairs(params: Variants, cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
 
 
 def _contrasts(
-    params: Variants, metric: Metric, means: CellMeans, names: Mapping[Cell, str]
+    params: Variants, metric: Metric, levels: Levels, names: Mapping[Cell, str]
 ) -> list[tuple[ContrastResult, Effect | None, Metric]]:
     found = []
-    for cell, other in _pairs(params, means.cells):
-        contrast = model.between_cells(means, cell, other)
-        log_ratio = float(contrast @ means.means)
-        base, new = (math.exp(means.means[means.index[each]]) for each in (other, cell))
+    for cell, other in _pairs(params, list(levels.runs)):
+        base, new = levels.level(other), levels.level(cell)
+        better, worse = (new, base) if metric.better == Better.HIGHER else (base, new)
         row = ContrastResult(
             operation=metric.slug,
             variant=names[cell],
@@ -259,19 +258,28 @@ def _contrasts(
             differs_in=[name for name, a, b in zip(params.factors, cell, other, strict=True) if a != b],
             base=base,
             new=new,
-            delta_percent=percent(log_ratio),
-            times_better=new / base if metric.better == Better.HIGHER else base / new,
+            delta_percent=_change(base, new),
+            times_better=1.0 if base == new else better / worse if worse else None,
             status=Status.INCONCLUSIVE,
-            chance_sd_percent=ranking.chance_sd(log_ratio, _runs(means, cell, other)),
-            runs_needed=ranking.runs_needed(log_ratio),
+            **_unproven(levels, cell, other),
         )
-        found.append((row, means.effect(contrast), metric))
+        found.append((row, levels.effect(cell, other), metric))
     return found
 
 
-def _runs(means: CellMeans, *cells: Cell) -> float:
-    """Runs of each cell: twice the harmonic sum."""
-    return 2.0 / sum(1.0 / float(means.counts[means.index[cell]]) for cell in cells)
+def _change(base: float, new: float) -> float | None:
+    """In percent; from 0 to anything else there is none."""
+    return 0.0 if base == new else 100.0 * (new / base - 1.0) if base else None
+
+
+def _unproven(levels: Levels, cell: Cell, other: Cell, *, same_within: float | None = None) -> dict[str, Any]:
+    """What a difference of single runs rests on; nothing where a 0 leaves no ratio."""
+    if levels.has_zero(cell, other):
+        return {"chance_sd_percent": None, "runs_needed": {}}
+    log_ratio = math.log(levels.level(cell) / levels.level(other))
+    runs = 2.0 / sum(1.0 / len(levels.runs[each]) for each in (cell, other))  # of each: twice the harmonic sum
+    needed = ranking.runs_needed(log_ratio, same_within=same_within)
+    return {"chance_sd_percent": ranking.chance_sd(log_ratio, runs), "runs_needed": needed}
 
 
 def _adjusted(found: Sequence[tuple[ContrastResult, Effect | None, Metric]]) -> list[ContrastResult]:
@@ -285,6 +293,8 @@ def _adjusted(found: Sequence[tuple[ContrastResult, Effect | None, Metric]]) -> 
         p_adjusted = float(next(adjusted))
         tested = judge(effect, metric.margin_percent, metric.better, p_adjusted, size=float(len(known)))
         told = {name: value for name, value in tested.deciding_row().items() if name in ContrastResult.model_fields}
+        told |= {"required_runs": None} if isinstance(effect, Share) else {}
+        told |= {"ci_low": None, "ci_high": None} if row.delta_percent is None else {}
         rows.append(row.model_copy(update={**told, "p_adjusted": p_adjusted}))
     return rows
 
@@ -339,16 +349,16 @@ def _proven(terms: Sequence[TermResult]) -> list[TermResult]:
     return made
 
 
-def _ranks(params: Variants, metric: Metric, means: CellMeans, names: Mapping[Cell, str]) -> Iterator[RankResult]:
+def _ranks(params: Variants, metric: Metric, levels: Levels, names: Mapping[Cell, str]) -> Iterator[RankResult]:
     places = [list(params.factors).index(name) for name in params.workload]
-    for task in dict.fromkeys(tuple(cell[i] for i in places) for cell in means.cells):
-        cells = [cell for cell in means.cells if tuple(cell[i] for i in places) == task]
-        for rank in ranking.rank_cells(means, cells, metric.better) if len(cells) > 1 else ():
+    for task in dict.fromkeys(tuple(cell[i] for i in places) for cell in levels.runs):
+        cells = [cell for cell in levels.runs if tuple(cell[i] for i in places) == task]
+        for rank in ranking.rank_cells(levels, cells, metric.better) if len(cells) > 1 else ():
             yield RankResult(
                 operation=metric.slug,
                 workload=dict(zip(params.workload, task, strict=True)),
                 variant=names[rank.cell],
-                level=math.exp(means.means[means.index[rank.cell]]),
+                level=levels.level(rank.cell),
                 first=rank.first,
                 last=rank.last,
                 runs_to_next=rank.runs_to_next,
@@ -360,27 +370,27 @@ def _claims_of(params: Variants, metric: Metric, catalogue: Catalogue) -> Iterat
 
 
 def _claim(
-    params: Variants, i: int, claim: Claim, metric: Metric, means: CellMeans, names: Mapping[Cell, str]
+    params: Variants, i: int, claim: Claim, metric: Metric, levels: Levels, names: Mapping[Cell, str]
 ) -> ClaimResult:
     cells = []
-    for key, levels in (("of", claim.of), ("against", {**claim.of, **(claim.against or params.baseline)})):
-        cell = tuple(levels.get(name, "") for name in params.factors)
-        if cell not in means.index:
+    for key, chosen in (("of", claim.of), ("against", {**claim.of, **(claim.against or params.baseline)})):
+        cell = tuple(chosen.get(name, "") for name in params.factors)
+        if cell not in levels.runs:
             fault = InputError(file=None, key=None, expected=f"levels of a variant in `{key}`", found=", ".join(cell))
             raise params.fault_at(("claims", i), fault)
         cells.append(cell)
     if cells[0] == cells[1]:
         fault = InputError(file=None, key=None, expected="two different variants to compare", found=names[cells[0]])
         raise params.fault_at(("claims", i), fault)
-    contrast = model.between_cells(means, cells[0], cells[1])
-    log_ratio = float(contrast @ means.means)
+    new, base = map(levels.level, cells)
     within = metric.margin_percent if claim.says == "same" else None
-    effect = means.effect(contrast)
-    better = (log_ratio < 0) == (metric.better == Better.LOWER)
-    small = abs(log_ratio) <= math.log1p(metric.margin_percent / 100.0)
+    effect = levels.effect(*cells)
+    better = (new < base) == (metric.better == Better.LOWER)
+    small = max(new, base) <= min(new, base) * (1.0 + metric.margin_percent / 100.0)
+    unproven = _unproven(levels, cells[0], cells[1], same_within=within)
     agrees = {"better": better, "worse": not better, "same": small, "not_better": not better or small}[claim.says]
-    chance = ranking.chance_sd(log_ratio, _runs(means, cells[0], cells[1]))
-    low, high = effect.interval() if effect else (None, None)
+    chance = math.inf if unproven["chance_sd_percent"] is None else unproven["chance_sd_percent"]
+    low, high = effect.interval() if effect and (base or new == base) else (None, None)
     found = judge(effect, metric.margin_percent, metric.better).status if effect else None
     holds, contradicted = {
         "better": ({Status.IMPROVEMENT}, {Status.REGRESSION}),
@@ -407,10 +417,9 @@ def _claim(
         variant=names[cells[0]],
         against=names[cells[1]],
         text=claim.text,
-        delta_percent=percent(log_ratio),
+        delta_percent=_change(base, new),
         ci_low=low,
         ci_high=high,
         status=status,
-        chance_sd_percent=None if claim.says == "same" else chance,
-        runs_needed=ranking.runs_needed(log_ratio, same_within=within),
+        **{**unproven, **({"chance_sd_percent": None} if claim.says == "same" else {})},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,7 +21,11 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, Unjudged
 from buildcompare.stats.effects import Effect
 from buildcompare.stats.noise import CATALOGUE_DF, LEAST_REPEATS, LEAST_SD
+from buildcompare.stats.planning import ALPHA, quantile
 
+LEAST_COUNT_SD = 0.5
+"""Of whole numbers: 0, 0, 0 beside 1, 1, 1 is no proof. Of Poisson counts of one rate (0.2 to 8), with a 0 among two,
+three or five of each, at most 3.4 % are then called different."""
 Cell = tuple[str, ...]
 """The level of each factor, in the order of the factors."""
 
@@ -258,3 +262,85 @@ def reference_levels(levels: dict[str, list[str]], baseline: dict[str, str], mea
 
 def _moved(cell: Cell, levels: dict[int, str]) -> Cell:
     return tuple(levels.get(i, level) for i, level in enumerate(cell))
+
+
+# ---- Levels of 0 ----------------------------------------------------------------------------------------------------
+
+
+class Share(Effect):
+    """A difference as a share of the level it is compared with (`log_ratio`), where a 0 leaves no ratio."""
+
+    @property
+    def delta_percent(self) -> float:
+        """Change in percent."""
+        return 100.0 * self.log_ratio
+
+    def interval(self, level: float = 1.0 - ALPHA) -> tuple[float, float]:
+        """Two-sided interval of the change in percent; nothing falls by more than all of it."""
+        half = quantile(0.5 + level / 2.0, self.df) * self.sd
+        return max(100.0 * (self.log_ratio - half), -100.0), 100.0 * (self.log_ratio + half)
+
+
+def share_of(base: FloatArray, new: FloatArray) -> Share | None:
+    """The difference of the mean levels of two cells as a share of the base's; of the new one's where that is 0.
+
+    Both sides have the larger of their two variances, as runs that are all 0 show none; counts have at least
+    `LEAST_COUNT_SD`. None without two runs of each: a single 0 may be a run that failed.
+
+    >>> found = share_of(np.array([100.0, 104.0, 97.0]), np.zeros(3))
+    >>> [round(end) for end in found.interval()]
+    [-100, -75]
+    """
+    if min(base.size, new.size) < 2:
+        return None
+    levels = (float(base.mean()), float(new.mean()))
+    of = levels[0] or levels[1] or 1.0
+    both = np.concatenate([base, new])
+    least = LEAST_COUNT_SD if any(levels) and np.array_equal(both, np.round(both)) else LEAST_SD * of
+    variance = max(float(base.var(ddof=1)), float(new.var(ddof=1)), least**2)
+    sd = math.sqrt(variance * (1.0 / base.size + 1.0 / new.size)) / of
+    return Share((levels[1] - levels[0]) / of, sd, both.size - 2.0, math.sqrt(variance) / of, NoiseSource.REPEATS)
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The level of each cell in one operation: of logarithms, or beside them where a run of the cell measured 0."""
+
+    means: CellMeans | None
+    """Of the cells whose runs are all above 0; None where there is none."""
+    runs: Mapping[Cell, Sequence[tuple[float, str]]]
+    """Level and block of each run, by cell."""
+
+    def has_zero(self, *cells: Cell) -> bool:
+        """Whether a run of one of these cells measured 0."""
+        return any(self.means is None or cell not in self.means.index for cell in cells)
+
+    def level(self, cell: Cell) -> float:
+        """The mean of the runs of a cell: the geometric one, or the arithmetic one where one of them is 0."""
+        if self.means is None or self.has_zero(cell):
+            return float(np.mean([value for value, _ in self.runs[cell]]))
+        return math.exp(self.means.means[self.means.index[cell]])
+
+    def effect(self, cell: Cell, against: Cell) -> Effect | None:
+        """One cell beside another; None where nothing says how far two runs lie apart."""
+        if self.means is not None and not self.has_zero(cell, against):
+            return self.means.effect(between_cells(self.means, cell, against))
+        blocks = [{block for _, block in self.runs[each]} for each in (against, cell)]
+        return share_of(*(self._values(each, by_block=blocks[0] != blocks[1]) for each in (against, cell)))
+
+    def _values(self, cell: Cell, *, by_block: bool) -> FloatArray:
+        """Levels of its runs, or of its blocks: what a block of one cell alone does cannot be told from the cell."""
+        table = pd.DataFrame(self.runs[cell], columns=["value", "block"])
+        own = table["block"].where(by_block & (table["block"] != ""), [f"\0{i}" for i in range(len(table))])
+        return table.groupby(own)["value"].mean().to_numpy(dtype=np.float64)
+
+
+def levels_of(runs: Sequence[tuple[Cell, float, str]], *, run_sd: float | None = None) -> Levels:
+    """The level of each cell from cell, level and block of each run (:func:`cell_means`)."""
+    by_cell: dict[Cell, list[tuple[float, str]]] = {}
+    for cell, value, block in runs:
+        by_cell.setdefault(cell, []).append((value, block))
+    above = {cell for cell, of in by_cell.items() if min(of)[0] > 0}
+    table = pd.DataFrame([run for run in runs if run[0] in above], columns=["cell", "value", "block"])
+    means = cell_means(table.assign(log=np.log(table["value"])), run_sd=run_sd) if above else None
+    return Levels(means, by_cell)

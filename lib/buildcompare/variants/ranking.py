@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from buildcompare.results.codes import Better
 from buildcompare.stats.effects import Effect, holm
 from buildcompare.stats.planning import ALPHA, POWER, enough_runs, percent, quantile
-from buildcompare.variants.model import Cell, CellMeans, between_cells
+from buildcompare.variants.model import Cell, Levels, Share
 
 SCATTERS = (2.0, 5.0, 10.0, 20.0)
 """Percent that one run may scatter by, where nobody knows. Supported users in Mattermost's ceiling tests scatter by 0.6
@@ -28,12 +28,12 @@ class Rank:
     runs_to_next: int | None
 
 
-def rank_cells(means: CellMeans, cells: Sequence[Cell], better: Better) -> list[Rank]:
+def rank_cells(levels: Levels, cells: Sequence[Cell], better: Better) -> list[Rank]:
     """Rank cells, the best first; two are told apart where their contrast stays significant among all (Holm 1979)."""
     sign = -1.0 if better == Better.HIGHER else 1.0
-    ordered = sorted(cells, key=lambda cell: sign * means.means[means.index[cell]])
+    ordered = sorted(cells, key=lambda cell: sign * levels.level(cell))
     pairs = [*itertools.combinations(range(len(ordered)), 2)]
-    effects = [means.effect(between_cells(means, ordered[j], ordered[i])) for i, j in pairs]
+    effects = [levels.effect(ordered[j], ordered[i]) for i, j in pairs]
     adjusted = holm([effect.p_value if effect else 1.0 for effect in effects])
     told = {pair for pair, p in zip(pairs, adjusted, strict=True) if p < ALPHA}
     next_to = {i: effect for (i, j), effect in zip(pairs, effects, strict=True) if j == i + 1}
@@ -41,7 +41,7 @@ def rank_cells(means: CellMeans, cells: Sequence[Cell], better: Better) -> list[
     for i, cell in enumerate(ordered):
         above, below = sum((j, i) in told for j in range(i)), sum((i, j) in told for j in range(i + 1, len(ordered)))
         effect = None if (i, i + 1) in told else next_to.get(i)
-        needed = runs_to_show(effect, family=len(pairs)) if effect else None
+        needed = runs_to_show(effect, family=len(pairs)) if effect and not isinstance(effect, Share) else None
         ranks.append(Rank(cell, above + 1, len(ordered) - below, needed))
     return ranks
 
