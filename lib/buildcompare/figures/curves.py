@@ -1,5 +1,6 @@
 """Draw both builds on the same axes, over elapsed time and over connected users; no statistics here."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
@@ -218,15 +219,17 @@ def _with_curves(
     low, high = (min(0.0, factor * float(values.min())), factor * top) if top else (0.0, 1.0)
     axes: dict[str, Any] = {"x": (0.0, ROOM * (last or 1.0)), "y": (ROOM * low, ROOM * high)}
     plot = Plot(size, title, ylabel=unit, below=below, **axes)
+    first = [(side, run) for side in SIDES for run in test.result.runs[side][:1]]
+    windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)
+    for (start, end), builds in windows.items():
+        plot.band(start / 60, end / 60, "shade", 1.0 - 0.45**builds)
+    for start, end in {(each.start_s, each.end_s) for _, run in first for each in run.phases if each.name == "shutdown"}:
+        plot.band(start / 60, end / 60, "grid")
     middle = None
-    for side, run in ((build, run) for build in SIDES for run in test.result.runs[build][:1]):
+    for side, run in first:
         if run.window:
             middle = sum(run.window) / 120
-            plot.band(run.window[0] / 60, run.window[1] / 60, "shade", 0.55)
             plot.rule(run.window[0] / 60, side, 0.7, (1.0, 1.65))
-        for phase in run.phases:
-            if phase.name == "shutdown":
-                plot.band(phase.start_s / 60, phase.end_s / 60, "grid")
     if middle is not None:
         words = WINDOWS[test.result.type]
         plot.text(float(plot.across(middle)), plot.top + 8, words, points=NOTE, anchor="middle", opacity=0.7)

@@ -115,7 +115,7 @@ def _with_written(part: str, written: Mapping[str, str]) -> str:
         text = written.get(match[2], "").strip()
         return f'<div class="by-hand">{to_html(text)}</div>' if text else match[1] or ""
 
-    return _WRITTEN.sub(put, part)
+    return _WRITTEN.sub(put, part) if "<!-- written: " in part else part
 
 
 def _together(parts: Iterable[str]) -> Iterator[str]:
