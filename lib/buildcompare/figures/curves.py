@@ -15,6 +15,7 @@ from buildcompare.metrics.equal_load import MetricAtLoad
 from buildcompare.results import MetricResult
 from buildcompare.results.codes import SIDES, Pair, Side, Status, ValidityStatus
 from buildcompare.results.users import PhaseName, RampUp
+from buildcompare.stats.changepoints import median
 from buildcompare.text.numbers import change, shift_words, unit_scale
 from buildcompare.text.sentences import say
 
@@ -183,7 +184,7 @@ def stretches(test: TestView, slug: str, labels: Mapping[str, str] | None = None
 def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
     """The smallest and the largest value of each of many pieces of equal length, so that no spike is lost."""
     steps, finite = np.diff(elapsed), np.isfinite(values)
-    missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
+    missing = np.concatenate([[False], steps > 1.5 * median(steps)]) if steps.size else np.zeros(values.size, bool)
     stretch, shown = np.cumsum(missing | ~finite), np.flatnonzero(finite)
     if shown.size > POINTS_PER_CURVE:
         piece = np.arange(shown.size) * (POINTS_PER_CURVE // 2) // shown.size
@@ -223,7 +224,8 @@ def _with_curves(
     windows = Counter((run.window[0], run.window[1]) for _, run in first if run.window)
     for (start, end), builds in windows.items():
         plot.band(start / 60, end / 60, "shade", 1.0 - 0.45**builds)
-    for start, end in {(each.start_s, each.end_s) for _, run in first for each in run.phases if each.name == "shutdown"}:
+    shutdowns = (each for _, run in first for each in run.phases if each.name == "shutdown")
+    for start, end in dict.fromkeys((each.start_s, each.end_s) for each in shutdowns):
         plot.band(start / 60, end / 60, "grid")
     middle = None
     for side, run in first:

@@ -463,7 +463,9 @@ def search_events(
     """The events of every run, of any size."""
 
     def found(view: RunView) -> Found:
-        return _of_run(test, view, catalogue, identical), _of_ramp(test, view, catalogue)
+        series = ((metric.slug, view.recording.total(metric.slug)) for metric in catalogue.metrics)
+        curves = {slug: view.recording.curve(each) for slug, each in series if each is not None}
+        return _of_run(test, view, curves, identical), _of_ramp(test, view, curves)
 
     return views.map(lambda runs: [found(view) for view in runs])
 
@@ -494,22 +496,22 @@ def compare_events(found: Pair[list[Found]], test: Test, views: Views, catalogue
     return events
 
 
-def _of_run(test: Test, view: RunView, catalogue: Catalogue, identical: Sequence[RepeatedRuns]) -> dict[str, RunEvents]:
+def _of_run(
+    test: Test, view: RunView, curves: Mapping[str, pd.Series], identical: Sequence[RepeatedRuns]
+) -> dict[str, RunEvents]:
     inside = search_window(view.steady.window, test.type)
     if inside is None:
         return {}
     runs = [run for group in identical if group.type == test.type for run in group.runs]  # their windows are as long
     found: dict[str, RunEvents] = {}
-    for metric in catalogue.metrics:
-        series = view.recording.total(metric.slug)
-        if series is not None:
-            known = tuple(each for run in runs if (each := run.no_change.get(metric.slug, 0.0)) > 0)
-            calibration = CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
-            found[metric.slug] = find_events(view.recording.curve(series), inside, calibration=calibration)
+    for slug, curve in curves.items():
+        known = tuple(each for run in runs if (each := run.no_change.get(slug, 0.0)) > 0)
+        calibration = CalibratedPenalty(known) if len(known) >= CalibratedPenalty.MIN_RUNS else None
+        found[slug] = find_events(curve, inside, calibration=calibration)
     return found
 
 
-def _of_ramp(test: Test, view: RunView, catalogue: Catalogue) -> dict[str, RunEvents]:
+def _of_ramp(test: Test, view: RunView, curves: Mapping[str, pd.Series]) -> dict[str, RunEvents]:
     """The events of the last part of a run's ramp; without those of the hours after an unbounded test's first alert."""
     shape, steady = view.shape, view.steady.window
     if shape is None or steady is None:
@@ -522,11 +524,9 @@ def _of_ramp(test: Test, view: RunView, catalogue: Catalogue) -> dict[str, RunEv
     elapsed, values = shape.curve.between(-math.inf, end_s)
     low = elapsed[values < RAMP_FROM * shape.curve.level]
     since_s = float(low[-1] if low.size else elapsed[0])
-    return {
-        metric.slug: find_ramp_events(view.recording.curve(series), (since_s, end_s), until_s)
-        for metric in catalogue.metrics
-        if (series := view.recording.total(metric.slug)) is not None and until_s > since_s
-    }
+    if not until_s > since_s:
+        return {}
+    return {slug: find_ramp_events(curve, (since_s, end_s), until_s) for slug, curve in curves.items()}
 
 
 def _follows_load(event: PlacedEvent, view: RunView) -> bool:

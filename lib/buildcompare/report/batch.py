@@ -204,10 +204,13 @@ def publish_here(order: Order) -> Outcome:
 
 def _published(order: Order, made: Any) -> Outcome:
     from buildcompare.findings.verdict import opening
-    from buildcompare.report.terminal import lines
     from buildcompare.text.sentences import say
 
-    table = "" if order.table is None else lines(made.results, **order.table) + "\n"
+    table = ""
+    if order.table is not None:
+        from buildcompare.report.terminal import lines  # with rich, which a batch's reports do not need
+
+        table = lines(made.results, **order.table) + "\n"
     where = say("terminal", "where", named(made.folder / "report.html"))
     said = [f"{order.params}: {opening(made.results).title}. {where}"]
     said += [made.recorded] if made.recorded else []

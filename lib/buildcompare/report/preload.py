@@ -13,7 +13,8 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # whic
 gc.disable()  # nothing of this is garbage
 
 LATE = """
-IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.magics IPython.core.oinspect
+IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.logger IPython.core.magics
+IPython.core.oinspect bdb
 pandas.core.methods.to_dict papermill papermill.translators patsy pyarrow.parquet
 scipy.linalg scipy.ndimage
 """

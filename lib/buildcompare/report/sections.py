@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -81,8 +80,7 @@ class EmbeddedResults:
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         found = self.results
         text = f"{found.comparison}: {found.verdict} ({len(found.tests)} tests, {len(found.findings)} findings)"
-        held = json.dumps(found.model_dump(mode="json"), ensure_ascii=False, allow_nan=False)
-        return {RESULTS_MIME: {"packed": figures.packed(held)}, "text/plain": text}
+        return {RESULTS_MIME: {"packed": figures.packed(found.model_dump_json())}, "text/plain": text}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,15 @@ CALM = 0.6  # ... unless less than this part of the samples remained: then nothi
 
 def robust_sd(deviations: npt.ArrayLike) -> float:
     """Standard deviation from the median of absolute `deviations`, for a normal distribution."""
-    return MAD_TO_SD * float(np.median(np.abs(deviations)))
+    return MAD_TO_SD * median(np.abs(deviations))
+
+
+def median(values: npt.ArrayLike) -> float:
+    """The median of finite numbers, NaN of none: numpy's takes five times as long for a run's minutes."""
+    ordered = np.sort(np.asarray(values))
+    if not ordered.size:
+        return math.nan
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2.0
 
 
 @dataclass(frozen=True)
@@ -262,7 +270,7 @@ def split_gains(values: FloatArray) -> FloatArray:
 def first_noise(values: FloatArray) -> Ar1Noise:
     """Noise around the best split, or of what is left without outlying stretches, as a high spike hides itself."""
     noise = ar1_noise(values, _best_splits(values, 1))
-    away = values - np.median(values)
+    away = values - median(values)
     calm = np.abs(away) <= OUTLYING * robust_sd(away)
     if calm.all() or calm.sum() < max(CALM * values.size, 3):
         return noise

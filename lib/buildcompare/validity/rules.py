@@ -201,8 +201,8 @@ def _recorded(own: RunInTest) -> Reasons:
     gaps_say_it = view.users is not None and own.test.type == "unbounded"
     if silent_s > SILENT_S and not gaps_say_it:
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
-    graphs = [recording.curve(series) for series in recording.graphs()]
-    first = [float(curve.index[finite][0]) for curve in graphs if (finite := np.isfinite(curve.to_numpy())).any()]
+    graphs = map(recording.samples, recording.graphs())
+    first = [float(elapsed[finite][0]) for elapsed, values in graphs if (finite := np.isfinite(values)).any()]
     if (late_s := min(first, default=0.0)) > SILENT_S:
         yield _reason(ValidityCode.SILENT_START, {"seconds": late_s})
 
