@@ -25,7 +25,8 @@ import pyarrow as pa
 from buildcompare.comparison.analysis import analyse, catalogue_of, read_recordings
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.history import dataset
-from buildcompare.history.chain import compare_to_ledger, entry_of, supported_users_noise
+from buildcompare.history.chain import compare_to_ledger, supported_users_noise
+from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Entry, ledger_of, read_ledger
 from buildcompare.history.past import past_changes
 from buildcompare.results import TestResult

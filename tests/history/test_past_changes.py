@@ -16,7 +16,7 @@ from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.params import check_params
 from buildcompare.history import past
-from buildcompare.history.chain import entry_of
+from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Ledger, read_ledger, record
 from buildcompare.history.past import past_changes
 from buildcompare.results import Results

@@ -25,7 +25,8 @@ from buildcompare.config.params import Comparison, Coordinator, Run, Test, check
 from buildcompare.config.project import commit, resolve, root
 from buildcompare.findings import history as findings_history
 from buildcompare.findings import verdict
-from buildcompare.history.chain import Past, compare_to_ledger, entry_of, supported_users_noise
+from buildcompare.history.chain import Past, compare_to_ledger, supported_users_noise
+from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Entry, locked, read_ledger, record
 from buildcompare.history.past import past_changes
 from buildcompare.labels.noise import LabelNoise

@@ -6,13 +6,10 @@ is no change of the build: it is run-to-run noise, and whatever else changed bet
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
-import json
 import math
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
@@ -20,34 +17,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from buildcompare.config.catalogue import Catalogue
-from buildcompare.config.errors import named
-from buildcompare.config.params import Comparison, Test
+from buildcompare.config.params import Comparison
 from buildcompare.history import dataset
-from buildcompare.history.ledger import Entry, Ledger, LedgerAtLoad, LedgerBuild, LedgerTest, TestKey, ledger_of
-from buildcompare.history.table import COORDINATOR_COLUMNS, SETUP_COLUMNS
-from buildcompare.recordings.recording import FloatArray
+from buildcompare.history.columns import MAD_TO_SD, Tests
+from buildcompare.history.entry import entry_of
+from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, ledger_of
+from buildcompare.history.setup import changed_settings, setup_differences
 from buildcompare.results import TestResult
 from buildcompare.results import history as schema
-from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, SetupChange, Side, ValidityStatus
+from buildcompare.results.codes import SIDES, DriftKind, NoHistory, Pair, Side
 from buildcompare.stats.effects import Effect
-from buildcompare.stats.levels import mean_of_runs
-from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise, series_key
+from buildcompare.stats.noise import Noise, RepeatedRuns, metric_noise
 from buildcompare.stats.planning import percent
-from buildcompare.text.numbers import db_name
-from buildcompare.text.sentences import say
 
-MAD_TO_SD = 1.4826
-"""Median absolute deviation to standard deviation, for a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 OUTLIER = 3.5
 """Modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # a median over fewer comparisons says nothing
 LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported: half as many again, or a third fewer
-_EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATOR_COLUMNS.values())}
-"""A comparison that leaves one of these out hides what may explain a drift; other rows are at their writer's choice."""
 UsersNoise = tuple[Noise | None, float]
 """Of the supported users: run-to-run noise (None: unknown), and the smallest change that matters, in percent."""
 MOST_EARLIER = 20
@@ -56,7 +45,6 @@ _COLUMNS = (
     "name", "position", "base", "new", "setup", "test", "type", "db_engine", "supported_users", "runs", "errors",
 )  # fmt: skip
 """What a chain is analysed by."""
-Integers = npt.NDArray[np.int64]
 Past = tuple[schema.HistoryResult, list[schema.Drift], list[schema.SetupDifference]]
 """What the ledger says about a comparison."""
 
@@ -116,7 +104,7 @@ class Step:
     @property
     def setup_changed(self) -> list[str]:
         """Settings that changed since the comparison before."""
-        return _changed(self.setup_differences)
+        return changed_settings(self.setup_differences)
 
 
 @dataclass(frozen=True)
@@ -131,175 +119,6 @@ class ChainAnalysis:
     studies: Sequence[str]
     databases: Sequence[str]
     """Of the unbounded tests, in the order of their appearance."""
-
-
-class Order(NamedTuple):
-    """How two databases stood in the comparisons of a chain that have both."""
-
-    entries: Integers
-    logs: FloatArray  # log ratios of the levels, shape (n, 2), NaN for none
-    signs: npt.NDArray[np.int8]  # theirs, 0 for none
-    known: Integers  # where there is one of the new builds
-
-
-class Tests:
-    """Every test of a ledger in columns, the chain in its order and then the studies; no object for each."""
-
-    __test__ = False  # not a test class of pytest's
-
-    def __init__(self, table: pa.Table) -> None:
-        self.orders: dict[tuple[int, int], Order] = {}
-        names, known = dataset.codes(table["name"])
-        positions = dataset.numbers(table["position"])
-        rank, studies = np.zeros(len(known)), sorted({known[each] for each in names[np.isnan(positions)]})
-        rank[[known.index(name) for name in studies]] = range(len(studies))
-        order = np.lexsort((rank[names], np.nan_to_num(positions, nan=np.inf)))
-        self.table = table if np.array_equal(order, np.arange(order.size)) else table.take(pa.array(order))
-        names = names[order]
-        begins = np.diff(names, prepend=-1) != 0
-        self.entry: Integers = np.cumsum(begins) - 1
-        self.names: list[str] = [known[each] for each in names[begins]]
-        self.starts = np.append(np.flatnonzero(begins), names.size)
-        self.chain = len(self.names) - len(studies)  # entries before this one are of the chain
-        self.users = self._positive("supported_users")
-        self.runs = dataset.of_sides(self.table["runs"])
-        self.any = ~np.isnan(dataset.of_sides(self.table["supported_users"])).all(axis=1)
-        types, self._types = dataset.codes(self.table["type"])
-        engines, self._engines = self._databases()
-        tests, self._tests = dataset.codes(self.table["test"])
-        width, most = len(self._engines) + 1, len(self._tests) + 1
-        kind = types * width + engines + 1
-        _, place, count = np.unique(self.entry * len(types) + kind, return_inverse=True, return_counts=True)
-        ids = kind * most + np.where(count[place] > 1, tests + 1, 0)  # of several of a kind, each by its name
-        _, first, keys = np.unique(ids, return_index=True, return_inverse=True)
-        order = np.argsort(np.argsort(first))  # numbered in the order of those that name a key first
-        self.key: Integers = order[keys]
-        self.keys = [self._key_of(row, count[place[row]] > 1) for row in np.sort(first).tolist()]
-
-    def _databases(self) -> tuple[Integers, list[str]]:
-        places, known = dataset.codes(self.table["db_engine"])
-        names = sorted({"", *(each.casefold() for each in known)})
-        of = np.array([names.index(each.casefold()) for each in known] + [names.index("")])
-        return of[places], names
-
-    def _key_of(self, row: int, several: bool) -> tuple[str, str, str]:
-        values = (self.table[name][row].as_py() for name in ("type", "db_engine", "test"))
-        kind, db_engine, name = values
-        return kind, (db_engine or "").casefold(), name if several else ""
-
-    def _positive(self, column: str) -> FloatArray:
-        values = dataset.of_sides(self.table[column])
-        return np.where(values > 0, values, np.nan)
-
-    @functools.cached_property
-    def minor(self) -> Integers:
-        """Major and minor version of both builds as numbers, -1 for none; shape (n, 2)."""
-        texts = (pc.struct_field(self.table[side].combine_chunks(), "version") for side in SIDES)
-        minors = [pc.replace_substring_regex(each, r"^(\d+\.\d+).*$", r"\1") for each in texts]
-        places, _ = dataset.codes(pa.chunked_array([each.cast(pa.string()) for each in minors]))
-        return places.reshape(2, -1).T
-
-    @functools.cached_property
-    def then(self) -> Integers:
-        """For each test of the chain, where its base was measured before as the new build, -1 for nowhere.
-
-        That is the last of its key whose new build is of its base's version, so that one that was recorded late, or
-        belongs to an older line of releases, does not break the chain of the others; without any, the one before. A
-        test without levels is skipped.
-        """
-        found = np.full(self.key.size, -1)
-        rows = np.flatnonzero(self.any & (self.entry < self.chain))
-        rows = rows[np.argsort(self.key[rows], kind="stable")]
-        same = self.key[rows][1:] == self.key[rows][:-1]
-        found[rows[1:][same]] = rows[:-1][same]
-        versions = int(self.minor.max(initial=0)) + 1
-        own = self.key * versions + self.minor[:, 0]
-        news = np.flatnonzero(self.any & (self.entry < self.chain) & (self.users[:, 1] > 0) & (self.minor[:, 1] >= 0))
-        ids = self.key[news] * versions + self.minor[news, 1]
-        order = np.lexsort((news, ids))
-        stride = self.key.size + 1
-        searched = ids[order] * stride + news[order]
-        asked = rows[self.minor[rows, 0] >= 0]
-        at = np.searchsorted(searched, own[asked] * stride + asked) - 1
-        hit = at >= 0
-        hit[hit] = ids[order][at[hit]] == own[asked][hit]
-        found[asked[hit]] = news[order][at[hit]]
-        return found
-
-    @functools.cached_property
-    def usual(self) -> dict[int, list[float]]:
-        """By key with links, how far the same version lies apart: absolute log ratios, in the chain's order."""
-        linked = np.flatnonzero(self.then >= 0)
-        then = self.then[linked]
-        before, value = self.users[then, 1], self.users[linked, 0]
-        minor = self.minor[linked, 0]
-        known = (minor >= 0) & (minor == self.minor[then, 1]) & ~np.isnan(before) & ~np.isnan(value)
-        found: dict[int, list[float]] = {key: [] for key in np.unique(self.key[linked]).tolist()}
-        ratios = map(abs, map(math.log, (value[known] / before[known]).tolist()))
-        for key, ratio in zip(self.key[linked][known].tolist(), ratios, strict=True):
-            found[key].append(ratio)
-        return found
-
-    def rows(self, entry: int) -> range:
-        """The tests of an entry."""
-        return range(self.starts[entry], self.starts[entry + 1])
-
-    @functools.cached_property
-    def by_key(self) -> dict[int, Integers]:
-        """By key, its tests in the chain."""
-        rows = np.flatnonzero(self.entry < self.chain)
-        rows = rows[np.argsort(self.key[rows], kind="stable")]
-        keys, starts = np.unique(self.key[rows], return_index=True)
-        return dict(zip(keys.tolist(), np.split(rows, starts[1:]), strict=True))
-
-    def between_databases(self, one: int, two: int) -> Order:
-        """How the key `two` stood to `one`; kept, as each comparison asks."""
-        if (one, two) not in self.orders:
-            first, second = self.by_key[one], self.by_key[two]
-            both, a, b = np.intersect1d(self.entry[first], self.entry[second], True, return_indices=True)
-            ratios = (self.users[second[b]] / self.users[first[a]]).ravel().tolist()
-            logs = np.array([math.log(each) if each > 0 else math.nan for each in ratios]).reshape(-1, 2)
-            signs = np.sign(np.nan_to_num(logs)).astype(np.int8)
-            self.orders[one, two] = Order(both, logs, signs, np.flatnonzero(~np.isnan(logs[:, 1])))
-        return self.orders[one, two]
-
-    @functools.cached_property
-    def errors(self) -> tuple[FloatArray, FloatArray, dict[int, tuple[float, int]]]:
-        """Log ratio of error counts and its variance by chance (NaN for none), and by key the usual one of so many."""
-        counts = self._positive("errors")
-        unbounded = np.array([key[0] == "unbounded" for key in self.keys])[self.key]
-        users = np.where(unbounded[:, None], self.users, 1.0)
-        ratios = np.where(self.entry < self.chain, counts[:, 1] / counts[:, 0] * users[:, 0] / users[:, 1], np.nan)
-        logs = np.array([math.log(each) if each > 0 else math.nan for each in ratios.tolist()])
-        usual = {}
-        for key, rows in self.by_key.items():
-            sizes = np.abs(logs[rows][~np.isnan(logs[rows])])
-            usual[key] = (MAD_TO_SD * float(np.median(sizes)) if sizes.size else math.nan, sizes.size)
-        return logs, (1.0 / counts).sum(axis=1), usual
-
-    def repeats(self) -> schema.RepeatedMeasurements | None:
-        """Run to run, from builds that the ledger holds more than once in single runs on one recorded setup."""
-        setups, texts = dataset.codes(self.table["setup"])
-        said = [json.loads(text) for text in texts]
-        alike: dict[str, int] = {}
-        on = [
-            alike.setdefault(json.dumps([each["setup"], each["coordinator"]], sort_keys=True), len(alike))
-            if each["setup"]
-            else -1
-            for each in said
-        ]
-        setup = np.array(on, dtype=np.int64)[setups] if on else setups
-        texts_of = [pc.struct_field(self.table[side].combine_chunks(), "version") for side in SIDES]
-        version, _ = dataset.codes(pa.chunked_array(texts_of))
-        version = version.reshape(2, -1).T
-        usable = (self.users > 0) & (self.runs == 1) & (version >= 0) & (setup >= 0)[:, None]
-        ids = (self.key[:, None] * (len(alike) + 1) + setup[:, None]) * (int(version.max(initial=0)) + 1) + version
-        levels, ids = self.users[usable], ids[usable]
-        _, first, group, count = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
-        several = count[group] > 1
-        order = np.argsort(first[group[several]], kind="stable")
-        levels, sizes = levels[several][order], count[np.argsort(first)]
-        return measure_repeats(levels, sizes[sizes > 1])
 
 
 def analyse_chain(
@@ -359,7 +178,7 @@ def _analysed(
         about: dict[str, Any] = {"type": test_type, "db_engine": db_engine or None, "links": len(tests.usual[key])}
         sd = usual[key]
         between.append(schema.BetweenComparisons(**about, sd_percent=sd and 100.0 * math.expm1(sd)))
-    return ChainAnalysis(steps, noise, between, tests.repeats(), **known)
+    return ChainAnalysis(steps, noise, between, measure_repeats(*tests.repeats()), **known)
 
 
 def _spread(ratios: Sequence[float], noise: Noise) -> float | None:
@@ -399,7 +218,7 @@ def _drift(
         sd, before = usual[int(tests.key[row])], then.new
         since = before.entry.name
         if since not in changed:
-            changed[since] = _changed(setup_differences(before.entry, now.base.entry))
+            changed[since] = changed_settings(setup_differences(before.entry, now.base.entry))
         for kind, each in zip((DriftKind.SAME_VERSION, DriftKind.PREVIOUS_NEW), now, strict=True):
             same = bool(each.build.minor) and each.build.minor == before.build.minor
             known = {"against": since, "same_version": same, "setup_changed": changed[since]}
@@ -497,75 +316,6 @@ def _is_same_version(row: schema.Drift) -> bool:
     return row.kind == DriftKind.SAME_VERSION and row.same_version
 
 
-def _changed(differences: Iterable[schema.SetupDifference]) -> list[str]:
-    return [each.setting for each in differences if each.kind == SetupChange.CHANGED]
-
-
-def setup_differences(before: Entry, now: Entry) -> list[schema.SetupDifference]:
-    """Every setting that changed from `before` to `now`, and every one that only one of them states.
-
-    Settings are paired by name without regard to case and marks. One that only one comparison states is listed where
-    both came from one source, or where any comparison should state it.
-    """
-    common = {test.key for test in before.tests} & {test.key for test in now.tests}
-    old, new = settings(before, common), settings(now, common)
-    found = []
-    for key in dict.fromkeys((*new, *old)):
-        (old_name, was), (name, is_now) = (side.get(key, ("", None)) for side in (old, new))
-        if was is None or is_now is None:
-            kind = SetupChange.NOT_RECORDED if before.source == now.source or key in _EXPECTED else None
-        else:
-            kind = SetupChange.CHANGED if differ(was, is_now) else None
-        if kind:
-            known = {"setting": name or old_name, "against": before.name, "before": was, "now": is_now}
-            found.append(schema.SetupDifference.model_validate({**known, "kind": kind}))
-    return sorted(found, key=lambda each: each.kind)
-
-
-@functools.lru_cache(maxsize=4096)
-def plain_text(markdown: str) -> str:
-    """The words of one line of Markdown: links and marks gone."""
-    without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
-    return " ".join(re.sub(r"[`*_~\[\]\\]", "", without_links).split())
-
-
-def settings(entry: Entry, common: Collection[TestKey]) -> Mapping[str, tuple[str, str]]:
-    """Name and value by the normal form of the name; of tests, only those that both comparisons have (`common`)."""
-    tests = [(*test.key, test.users) for test in entry.tests if test.key in common]
-    return stated(entry.setup, entry.coordinator, entry.servers, tests)
-
-
-def stated(
-    setup: Mapping[str, str],
-    coordinator: Mapping[str, float],
-    servers: Sequence[str],
-    tests: Iterable[tuple[str, str, int | None]],
-) -> Mapping[str, tuple[str, str]]:
-    """The same of an entry's fields; `tests` by type, database (in small letters) and users."""
-    rows = {plain_text(name): plain_text(value) for name, value in setup.items()}
-    for name, value in coordinator.items():
-        rows[COORDINATOR_COLUMNS.get(name) or f"Alert threshold - {name.removeprefix('threshold_')}"] = f"{value:g}"
-    for test_type, db_engine, users in tests:
-        if users is not None:
-            db = f" ({db_name(db_engine)})" if db_engine else ""
-            name = f"Bounded - number of users{db}" if test_type == "bounded" else "Unbounded - MaxActiveUsers"
-            rows.setdefault(name, str(users))
-    if servers:
-        rows["Metrics server"] = ", ".join(servers)
-    return {_normal(name): (name, value) for name, value in rows.items()}
-
-
-def differ(was: str, now: str) -> bool:
-    """Whether two settings are more than two spellings."""
-    return _normal(was) != _normal(now)
-
-
-@functools.lru_cache(maxsize=4096)
-def _normal(text: str) -> str:
-    """What different spellings of one thing share."""
-    return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split()))
-
-
 def supported_users_noise(catalogue: Catalogue, groups: Sequence[RepeatedRuns] = ()) -> UsersNoise:
     """From a catalogue's load metric, and what repeated runs taught."""
     load = catalogue.load
@@ -609,75 +359,3 @@ def compare_to_ledger(
         **learned,
     )
     return history, [*step.drift], [*step.setup_differences]
-
-
-def entry_of(params: Comparison, tests: Sequence[TestResult] = (), *, position: int | None, **known: Any) -> Entry:
-    """The ledger's entry of a comparison, at `position` in the chain (None: a study).
-
-    Without the results of its `tests` it says which builds and tests are to be compared. `known` are further fields.
-    """
-    steps = params.coordinator
-    runs = [run for test in tests for run in (*test.runs.base, *test.runs.new)]
-    servers = {f"{run.server.kind} {run.server.version}".strip()[:200] for run in runs if run.server}
-    return Entry(
-        name=params.name or "comparison",  # without a name it is never recorded
-        kind="study" if position is None else "monthly",
-        position=position,
-        base=LedgerBuild.of(params.base.label),
-        new=LedgerBuild.of(params.new.label),
-        tests=[_test(asked, result) for asked, result in itertools.zip_longest(params.tests, tests)],
-        setup=dict(params.setup),
-        coordinator=steps.model_dump(exclude={"thresholds"})
-        | {f"threshold_{k}": v for k, v in steps.thresholds.items()},
-        servers=sorted(servers - {""}),
-        source="report",
-        **known,
-    )
-
-
-def place_in_words(ledger: Ledger, name: str) -> str:
-    """Where the comparison `name` stands; with a word where one that stands before it has a later version."""
-    chain = sorted((each for each in ledger.book.names.values() if each.position), key=lambda each: each.position or 0)
-    numbers = {each.name: _version(each.new[1]) for each in chain}
-    before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None
-    later = [each for each in before or () if numbers[name] and numbers[each] > numbers[name]]
-    return say("history", "recorded", named(ledger.folder), name, before, len(numbers), later)
-
-
-def _version(version: str | None) -> list[int]:
-    """Major and minor number."""
-    return [int(part) for part in (version or "").partition("-")[0].split(".")[:2] if part]
-
-
-def _test(asked: Test, result: TestResult | None) -> LedgerTest:
-    if result is None:
-        return LedgerTest.model_validate(asked.model_dump(include={"name", "type", "db_engine"}))
-    counts = Pair.of(lambda side: [run.errors for run in asked.runs(side)])
-    errors = counts.map(lambda each: None if None in each else mean_of_runs(each))
-    return ledger_test(result, errors=None if errors == Pair(None, None) else errors)
-
-
-def ledger_test(result: TestResult, **known: Any) -> LedgerTest:
-    """What a ledger keeps of the results of a test; `known` are further fields."""
-    users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
-    known |= {name: getattr(result, name) for name in ("name", "type", "db_engine", "users")}
-    known |= {"runs": Pair(len(result.runs.base), len(result.runs.new))}
-    known |= {"supported_users": users if any(users) else None}
-    known |= _levels(result) if result.validity.status != ValidityStatus.INVALID else {}
-    return LedgerTest.model_validate(known)
-
-
-def _levels(result: TestResult) -> dict[str, Any]:
-    """What the noise between runs is learned from in later comparisons."""
-    runs = result.runs
-    levels = {series_key(row.slug, row.labels): row.levels for row in result.metrics}
-    levels = {key: each for key, each in levels.items() if min((*each.base, *each.new), default=0.0) > 0}
-    rows = {row.slug: row.load_adjusted for row in result.metrics if row.load_adjusted}
-    return {
-        "levels_of_runs": levels,
-        "within_se_log": {series_key(r.slug, r.labels): r.within_se_log for r in result.metrics if r.within_se_log},
-        "misread": sorted({row.slug for row in result.metrics if row.reading_error_percent}),
-        "at_load": {slug: row.model_dump(include={*LedgerAtLoad.model_fields}) for slug, row in rows.items()},
-        "windows_s": runs.map(lambda side: [run.window[1] - run.window[0] for run in side if run.window]),
-        "samples": [run.samples_sha256 for side in runs for run in side if run.samples_sha256],
-    }

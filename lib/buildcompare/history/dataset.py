@@ -22,6 +22,7 @@ EXPECTED = "entries that `history-pack` wrote"
 ROWS = 4_096  # of a row group: the newest comparisons are found without reading the others
 _NUMBER, _TEXT, _LEVELS = pa.float64(), pa.string(), pa.list_(pa.float64())
 _TEXTS = pa.list_(_TEXT)
+Integers = npt.NDArray[np.int64]
 
 
 def _pair(kind: pa.DataType) -> pa.DataType:
@@ -123,7 +124,7 @@ def contents(table: pa.Table) -> bytes:
 # ---- Columns as arrays ----------------------------------------------------------------------------------------------
 
 
-def codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[Any]]:
+def codes(column: pa.ChunkedArray) -> tuple[Integers, list[Any]]:
     """A column of texts as places in a list of different ones, -1 for none."""
     encoded = column.combine_chunks().dictionary_encode()
     places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)

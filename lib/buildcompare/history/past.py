@@ -18,8 +18,10 @@ import pyarrow.dataset as ds
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.params import Comparison
 from buildcompare.history import dataset
-from buildcompare.history.chain import differ, entry_of, settings, stated
+from buildcompare.history.dataset import Integers
+from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import Entry, Known, Ledger
+from buildcompare.history.setup import differ, settings, stated
 from buildcompare.history.table import SETUP_COLUMNS
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import SIDES
@@ -34,7 +36,6 @@ _CHANGES = (
 """What noise is learned from."""
 MOST = 2_000
 """Monthly comparisons that noise is learned from, the latest: more tell it no better, and 100,000 take ten seconds."""
-Integers = npt.NDArray[np.int64]
 _AT_LOAD = ("base", "new", "within_se_log")
 _UNKNOWN = {"se_log": 0.0, "seconds": math.nan, "within": math.nan, "misread": False}
 """What a change says of these where nothing is known."""

@@ -17,7 +17,8 @@ from buildcompare.config.errors import named
 from buildcompare.config.params import version_in
 from buildcompare.config.project import resolve, root, write_files, writing
 from buildcompare.figures import chart, picture
-from buildcompare.history.chain import Step, analyse_chain, ledger_test, supported_users_noise
+from buildcompare.history.chain import Step, analyse_chain, supported_users_noise
+from buildcompare.history.entry import ledger_test
 from buildcompare.history.ledger import Entry, Ledger, LedgerBuild, LedgerTest, read_ledger
 from buildcompare.history.releases import USERS, LevelSeries, over_releases
 from buildcompare.history.view import HistoryView

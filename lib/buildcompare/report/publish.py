@@ -20,7 +20,7 @@ from buildcompare.config.params import Comparison, params_of
 from buildcompare.config.project import resolve, root, socket_folder, write_files
 from buildcompare.config.variants import Variants, holds_variants, read_variants
 from buildcompare.config.yaml import read_yaml
-from buildcompare.history.chain import entry_of, place_in_words
+from buildcompare.history.entry import entry_of, place_in_words
 from buildcompare.history.ledger import locked, read_ledger, record
 from buildcompare.recordings import artefacts
 from buildcompare.report import engine as warm
