@@ -378,8 +378,11 @@ def run(
         read = read_matrix(matrix)
         with _ended_like_an_interrupt():
             ended = run_all(read, output or root() / "data/experiments" / str(read.name), report=_say, retry=retry)
-        said = say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])
-        print(*map(printable, said.split("\n")), sep="\n")
+        said = [say("experiment", "ended", len(ended.state.cells), ended.failed, [ended.params, *ended.scraped])]
+        if ended.failed:
+            command = ["run", str(matrix), *(["--output", str(output)] if output else []), "--retry"]
+            said.append(say("experiment", "again", shlex.join(command)))
+        print(*map(printable, said), sep="\n")
     if ended.failed:
         raise typer.Exit(FAILED)
 

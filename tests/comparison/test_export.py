@@ -125,6 +125,19 @@ def test_a_matrix_hands_on_levels_and_changes_of_its_variants() -> None:
     assert len({*names}) == len(names)
 
 
+def test_variants_of_like_names_are_different_gauges() -> None:
+    names = ["base", "a b", "a_b", "a/b", "ä", "ö"]
+    given = {
+        "name": "x", "factors": {"v": names}, "baseline": {"v": "base"},
+        "operations": {"n": {"unit": "seconds", "better": "lower"}},
+        "runs": [{"levels": {"v": name}, "values": {"n": float(i + 1)}} for i, name in enumerate(names)],
+    }  # fmt: skip
+    lines = statsd_lines(bc.compare_variants(check_variants(given)).results)
+    levels = dict(line.rsplit("|", 1)[0].rsplit(":", 1) for line in lines if ".variant_seconds:" in line)
+    assert sorted(map(float, levels.values())) == pytest.approx([1, 2, 3, 4, 5, 6])
+    assert {"buildcompare.x.n.base.variant_seconds", "buildcompare.x.n.a_b.variant_seconds"} < {*levels}
+
+
 def test_statsd_receives_every_gauge_in_packets_that_pass(file: Path, results: Results) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

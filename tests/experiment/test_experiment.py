@@ -138,7 +138,11 @@ def test_all_cells_run_once_in_their_order_and_a_params_file_holds_them(tmp_path
 
 
 def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
-    shell = f"echo speed = 1{{size}}; echo because >&2; echo x >> {tmp_path}/log; test {{size}}{{cache}} != 2off"
+    mended = tmp_path / "mended"
+    shell = (
+        f"echo speed = 1{{size}}; echo because >&2; echo x >> {tmp_path}/log;"
+        f" test {{size}}{{cache}} != 2off || test -e {mended}"
+    )
     file, out = written(tmp_path, command={"shell": shell}, tear_down=[["touch", "torn-down"]]), tmp_path / "out"
     done = run(file, "--output", out)
     assert done.exit_code == 4
@@ -146,7 +150,10 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
         cell.name for cell in cells(read_matrix(file)) if cell.levels["size"] == "2" and cell.levels["cache"] == "off"
     ]
     assert len(named) == 2
-    assert done.stdout.splitlines()[-1].endswith(f"10 of 12 cells done; failed: {', '.join(named)}")
+    *_, ended, again = done.stdout.splitlines()
+    assert ended.endswith(f"10 of 12 cells done; failed: {', '.join(named)}")
+    command = f"python -m buildcompare run {file} --output {out} --retry"
+    assert again == f"Run the failed cells once more: {command}"
     assert done.stdout.count("failed, command: /bin/sh ended with exit code 1") == 2
     for name in named:
         assert (out / CELLS / name / "errors.txt").read_text() == "because\n"
@@ -157,8 +164,13 @@ def test_a_failing_cell_is_kept_and_named(tmp_path: Path) -> None:
     assert all(name in params["setup"]["Failed cells"] for name in named)
     assert run(file, "--output", out).exit_code == 4, "it says so again, and runs none again"
     assert len(log_of(tmp_path)) == 12
-    assert run(file, "--output", out, "--retry").exit_code == 4
+    assert run(*command.split()[4:]).exit_code == 4
     assert len(log_of(tmp_path)) == 14
+    mended.touch()
+    last = run(*command.split()[4:])
+    assert last.exit_code == 0
+    assert last.stdout.splitlines()[-1].endswith("12 of 12 cells done")
+    assert len(log_of(tmp_path)) == 16
 
 
 @pytest.mark.parametrize(

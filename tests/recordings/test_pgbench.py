@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import buildcompare as bc
+from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
+from buildcompare.config.params import Run, Source
+from buildcompare.config.yaml import checked
+from buildcompare.recordings.sources import record
 
 V96 = """\
 starting vacuum...end.
@@ -200,14 +204,15 @@ def test_the_installed_version(database: list[str], out: Path) -> None:
 @pytest.mark.slow
 def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> None:
     logs, running = {}, {}
-    for kind, more in {"transactions": (), "aggregates": ("--aggregate-interval=1",)}.items():
+    several = ("--aggregate-interval=1", "-c", "4", "-j", "2")
+    for kind, more in {"transactions": (), "aggregates": several[:1], "threads": several}.items():
         prefix = f"{database[-3]}/{kind}"
         command = [*database, "-n", "-T", "5", "-R", "200", "-l", f"--log-prefix={prefix}", *more, "postgres"]
         with (tmp_path / kind).open("wb") as file:
             running[kind] = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL, cwd=database[-3])
     for kind, process in running.items():
         assert process.wait(timeout=60) == 0
-        (logs[kind],) = Path(database[-3]).glob(f"{kind}.*")
+        logs[kind] = Path(database[-3]) / f"{kind}.*"
     for kind, log in logs.items():
         (run,) = bc.pgbench_runs(tmp_path / kind).to_dict("records")
         found = bc.read(log, catalogue="pgbench")
@@ -216,8 +221,12 @@ def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> Non
         assert tps is not None
         assert latency is not None
         assert np.median(tps.values) == pytest.approx(run["tps"], rel=0.5)
-        if kind == "aggregates":  # a busy machine may not come to the last interval: the log itself is the measure
-            _, counts, sums, *_ = np.array([line.split() for line in log.read_text().splitlines()], dtype=np.float64).T
+        files = list(log.parent.glob(log.name))
+        assert len(files) == 1 + (kind == "threads")
+        if kind != "transactions":  # a busy machine may not come to the last interval: the log itself is the measure
+            lines = [[line.split() for line in file.read_text().splitlines()] for file in files]
+            length = min(map(len, lines))
+            _, counts, sums, *_ = np.array([row for of in lines for row in of[:length]], dtype=np.float64).T
             assert tps.values.sum() == counts.sum()
             assert np.nansum(latency.values * tps.values) == pytest.approx(sums.sum() / 1e6)
     (each,) = bc.read(logs["transactions"], catalogue="pgbench").measurements
@@ -237,14 +246,55 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
     first, second = tmp_path / "log.4711", tmp_path / "log.4711.1"
     for client, each in enumerate((first, second)):
         each.write_text("".join(f"{client} {i} 1448 0 {1795363972 + i} 850802\n" for i in range(1, 30)))
-    for each in (first, second):
-        with pytest.raises(InputError, match=r"all threads: `sort .* log.4711 log.4711.\*` makes it, found one of 2"):
+    (tmp_path / "log.47112").write_text(LOG)  # of another run
+    for each, other in ((first, second), (second, first)):
+        with pytest.raises(
+            InputError, match=rf'log\.4711\.\*"\]` in a params file\), found 1 of 2, without {other.name}'
+        ):
             bc.read(each)
     text = sorted("".join(each.read_text() for each in (first, second)).splitlines(), key=lambda line: line.split()[4])
     joined = tmp_path / "all.log"
     joined.write_text("\n".join(text) + "\n")
-    (tps,) = (series for series in bc.read(joined, catalogue="pgbench").series if series.metric == "tps")
-    assert np.median(tps.values) == 2.0
+    known = read_catalogue("pgbench")
+    for several in ([str(first), str(second)], [f"{tmp_path}/log.4711", f"{tmp_path}/log.4711.*"]):
+        run = record(checked(Run, {"pgbench": several}), checked(Source, {"kind": "pgbench"}), known)
+        one = record(checked(Run, {"pgbench": str(joined)}), checked(Source, {"kind": "pgbench"}), known)
+        assert [series.values.tolist() for series in run.series] == [series.values.tolist() for series in one.series]
+        assert np.median(run.series[0].values) == 2.0
+        assert len(run.measurements[0].values) == 58
+        assert len(run.provenance["files"]) == 2
+    with pytest.raises(InputError, match=r"log\.47112: line 1: expected logs of one run: .*, found client 0 in two"):
+        record(checked(Run, {"pgbench": f"{tmp_path}/log.4711*"}), checked(Source, {"kind": "pgbench"}), known)
+    second.write_text(LOG + "1 2 14\n")
+    with pytest.raises(InputError, match=r"log\.4711\.1: line 2: expected a line of a log of pgbench"):
+        bc.read(f"{tmp_path}/log.4711?1", kind="pgbench")
+
+
+def test_aggregates_of_threads_are_added_up(tmp_path: Path) -> None:
+    """The second thread began a moment later, in the next second, and did not come to the last interval."""
+    start, step = 1795363970, 2
+    counts = {"log.7": [10, 20, 0, 40, 50], "log.7.1": [1, 2, 0, 4]}
+    for late, (name, of) in enumerate(counts.items()):
+        lines = (
+            f"{start + late + step * i} {n} {n * 1000 * (late + 1)} {n * 1000**2 * (late + 1) ** 2} 9 9\n"
+            for i, n in enumerate(of)
+        )
+        (tmp_path / name).write_text("".join(lines))
+    found = bc.read(f"{tmp_path}/log.7*", catalogue="pgbench")
+    series = {each.metric: each.values.tolist() for each in found.series}
+    assert series["tps"] == [5.5, 11.0, 0.0, 22.0]
+    mean = (40 * 0.001 + 4 * 0.002) / 44
+    assert series["latency-average"] == pytest.approx([mean, mean, np.nan, mean], nan_ok=True)
+    squares = (40 * 0.001**2 + 4 * 0.002**2) / 44
+    assert series["latency-stddev"][0] == pytest.approx(np.sqrt(squares - mean**2))
+    for text, said in (
+        ("1795363970 1 9 9 9 9\n1795363972 1 9 slow 9 9\n", "line 2: expected a line of a log"),
+        ("1795363990 1 9 9 9 9\n1795363992 1 9 9 9 9\n", "begin and end within 2 intervals"),
+        (LOG, "expected a log of the kind of"),
+    ):
+        (tmp_path / "log.7.1").write_text(text)
+        with pytest.raises(InputError, match=said):
+            bc.read(f"{tmp_path}/log.7*")
 
 
 MALFORMED = {

@@ -26,6 +26,7 @@ from buildcompare.comparison.export import samples
 from buildcompare.config.errors import InputError
 from buildcompare.config.variants import check_variants
 from buildcompare.findings.variants import opening
+from buildcompare.report import publication
 from buildcompare.report.publish import publish
 from buildcompare.results.codes import Unjudged
 from buildcompare.text.sentences import say
@@ -388,6 +389,24 @@ def test_a_matrix_is_published_in_every_format(published: Path) -> None:
     assert (published / "variants.ipynb").exists()
     assert (published / "artefacts/run-2/left/iostat.json").read_text() == "{}"
     assert '<a href="artefacts/run-2/">managed, mq, run 2</a> (1 files, 2.00 B)' in page
+
+
+@pytest.mark.slow
+def test_a_file_of_the_same_name_elsewhere_does_not_overwrite_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two experiments of one name in two folders write it."""
+    monkeypatch.setattr(publication, "reports", lambda: tmp_path / "reports")
+    files = [tmp_path / folder / "disks-variants.yaml" for folder in ("one", "two")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(yaml.safe_dump(matrix()))
+    folder = publish(files[0]).folder
+    before = (folder / "results.json").read_bytes()
+    with pytest.raises(InputError, match=r"output: expected a folder of its own \(--output\) for .*two/disks-variants"):
+        publish(files[1])
+    assert (folder / "results.json").read_bytes() == before
+    assert publish(files[0], resume=True).kept
 
 
 @pytest.mark.slow

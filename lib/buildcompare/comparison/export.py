@@ -1,9 +1,11 @@
 """Hand results to what keeps time series: OpenMetrics text for Prometheus, gauges in UDP packets for statsd."""
 
+import hashlib
 import math
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any
@@ -159,9 +161,10 @@ def statsd_lines(results: Results) -> list[str]:
 
     Of a matrix they are ``buildcompare.COMPARISON.OPERATION.VARIANT.variant_seconds``.
 
-    A number below zero is told as zero and that number: alone it would be a decrement.
+    A number below zero is told as zero and that number: alone it would be a decrement. Characters that a name cannot
+    have are replaced; of names that would then be alike, those that were changed end with a hash of what they were.
     """
-    lines = []
+    lines, names = list[str](), list[tuple[tuple[str, ...], float]]()
     for name, labels, value in samples(results):
         if name == "comparison_info" or not math.isfinite(value):
             continue
@@ -169,11 +172,23 @@ def statsd_lines(results: Results) -> list[str]:
         first = [
             known.pop(key) for key in ("comparison", "test", "metric", "series", "operation", "variant") if key in known
         ]
-        parts = [PREFIX, *first, name, *known.values()]
-        gauge = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100] for part in parts)
+        names.append(((PREFIX, *first, name, *known.values()), value))
+    plain = Counter(_gauge(parts) for parts, _ in names)
+    for parts, value in names:
+        gauge = _gauge(parts, apart=plain[_gauge(parts)] > 1)
         number = f"{value:.10g}"
         lines.append(f"{gauge}:0|g\n{gauge}:{number}|g" if value < 0 else f"{gauge}:{number}|g")
     return lines
+
+
+def _gauge(parts: Sequence[str], *, apart: bool = False) -> str:
+    """The name of a gauge; with `apart` each part that had to be changed bears a hash of what it was."""
+    names = [re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:100] for part in parts]
+    if apart:
+        hashes = [hashlib.sha256(part.encode()).hexdigest()[:8] for part in parts]
+        every = zip(names, parts, hashes, strict=True)
+        names = [name if name == part else f"{name}-{own}" for name, part, own in every]
+    return ".".join(names)
 
 
 def packets(lines: Iterable[str], *, size: int = PACKET_BYTES) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
 from buildcompare.config.variants import Variants
 from buildcompare.recordings import artefacts
+from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")
 NOT_IN_REPORTS = ("anywidget", "ipywidgets", "jupyterlab")
@@ -34,7 +35,7 @@ def files_of(params: Comparison | Variants) -> list[str]:
         return list(dict.fromkeys(path for path in named if path))
     named += [str(NOTEBOOK), params.calibration]
     for slot, run in runs_of(params):
-        named += [slot.path] if run.is_pulled else [run.file, run.labels]
+        named += [slot.path] if run.is_pulled else [*matching(run.files), run.labels]
     for profiles in (test.profiles for test in params.tests if test.profiles is not None):
         named += [*profiles.base, *profiles.new]
     if params.history is not None:

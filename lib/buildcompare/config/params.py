@@ -82,6 +82,10 @@ Values = Annotated[
 SetupValue = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
+_LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
+Files = Annotated[list[str], _LISTED, Field(min_length=1, max_length=1000)]
+
+
 class Build(Strict):
     """One build of the server, by the name that people call it."""
 
@@ -108,7 +112,8 @@ class Run(Strict):
     report: str | None = None
     recording: str | None = None
     snapshot: str | None = None
-    pgbench: str | None = None
+    pgbench: Files | None = None
+    """One file, or the logs of all threads of the run; a pattern with ``*`` names several."""
     sysstat: str | None = None
     values: dict[str, Values] | None = Field(default=None, min_length=1)
     """By metric: one number, or one for each request or iteration."""
@@ -142,8 +147,14 @@ class Run(Strict):
 
     @property
     def file(self) -> str | None:
-        """The file that the run is read from, as the user wrote it."""
-        return None if self.kind is None else getattr(self, FILE_KEYS[self.kind])
+        """What the run is read from, as the user wrote it."""
+        return ", ".join(self.files) or None
+
+    @property
+    def files(self) -> list[str]:
+        """The files that the run is read from, as the user wrote them; patterns too."""
+        named = None if self.kind is None else getattr(self, FILE_KEYS[self.kind])
+        return named if isinstance(named, list) else [named] if named else []
 
     @property
     def is_pulled(self) -> bool:
@@ -171,8 +182,7 @@ def _distinct(items: list[Any]) -> list[Any]:
 
 
 Named = Annotated[list[T], Field(min_length=1, max_length=200), AfterValidator(_distinct)]
-_AS_LIST = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
-Runs = Annotated[list[Run], _AS_LIST, Field(min_length=1, max_length=100)]
+Runs = Annotated[list[Run], _LISTED, Field(min_length=1, max_length=100)]
 
 
 class Profiles(Strict):

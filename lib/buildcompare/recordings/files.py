@@ -1,5 +1,6 @@
 """Reads a user's file into memory, unpacked, within a limit, and makes series of the samples that it holds."""
 
+import glob
 import gzip
 import hashlib
 import io
@@ -7,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,8 @@ from pydantic_core import from_json
 
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.config.project import resolve
+from buildcompare.config.project import resolve, root
+from buildcompare.config.remote import is_remote
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 
 MAX_BYTES = 32_000_000
@@ -88,6 +91,20 @@ def read_input(path: str, *, expected: str) -> InputFile:
     if not contents.strip():
         raise fault(found="an empty file")
     return InputFile(path, contents, stored)
+
+
+def matching(paths: Iterable[str]) -> list[str]:
+    """The paths, of a pattern such as ``run/log.4711.*`` all files that it fits, in the order of their names.
+
+    A pattern that fits nothing stays, and reading it says so.
+    """
+    found: list[str] = []
+    for path in paths:
+        named = is_remote(path) or "\0" in path or not glob.has_magic(path) or resolve(path).exists()
+        fit = [] if named else sorted(glob.glob(str(resolve(path))), key=lambda each: (len(each), each))
+        own = [each if Path(path).is_absolute() else str(Path(each).relative_to(root())) for each in fit]
+        found += own or [path]
+    return found
 
 
 def _bounded(stream: io.BufferedIOBase | gzip.GzipFile, path: str) -> bytes:

@@ -1,7 +1,8 @@
 """Recordings from what pgbench prints (PostgreSQL 9.5 to today): summaries, progress (``-P``) and logs (``-l``).
 
 Text around it, such as headings or a terminal's prompt, is passed over; a line that begins like one of pgbench's and
-goes on otherwise is a fault. Several summaries may follow each other, with or without their headers.
+goes on otherwise is a fault. Several summaries may follow each other, with or without their headers. The logs of
+several threads (``-j``) are read together, as one run.
 """
 
 import glob
@@ -71,6 +72,8 @@ EVERY = 0.99  # part of the transactions that a log holds at least: the rate is 
 _EPOCH, _LATEST = 1e8, 7.2e9  # a number of a log's line above this is a time, below a client: 1973; times end in 2198
 LONGEST_S = 7 * 86_400
 """Bound on the seconds of a log, of which each becomes a sample."""
+MOST_CUT = 2
+"""Intervals by which the aggregate logs of the threads of one run may differ at their end."""
 _INTEGERS = ("scale", "partitions", "clients", "threads", "most tries", "duration", "transactions per client")
 _NEEDED = ("clients", "transactions", "tps")
 
@@ -190,7 +193,7 @@ def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
     """One run: its summary as measurements, its progress or log as series; of a log each transaction's latency too."""
     first = next((line for line in _lines(file) if line.strip()), "")
     if re.match(r"\d+ \d", first):
-        return _log(file, catalogue)
+        return read_logs([file], catalogue)
     curves = [*_progress(file)]
     found = summaries(file) if not curves or b"tps = " in file.contents else []
     if len(found) > 1:
@@ -230,8 +233,45 @@ def _progress(file: InputFile) -> Iterator[Curve]:
         yield from _curves(times, [tps, *(np.where(tps > 0, each, np.nan) for each in latencies)])
 
 
-def _log(file: InputFile, catalogue: Catalogue) -> Recording:
-    """A log of every transaction, or of what each interval holds (``--aggregate-interval``)."""
+def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
+    """One run: the logs of all its threads (``--jobs``), of transactions or of what each interval held.
+
+    Transactions stand in the order in which they ended; counts and sums of the same interval are added up.
+    """
+    tables = [_rows_of_log(file) for file in files]
+    first, aggregate = files[0], bool(tables[0][0, 0] > _EPOCH)
+    given, clients = {file.path and Path(resolve(file.path)).resolve() for file in files}, set[float]()
+    for file, rows in zip(files, tables, strict=True):
+        if bool(rows[0, 0] > _EPOCH) != aggregate:
+            raise file.fault("line 1", f"a log of the kind of {first.path}", "the other (aggregates and transactions)")
+        threads = _threads(file.path)
+        if left := [each for each in threads if each.resolve() not in given]:
+            named = Path(str(file.path)).with_name(threads[0].name)
+            expected = f'the logs of all threads of the run (`pgbench: ["{named}", "{named}.*"]` in a params file)'
+            raise file.fault(None, expected, f"{len(threads) - len(left)} of {len(threads)}, without {left[0].name}")
+        if aggregate:
+            continue
+        if twice := clients & {*rows[:, 0]}:
+            raise file.fault("line 1", "logs of one run: each client in one of them", f"client {min(twice):g} in two")
+        clients |= {*rows[:, 0]}
+        if abs(rows[0, 4] - tables[0][0, 4]) > LONGEST_S:
+            raise file.fault("line 1", f"a time within {LONGEST_S // 86_400} days of {first.path}", f"{rows[0, 4]:.0f}")
+    if aggregate:
+        curves, done = _of_aggregates(first, _summed(files, tables)), []
+    else:
+        table = np.concatenate(tables)
+        table = table[np.lexsort((table[:, 5], table[:, 4]))]
+        curves = _of_transactions(first, table)
+        done = [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
+    series = series_of(first, curves, catalogue)
+    window = span(series)
+    assert window is not None  # a log has a line
+    origin = {"kind": "pgbench", "files": [file.provenance for file in files], **_rate(series)}
+    return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
+
+
+def _rows_of_log(file: InputFile) -> FloatArray:
+    """The first six numbers of each line; NaN where a transaction was not done."""
     rows: list[list[float]] = []
     for number, line in enumerate(_lines(file), start=1):
         cells = ["nan" if cell in _UNDONE else cell for cell in line.split()]
@@ -251,29 +291,41 @@ def _log(file: InputFile, catalogue: Catalogue) -> Recording:
             expected = f"a time within {LONGEST_S // 86_400} days of the first ({rows[0][4]:.0f})"
             raise file.fault(f"line {number}", expected, f"{row[4]:.0f}")
         rows.append(row)
-    table = np.array(rows)
-    aggregate = bool(table[0, 0] > _EPOCH)
-    if threads := _threads(file.path):
-        joined = f"`sort -n -k5,5 -k6,6 {threads[0]} {threads[0]}.*` makes it"
-        how = "of a run with `--jobs=1`, as aggregates of threads cannot be joined" if aggregate else joined
-        raise file.fault(None, f"the log of all threads: {how}", f"one of {len(threads)} threads'")
-    curves = _of_aggregates(file, table) if aggregate else _of_transactions(file, table)
-    series = series_of(file, curves, catalogue)
-    done = [] if aggregate else [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
-    window = span(series)
-    assert window is not None  # a log has a line
-    origin = {"kind": "pgbench", "files": [file.provenance], **_rate(series)}
-    return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
+    if not rows:
+        raise file.fault("line 1", "a log of pgbench", "an empty one")
+    return np.array(rows)
 
 
-def _threads(path: str | None) -> list[str]:
-    """The names of the logs that the threads of one run (``--jobs``) wrote beside this one; none where it is alone."""
+def _summed(files: Sequence[InputFile], tables: Sequence[FloatArray]) -> FloatArray:
+    """What all threads did in each interval: start, count, sum of latencies and of their squares, shape (n, 4).
+
+    Each thread counts its intervals from its own start, which is written in whole seconds: within one second they are
+    the same. At both ends, what not all threads have is an interval that was cut.
+    """
+    gaps = np.concatenate([np.diff(rows[:, 0]) for rows in tables])
+    if len(tables) == 1 or not gaps.size:
+        return tables[0][:, :4]
+    every, start = float(np.median(gaps)), min(float(rows[0, 0]) for rows in tables)
+    places = [np.round((rows[:, 0] - rows[0, 0] + max(rows[0, 0] - start - 1.0, 0.0)) / every) for rows in tables]
+    begin, end = max(float(place[0]) for place in places), min(float(place[-1]) for place in places)
+    for file, place in zip(files, places, strict=True):
+        for line, beyond in ((1, begin - place[0]), (place.size, place[-1] - end)):
+            if beyond > MOST_CUT:
+                expected = f"logs of one run, which begin and end within {MOST_CUT} intervals of each other"
+                raise file.fault(f"line {line}", expected, f"{beyond:g} intervals without another")
+    every_row = pd.DataFrame(np.concatenate(tables)[:, 1:4]).groupby(np.concatenate(places)).sum()
+    kept = every_row.loc[begin:end]
+    return np.column_stack([start + every * kept.index.to_numpy(dtype=np.float64), kept.to_numpy()])
+
+
+def _threads(path: str | None) -> list[Path]:
+    """The logs that the threads of one run (``--jobs``) wrote: this one and those beside it; none where it is alone."""
     if path is None or is_remote(path) or not (name := re.fullmatch(r"(.+?\.\d+)(?:\.\d+)?", Path(path).name)):
         return []
     folder = resolve(path).parent
     first = folder / name[1]
-    others = sorted(each.name for each in folder.glob(f"{glob.escape(name[1])}.*") if each.suffix[1:].isdigit())
-    return [first.name, *others] if first.is_file() and others else []
+    others = sorted(each for each in folder.glob(f"{glob.escape(name[1])}.*") if each.suffix[1:].isdigit())
+    return [first, *others] if first.is_file() and others else []
 
 
 def _rate(series: Sequence[Series]) -> dict[str, float]:

@@ -7,6 +7,7 @@ what it was asked for: a changed window, address, step or query pulls anew.
 """
 
 import datetime as dt
+import glob
 import hashlib
 import json
 import math
@@ -26,7 +27,7 @@ from buildcompare.config.project import resolve
 from buildcompare.config.remote import is_remote
 from buildcompare.config.yaml import checked
 from buildcompare.recordings import grafana, ltctl, pgbench, sysstat, table
-from buildcompare.recordings.files import LATEST, MAX_GRAPHS, FileSource, InputFile, read_input
+from buildcompare.recordings.files import LATEST, MAX_GRAPHS, FileSource, InputFile, matching, read_input
 from buildcompare.recordings.parquet import is_whole, open_table
 from buildcompare.recordings.recording import Measurement, Recording, span, utc
 from buildcompare.results.codes import Side
@@ -61,8 +62,9 @@ def read(
     ----------
     path
         A table of samples (CSV, Parquet), a report of ``ltctl report generate``, a snapshot of a Grafana dashboard,
-        output of pgbench, or statistics of sysstat; text may be gzipped. Relative to the working folder, or else to the
-        project's; or an address that fsspec knows, such as ``s3://bucket/run.parquet``.
+        output of pgbench, or statistics of sysstat; text may be gzipped. A pattern such as ``log.4711*`` names the
+        logs of all threads of a run of pgbench. Relative to the working folder, or else to the project's; or an
+        address that fsspec knows, such as ``s3://bucket/run.parquet``.
     catalogue
         A catalogue's name, path or contents: it knows the unit of each metric, by name, alias or slug.
     kind
@@ -88,7 +90,7 @@ def read(
     if kind is not None and kind not in SOURCES:
         raise InputError(file=None, key="kind", expected="one of " + ", ".join(SOURCES), found=repr(kind))
     known = read_catalogue(catalogue) if isinstance(catalogue, str) else catalogue
-    return with_samples(_read(_here(path), known, kind, None if labels is None else _here(labels)), str(path))
+    return with_samples(_read([_here(path)], known, kind, None if labels is None else _here(labels)), str(path))
 
 
 def read_runs(path: str | Path, catalogue: str | Catalogue = "mattermost") -> list[Recording]:
@@ -229,7 +231,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
         from buildcompare.recordings.prometheus import pull_run  # late: the client takes time to import
 
         return with_samples(pull_run(run, source, catalogue), None)
-    recording = _read(run.file, catalogue, run.kind, run.labels)
+    recording = _read(run.files, catalogue, run.kind, run.labels)
     if run.window is not None:
         start, end = (instant.timestamp() for instant in run.window)
         stop_known = recording.stop_known and end >= recording.window[1]  # else it was cut before its stop
@@ -255,13 +257,18 @@ def _here(path: str | Path) -> str:
     """The path in the working folder where a file is there, else in the project; an address stays what it is."""
     if is_remote(path):
         return str(path)
-    return str(Path(path).absolute()) if "\0" not in str(path) and Path(path).exists() else str(path)
+    there = "\0" not in str(path) and (Path(path).exists() or glob.glob(str(path)))
+    return str(Path(path).absolute()) if there else str(path)
 
 
-def _read(path: str, catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
+def _read(paths: Sequence[str], catalogue: Catalogue, kind: str | None, labels: str | None) -> Recording:
     expected = SOURCES[kind].expected if kind else table.EXPECTED
-    file = read_input(path, expected=expected)
+    named = dict.fromkeys(matching(paths) if kind in (None, "pgbench") else paths)
+    files = [read_input(path, expected=expected) for path in named]
+    file = files[0]
     try:
+        if len(files) > 1:
+            return pgbench.read_logs(files, catalogue)
         found = kind or next((name for name, each in SOURCES.items() if each.recognise(file.contents)), None)
         if found is None:
             expected = ", or ".join(each.expected for each in SOURCES.values())

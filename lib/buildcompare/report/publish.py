@@ -1,6 +1,7 @@
 """Make the report of a params file by running the comparison notebook, and publish it."""
 
 import contextlib
+import json
 import os
 import shlex
 from collections.abc import Iterator
@@ -137,6 +138,21 @@ def shown_as(params_file: Path) -> str:
     return str(path.relative_to(root()) if path.is_relative_to(root()) else params_file.name)
 
 
+def _own_folder(params_file: Path, output: Path | None) -> tuple[Path, str]:
+    """The folder that a report goes to, and what tells its params file from others; not over that of another one."""
+    path, folder = params_file.resolve(), folder_of(params_file, output)
+    own = shown_as(path) if path.is_relative_to(root()) else sha256(str(path).encode()).hexdigest()
+    try:
+        run = json.loads((folder / publication.RESULTS).read_bytes())["provenance"]["run"]
+        other = run.get("params", own) != own
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return folder, own
+    if other and output is None:
+        expected = f"a folder of its own (--output) for the report of {params_file}"
+        raise InputError(file=folder, key="output", expected=expected, found=f"that of another {params_file.name}")
+    return folder, own
+
+
 def pictures_of(params: Comparison | Variants, folder: Path) -> dict[str, bytes]:
     """The pictures in what people wrote, in the params and into README.md in `folder`, by paths as they wrote them."""
     texts = [*params.comments, *params.action_items, *params.setup.values()]
@@ -186,7 +202,7 @@ def publish(
     analysis.catalogue_of(params)
     if params.calibration is not None:
         analysis.calibration_of(params, params.calibration)
-    folder = folder_of(params_file, output)
+    folder, own = _own_folder(params_file, output)
     left = artefacts.found_of(params)
     markdown.read_written(folder / publication.README)  # a broken marker is said before anything is written
     analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
@@ -201,7 +217,7 @@ def publish(
             analysis.read_profiles(params)
             analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
-        results = keep_beside_results(notebook, {"inputs_sha256": inputs})
+        results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": own})
         _write(notebook, results, publication.NOTEBOOK, staging, folder, graphs=graphs)
         for _, files in left:
             artefacts.copy(files, staging)
@@ -225,13 +241,13 @@ def _publish_variants(
         raise InputError(file=params_file, key="factors", expected=expected, found="variants")
     left = artefacts.found_of(params)
     read_runs(params, catalogue_of(params))  # a fault is said with its line, which the kernel is not told
-    folder, shown = folder_of(params_file, output), shlex.quote(shown_as(params_file))
+    (folder, own), shown = _own_folder(params_file, output), shlex.quote(shown_as(params_file))
     inputs = made_from(params, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
         return Published(folder, kept, kept=True)
     with publication.staged(folder) as staging:
         notebook = execute(params, command=f"python -m buildcompare report {shown}", engine=engine)
-        results = keep_beside_results(notebook, {"inputs_sha256": inputs})
+        results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": own})
         _write(notebook, results, publication.VARIANTS, staging, folder, graphs=graphs)
         for _, files in left:
             artefacts.copy(files, staging)
