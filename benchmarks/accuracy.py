@@ -158,7 +158,7 @@ def identical_pairs(
     title: str, groups: Sequence[RepeatedRuns], means: Means, only: Sequence[str] | None = None
 ) -> None:
     """False alarms and detection on pairs between which nothing changed, beside the peer's rule."""
-    metrics, labels = check_metrics(groups, read_catalogue("mattermost").find), check_labels(groups)
+    metrics, labels = check_metrics(groups, read_catalogue("mattermost")), check_labels(groups)
     shown = [group for group in groups if only is None or group.name in only]
     metrics, labels = (rows[rows["group"].isin([group.name for group in shown])] for rows in (metrics, labels))
     changes = [ratio for group in shown for ratio in label_pairs(group).eval("second / first")]

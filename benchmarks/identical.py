@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from buildcompare import findings
-from buildcompare.calibration.learn import run_levels
+from buildcompare.calibration.learn import beside_runs, run_levels
 from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
@@ -60,11 +60,12 @@ def main(folder: str | None = None) -> None:
                 if (name in SMALL) is not small:
                     continue
                 others = [g for g in groups.values() if calibrated and g.name != name and g.name not in SMALL]
+                catalogue = beside_runs(CATALOGUE, others)
                 noises = {"groups": others, "label_noise": LabelNoise(others)}
                 for (i, first), (j, second) in itertools.combinations(enumerate(runs, 1), 2):
                     base, new = (Run(report="-", supported_users=reported.get((name, n))) for n in (i, j))
                     test = Test(name=f"{name}_{i}_{j}", type=kind, base=[base], new=[new])  # type: ignore[arg-type]
-                    result = compare_test(test, {"base": [first], "new": [second]}, CATALOGUE, **noises).result
+                    result = compare_test(test, {"base": [first], "new": [second]}, catalogue, **noises).result
                     found = findings.find([result], ("first", "second"))
                     grave = [f for f in found if f.severity != "info"]
                     seen.update({each.kind for each in found} & BEGINNINGS)
@@ -83,9 +84,12 @@ def pool(groups: list[RepeatedRuns]) -> None:
     found: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
     for pair in itertools.combinations(groups, 2):
         others = [group for group in groups if group not in pair]
-        for metric in CATALOGUE.metrics if pair[0].type == pair[1].type else ():
+        for metric in beside_runs(CATALOGUE, others).metrics if pair[0].type == pair[1].type else ():
             kind = pair[0].type
-            known = {"calibrated": metric_noise(metric, kind, others), "borrowed": catalogue_noise(metric, kind)}
+            known = {
+                "calibrated": metric_noise(metric, kind, others),
+                "borrowed": catalogue_noise(CATALOGUE.find(metric.slug), kind),
+            }
             for source, noise in ((source, noise) for source, noise in known.items() if noise is not None):
                 alone = [list(changes(group, metric.slug, noise)) for group in pair]
                 for one, other in itertools.product(*alone):

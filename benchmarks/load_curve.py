@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from buildcompare.calibration.learn import beside_runs
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Run, Source
@@ -54,6 +55,8 @@ SMALL = ("v1-1.1", "v2-L110", "v2-L222")
 """The smallest machines, whose runs differ by 11 to 26 %: reported apart."""
 GROUPS = (2, 3, 4) * 4
 """Runs of each of a calibration's setups."""
+HOW = {"catalogue": 0, "calibration of one setup of three runs": 1, "calibration": len(GROUPS)}
+"""By how many setups a pair is judged."""
 CALIBRATIONS = 10
 """Pairs take turns with so many calibrations, so that none of them decides a table."""
 UNLIKE = NoiseModel(level_scale=1.9)
@@ -65,6 +68,7 @@ class Tally:
     """What was judged of one kind of pairs."""
 
     pairs: int = 0
+    felt: int = 0
     regressions: int = 0
     called: int = 0
     worse: int = 0
@@ -77,6 +81,8 @@ class Tally:
         self.pairs += 1
         self.rows += judged.values()
         lower = [row for slug, row in judged.items() if CATALOGUE.find(slug).better == "lower"]
+        worse = [slug for slug, row in judged.items() if row.status == "regression"]
+        self.felt += any(CATALOGUE.find(slug).gate for slug in worse)
         self.regressions += any(row.status == "regression" for row in lower)
         self.called += any(row.status in CALLED for row in judged.values())
         self.worse += any((row.ci_low or 0.0) > 0 for row in lower)
@@ -88,8 +94,10 @@ class Tally:
         covering = sum(_holds_zero(row) for row in known) / max(len(known), 1)
         wide = [(row.ci_low or 0.0, row.ci_high or 0.0) for row in self.rows]
         together = sum(low <= 0 <= high for low, high in wide) / max(len(wide), 1)
-        parts = [each / self.pairs for each in (self.regressions, self.called, self.worse, self.worse_alone)]
-        rates = "".join(f"{100 * each:11.1f}" for each in (*parts, covering, together))
+        open_rows = sum(row.status == "inconclusive" for row in self.rows) / max(len(self.rows), 1)
+        counts = (self.felt, self.regressions, self.called, self.worse, self.worse_alone)
+        parts = [each / self.pairs for each in counts]
+        rates = "".join(f"{100 * each:11.1f}" for each in (*parts, covering, together, open_rows))
         return f"{name:46s}{rates}{1000 * self.seconds / self.pairs:8.0f}"
 
 
@@ -99,11 +107,12 @@ def _holds_zero(row: LoadAdjustedResult) -> bool:
 
 
 HEAD = f"{'in percent of pairs, and of rows':46s}" + "".join(
-    f"{word:>11s}" for word in ("regression", "any call", "worse", "alone", "zero alone", "zero")
+    f"{word:>11s}" for word in ("felt", "regression", "any call", "worse", "alone", "zero alone", "zero", "cannot tell")
 )
-LEGEND = """regression: of a metric of which less is better; any call: of any metric, in either direction
+LEGEND = """felt: a regression of a metric that users feel, on which a verdict rests; regression: of any where less is
+better; any call: of any metric, in either direction
 worse: an interval of the table (95 % for its family together) wholly on the bad side; alone: one at 95 % by itself
-zero (alone): rows whose interval, of the table or by itself, holds zero"""
+zero (alone): rows whose interval, of the table or by itself, holds zero; cannot tell: rows"""
 
 
 def main(pairs: int = 100, first_seed: int = 40_000) -> None:
@@ -125,7 +134,7 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
     for _, _, noise in kinds:
         if noise not in noises:
             noises[noise] = [calibration(first_seed + 500_000 + 1000 * i, noise) for i in range(CALIBRATIONS)]
-    tallies = {(name, how): Tally() for name, _, _ in kinds for how in ("catalogue", "calibration")}
+    tallies = {(name, how): Tally() for name, _, _ in kinds for how in HOW}
     cpu: dict[str, list[tuple[float, float]]] = {}
     for name, runs, noise in kinds:
         for pair in range(pairs):
@@ -134,12 +143,12 @@ def main(pairs: int = 100, first_seed: int = 40_000) -> None:
             curves = equal_load(*sides)
             took = time.process_time() - start
             calibrated = noises[noise][pair % CALIBRATIONS]
-            for how, known in (("catalogue", []), ("calibration", calibrated)):
+            for how, setups in HOW.items():
                 tally = tallies[name, how]
-                tally.add(judge(curves, (runs, runs), known))
+                tally.add(judge(curves, (runs, runs), calibrated[1:2] if setups == 1 else calibrated[:setups]))
                 tally.seconds += took
             cpu.setdefault(name, []).append((curves["cpu-utilization"].log_ratio, curves["cpu-utilization"].se_log))
-    for how in ("catalogue", "calibration"):
+    for how in HOW:
         print(f"\nNoise between runs: {how}\n{HEAD}  CPU ms")
         for name, _, _ in kinds:
             print(tallies[name, how].line(name))
@@ -154,7 +163,8 @@ def judge(
     curves: Mapping[str, MetricAtLoad], runs: tuple[int, int], known: Sequence[RepeatedRuns]
 ) -> dict[str, LoadAdjustedResult]:
     """Judge `curves` by what was learned from repeated runs, or else by the catalogue."""
-    return judge_at_load(curves, runs, CATALOGUE.find, lambda metric: noise_at_load(metric, known))
+    find = beside_runs(CATALOGUE, known).find
+    return judge_at_load(curves, runs, find, lambda metric: noise_at_load(metric, known))
 
 
 def calibration(first_seed: int, noise: NoiseModel) -> list[RepeatedRuns]:

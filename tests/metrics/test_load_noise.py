@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from buildcompare.__main__ import app
-from buildcompare.calibration.learn import read_calibration
+from buildcompare.calibration.learn import beside_runs, read_calibration
 from buildcompare.comparison.analysis import analyse, read_recordings
 from buildcompare.config.catalogue import RunSd, read_catalogue
 from buildcompare.config.params import check_params
@@ -38,7 +38,15 @@ from buildcompare.recordings.recording import FloatArray
 from buildcompare.recordings.table import write_recording
 from buildcompare.results import LoadAdjustedResult
 from buildcompare.stats.effects import Effect, status_of
-from buildcompare.stats.noise import NoiseAtEqualLoad, RepeatedRuns, RunLevel, RunLevels, metric_noise
+from buildcompare.stats.noise import (
+    Noise,
+    NoiseAtEqualLoad,
+    RepeatedRuns,
+    RunLevel,
+    RunLevels,
+    laboratory_ratio,
+    metric_noise,
+)
 from loadsim import Coordinator, RunSettings, ServerModel, Thresholds, simulate_run
 from support import write_params
 
@@ -143,6 +151,68 @@ def test_calibrated_levels_are_used_where_equal_load_was_not_measured() -> None:
     assert noise == metric_noise(CPU, "unbounded", groups)
     assert noise is not None
     assert (noise.noise_source, noise.at_load) == ("calibration", False)
+
+
+# ---- Another laboratory ---------------------------------------------------------------------------------------------
+
+STATED = {
+    m.slug: math.log1p(m.run_sd_percent.equal_load / 100.0) for m in CATALOGUE.metrics if m.run_sd_percent.equal_load
+}
+
+
+def one_setup(rng: np.random.Generator, factor: float, df: float = 2.0) -> list[RepeatedRuns]:
+    """Runs of a laboratory that differ `factor` times as much as the catalogue says."""
+    found = {
+        slug: NoiseAtEqualLoad((factor * sd) ** 2 * rng.chisquare(df) / df, 0.0, df) for slug, sd in STATED.items()
+    }
+    return [RepeatedRuns("one", "unbounded", [], found)]
+
+
+@pytest.mark.parametrize(("factor", "most"), [(1.0, 0.05), (2.0, 0.1)])
+def test_one_setup_of_a_noisier_laboratory_widens_what_is_borrowed(factor: float, most: float) -> None:
+    """How many 95 % intervals lack zero; with the catalogue as it is 23 % do where runs differ twice as much."""
+    rng, wrong = np.random.default_rng(12), []
+    for _ in range(150):
+        groups = one_setup(rng, factor)
+        find = beside_runs(CATALOGUE, groups).find
+        for slug, sd in STATED.items():
+            noise = noise_at_load(find(slug), groups)
+            assert noise is not None
+            effect = Effect(factor * sd * rng.normal(), noise.sd, noise.df, noise.sd, noise.noise_source)
+            wrong.append(effect.p_value < 0.05)
+    assert np.mean(wrong) <= most
+
+
+def test_a_catalogue_counts_for_less_beside_runs_of_another_laboratory() -> None:
+    assert beside_runs(CATALOGUE, []) == CATALOGUE
+    groups = one_setup(np.random.default_rng(1), 3.0, df=6.0)
+    beside = beside_runs(CATALOGUE, groups)
+    p99, stated = (each.find("p99-store-times").run_sd_percent for each in (beside, CATALOGUE))
+    assert 2.0 * stated.equal_load < p99.equal_load < 4.0 * stated.equal_load  # type: ignore[operator]
+    assert (p99.df["equal_load"], stated.df["equal_load"]) == (8.0, 15.0)
+    assert (p99.unbounded, p99.df["unbounded"]) == (stated.unbounded, 15.0)  # levels were not taught
+    quiet = beside_runs(CATALOGUE, one_setup(np.random.default_rng(1), 0.1)).find("p99-store-times").run_sd_percent
+    assert quiet.equal_load == pytest.approx(stated.equal_load)
+
+
+def test_runs_that_scatter_widen_the_levels_of_a_metric_that_they_lack() -> None:
+    slugs = ("avg-api-times", "p99-api-times", "cpu-utilization", "stack-in-use")
+    runs = [RunLevels({slug: RunLevel(level) for slug in slugs}) for level in (100.0, 140.0, 90.0)]
+    groups = [RepeatedRuns("one", "bounded", runs)]
+    rps, stated = (
+        metric_noise(each.find("rps"), "bounded", groups) for each in (beside_runs(CATALOGUE, groups), CATALOGUE)
+    )
+    assert rps is not None
+    assert stated is not None
+    assert rps.sd > 2.0 * stated.sd
+    assert rps.noise_source == "catalogue"
+
+
+def test_one_metric_that_is_much_noisier_says_little_of_the_others() -> None:
+    stated = Noise(0.02, 15.0, "catalogue")
+    alike = [(Noise(0.02, 6.0, "calibration"), stated)] * 8
+    assert laboratory_ratio(alike) == pytest.approx(1.0)
+    assert laboratory_ratio([*alike, (Noise(0.4, 6.0, "calibration"), stated)]) < 1.7  # a mean of the ratios: 45
 
 
 # ---- The family -----------------------------------------------------------------------------------------------------

@@ -334,7 +334,7 @@ def ceiling(real: Path) -> list[RepeatedRuns]:
 
 
 def test_real_identical_pairs_are_rarely_called_changed(ceiling: list[RepeatedRuns]) -> None:
-    found = self_check(ceiling, read_catalogue("mattermost").find)
+    found = self_check(ceiling, read_catalogue("mattermost"))
     assert found is not None
     metrics, labels = found["metrics"], found["labels"]
     assert (found["groups"], found["pairs"]) == (10, 28)
@@ -365,7 +365,7 @@ def test_labels_are_judged_by_the_catalogue_where_there_is_no_calibration(ceilin
 
 def test_twenty_percent_on_a_resource_is_found(ceiling: list[RepeatedRuns]) -> None:
     five = ("cpu-utilization", "heap-in-use", "stack-in-use", "goroutines-in-use", "rps")
-    rows = check_metrics(ceiling, read_catalogue("mattermost").find)
+    rows = check_metrics(ceiling, read_catalogue("mattermost"))
     rows = rows[rows["key"].isin(five)]
     assert len(rows) == 5 * 28
     assert rows[20.0].mean() >= 0.9

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from buildcompare.config.catalogue import Catalogue, Metric, read_catalogue
+from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import FileName, Named, Run, Source
 from buildcompare.config.project import read_text, resolve, write_files, writing
@@ -20,7 +20,7 @@ from buildcompare.config.yaml import Strict, Traced, checked, read_yaml
 from buildcompare.labels.noise import LabelNoise, label_pairs
 from buildcompare.labels.tables import label_levels, with_calls
 from buildcompare.load.view import RunView, run_level, view_run
-from buildcompare.metrics.equal_load import loaded_run, measure_noise_at_load
+from buildcompare.metrics.equal_load import learned_at_load, loaded_run, measure_noise_at_load
 from buildcompare.metrics.events import no_change, search_window
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import Slot, read_run
@@ -29,7 +29,7 @@ from buildcompare.stats import noise
 from buildcompare.stats.effects import TestedEffect, judge, judge_labels, judge_metrics, measure_effect
 from buildcompare.text.sentences import say
 
-METHOD = 7  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
+METHOD = 8  # Raised with every change of how runs are measured or judged: a self-check of another is not shown
 DIGITS = 7  # Significant digits of the levels in the file; run-to-run noise is no smaller than a part in a thousand
 MAX_BYTES = 100_000_000
 
@@ -146,6 +146,29 @@ def groups_without(
     return calibration.model_copy(update={"groups": kept}).repeated_runs(), shown
 
 
+def beside_runs(catalogue: Catalogue, groups: Sequence[noise.RepeatedRuns]) -> Catalogue:
+    """`catalogue` with its noise as it counts beside repeated runs of a laboratory, which may be a noisier one.
+
+    What runs of one laboratory taught holds there; of another it is one guess. How much noisier that one is shows in
+    all metrics together (:func:`~buildcompare.stats.noise.laboratory_ratio`), which a few runs can tell.
+    """
+    kinds: dict[noise.Kind, Callable[[str], noise.Noise | None]] = {
+        "bounded": lambda slug: noise.learned_noise(slug, "bounded", groups),
+        "unbounded": lambda slug: noise.learned_noise(slug, "unbounded", groups),
+        "equal_load": lambda slug: learned_at_load(slug, groups),
+    }
+    ratios = {}
+    for kind, learned in kinds.items():
+        pairs = ((learned(metric.slug), noise.catalogue_noise(metric, kind)) for metric in catalogue.metrics)
+        if known := [(own, stated) for own, stated in pairs if own is not None and stated is not None]:
+            ratios[kind] = noise.laboratory_ratio(known)
+    metrics = tuple(
+        metric.model_copy(update={"run_sd_percent": noise.in_laboratory(metric.run_sd_percent, ratios)})
+        for metric in catalogue.metrics
+    )
+    return catalogue.model_copy(update={"metrics": metrics})
+
+
 def ids_of(recording: Recording) -> list[str]:
     """What a run is known by: hashes of its samples, of its first file, and of what a server was asked."""
     hashes = [str(file["sha256"]) for file in recording.provenance.get("files", ())[:1]]
@@ -190,7 +213,7 @@ def calibrate(spec_file: Path, output: Path, *, refresh: bool = False) -> Calibr
         at_load = {slug: astuple(each) for slug, each in measure_noise_at_load(loaded).items()}
         groups.append(KeptGroup(name=group.name, type=group.type, runs=runs, at_load=at_load))
     calibration = Calibration(method=METHOD, metrics=spec.metrics, groups=groups)
-    found = self_check(calibration.repeated_runs(), catalogue.find)
+    found = self_check(calibration.repeated_runs(), catalogue)
     calibration = calibration.model_copy(update={"self_check": found})
     text = calibration.model_dump_json().replace('{"inputs"', '\n{"inputs"') + "\n"
     with writing(output, "--output", "a file that can be written"):
@@ -227,10 +250,9 @@ def run_levels(view: RunView, test_type: TestType, catalogue: Catalogue) -> nois
 INJECTED = (5.0, 10.0, 20.0, 50.0, 100.0)  # Percent by which one run of a pair is scaled
 COLUMNS = ("group", "pair", "key", "log_ratio", "called", "covering", *INJECTED)
 """Number of the pair in its group, whether it is called changed, its 95 % interval holds zero, the change was found."""
-Find = Callable[[str], Metric]  # The catalogue's metric of a slug
 
 
-def self_check(groups: Sequence[noise.RepeatedRuns], find: Find) -> dict[str, Any] | None:
+def self_check(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> dict[str, Any] | None:
     """Judge every pair of runs of a group as if it were two builds, by the noise of the other groups; None without any.
 
     Then one run of it is scaled, one metric or label at a time, to see how often the change is found. Counts, so that
@@ -239,7 +261,7 @@ def self_check(groups: Sequence[noise.RepeatedRuns], find: Find) -> dict[str, An
     """
     if len(groups) < 2:
         return None
-    metrics, labels = check_metrics(groups, find), check_labels(groups)
+    metrics, labels = check_metrics(groups, catalogue), check_labels(groups)
     return {
         "groups": len(groups),
         "pairs": sum(math.comb(len(group.runs), 2) for group in groups),
@@ -256,7 +278,7 @@ def self_check(groups: Sequence[noise.RepeatedRuns], find: Find) -> dict[str, An
     }
 
 
-def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFrame:
+def check_metrics(groups: Sequence[noise.RepeatedRuns], catalogue: Catalogue) -> pd.DataFrame:
     """The metrics of each identical pair, judged: one row each with the columns `COLUMNS`.
 
     Of unbounded runs the load is one of them, judged as supported users are.
@@ -264,6 +286,7 @@ def check_metrics(groups: Sequence[noise.RepeatedRuns], find: Find) -> pd.DataFr
     rows = []
     for group in groups:
         others = [each for each in groups if each is not group]
+        find = beside_runs(catalogue, others).find
         metrics = {key: find(noise.slug_of(key)) for run in group.runs for key in run.metrics}
         # A bounded test sets its load. The catalogue's noise has no place in a check of this calibration.
         judged_here = {k: m for k, m in metrics.items() if group.type == "unbounded" or not m.load}

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from buildcompare import findings
 from buildcompare import results as schema
-from buildcompare.calibration.learn import Calibration, groups_without, read_calibration
+from buildcompare.calibration.learn import Calibration, beside_runs, groups_without, read_calibration
 from buildcompare.comparison.plan import plan_tests
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
@@ -361,6 +361,7 @@ def analyse(params: Comparison, recordings: Mapping[str, TestRecordings], *, com
     groups, self_check = (
         groups_without(calibration_of(params, params.calibration), own) if params.calibration else ([], None)
     )
+    catalogue = beside_runs(catalogue, groups)
     labels = (params.base.label, params.new.label)
     shared: dict[str, Any] = {"coordinator": params.coordinator, "groups": groups, "labels": labels}
     simulated = any(recording.simulated for recording in own)
@@ -409,7 +410,7 @@ def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
     Nothing is read or measured again.
     """
     params = analysis.params.model_copy(update={"margins": {**analysis.params.margins, **margins}})
-    catalogue, results = catalogue_of(params), analysis.results
+    catalogue, results = analysis.catalogue.with_margins(margins), analysis.results
     compared = {
         name: judge_test(view.estimates, catalogue) for name, view in analysis.compared.items() if view.estimates
     }

@@ -561,12 +561,18 @@ def noise_at_load(
 
 def _repeated_noise(metric: Metric, groups: Sequence[RepeatedRuns]) -> Noise | None:
     catalogue = catalogue_noise(metric, "equal_load") or catalogue_noise(metric, "unbounded")
-    measured = [group.at_load[metric.slug] for group in groups if metric.slug in group.at_load]
-    if not measured:
+    learned = learned_at_load(metric.slug, groups)
+    if learned is None:
         levels = metric_noise(metric, "unbounded", groups)
         return levels if levels is not None and levels.noise_source == NoiseSource.CALIBRATION else catalogue
-    between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
-    dfs = np.array([each.df for each in measured])
-    variance, df = run_to_run.pool_variances(np.array(between), dfs)
-    learned = Noise(max(math.sqrt(variance), run_to_run.LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)
     return run_to_run.mixed_noise(learned, catalogue, catalogue.df) if catalogue else learned
+
+
+def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:
+    """Noise of a metric at equal load from repeated unbounded runs alone."""
+    measured = [group.at_load[slug] for group in groups if slug in group.at_load]
+    if not measured:
+        return None
+    between = [max(each.variance - each.within, LEAST_BETWEEN * each.variance) for each in measured]
+    variance, df = run_to_run.pool_variances(np.array(between), np.array([each.df for each in measured]))
+    return Noise(max(math.sqrt(variance), run_to_run.LEAST_SD), df, NoiseSource.CALIBRATION, at_load=True)

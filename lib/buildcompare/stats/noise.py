@@ -10,20 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from buildcompare.config.catalogue import Metric
+from buildcompare.config.catalogue import Metric, RunSd
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results.codes import NoiseSource, TestType
 from buildcompare.stats.changepoints import robust_sd
+from buildcompare.stats.planning import root
 
 ENOUGH_DF = 8.0  # with fewer degrees of freedom the other test type is drawn on: three setups of three runs have six
 OTHER_TYPE_DF = 4.0  # what the other test type's variance counts for, at most: two setups of three runs
-CATALOGUE_DF = 8.0  # what a catalogue's noise is known with where it does not say
+CATALOGUE_DF = 8.0
+"""What a catalogue's noise is known with where it does not say, and what it counts for at most beside repeated runs: it
+was learned in another laboratory. Of 4, 6, 8 and 15 (simulated pairs, seeds from 1,000,000, and identical ceiling runs
+of the development half, each setup by one to three others), fewer leave more undecided, and 15 is wrong more often."""
+ALIKE = 3.0
+"""So many metrics of one run count as one: the changes of eight metrics between identical ceiling runs (development
+half) are as correlated as those of 2.7 independent ones."""
 LEAST_DF = 3.0  # bound on the loss of degrees of freedom to setups that differ: what two setups of 2 and 3 runs have
 BY_CHANCE = 0.3
 """Groups whose scatter leaves at least this part of their degrees of freedom differ by chance: of calibrations from 6
@@ -38,6 +45,8 @@ degrees of freedom (Rousseeuw & Croux 1993, "Alternatives to the median absolute
 ENOUGH_COMPARISONS = 8
 """From so many earlier comparisons on, their noise takes the place of the catalogue's; of 8 with two databases each, 16
 changes are worth 6 degrees of freedom."""
+Kind = Literal["bounded", "unbounded", "benchmark", "equal_load"]
+"""What a catalogue states noise of: levels in a type of test, or unbounded runs at equal load."""
 LABEL_KEY = ["group", "label", "stat"]  # what a row of a label table is of
 
 
@@ -295,22 +304,75 @@ def with_past(known: Noise | None, past: PastColumns | Sequence[PastChange], *, 
 
 def _repeated_noise(metric: Metric, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
     """Noise of `metric` from repeated runs and the catalogue."""
-    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by whether of this type, each series of a group
-    for group in groups:
-        for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == metric.slug}):
-            found = [run.metrics[key] for run in group.runs if key in run.metrics]
-            levels[group.type == test_type].append(found)
-    own, other = run_noise(levels[True]), run_noise(levels[False])
-    learned = own or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
-    if own and other and own.df < ENOUGH_DF:
-        learned = mixed_noise(own, other, min(other.df, OTHER_TYPE_DF))
-    catalogue = catalogue_noise(metric, test_type)
+    learned, catalogue = learned_noise(metric.slug, test_type, groups), catalogue_noise(metric, test_type)
     if learned is None or catalogue is None or learned.df >= ENOUGH_DF:
         return learned or catalogue
     return mixed_noise(learned, catalogue, catalogue.df)
 
 
-def catalogue_noise(metric: Metric, of: Literal["bounded", "unbounded", "benchmark", "equal_load"]) -> Noise | None:
+def learned_noise(slug: str, test_type: TestType, groups: Sequence[RepeatedRuns]) -> Noise | None:
+    """Noise of the levels of a metric from repeated runs alone, few of them with those of the other test type."""
+    levels: dict[bool, list[list[RunLevel]]] = {True: [], False: []}  # by whether of this type, each series of a group
+    for group in groups:
+        for key in sorted({key for run in group.runs for key in run.metrics if slug_of(key) == slug}):
+            found = [run.metrics[key] for run in group.runs if key in run.metrics]
+            levels[group.type == test_type].append(found)
+    own, other = run_noise(levels[True]), run_noise(levels[False])
+    if own and other and own.df < ENOUGH_DF:
+        return mixed_noise(own, other, min(other.df, OTHER_TYPE_DF))
+    return own or (other and replace(other, df=min(other.df, OTHER_TYPE_DF)))
+
+
+def laboratory_ratio(known: Sequence[tuple[Noise, Noise]]) -> float:
+    """How many times the variances of a catalogue those of a laboratory's own repeated runs are, over all metrics.
+
+    Their ratios follow a scaled F distribution, as variances do that scatter about a common prior; its scale is the
+    one of maximum likelihood, which a single metric that is a hundred times as noisy moves little. `ALIKE` metrics
+    count as one, and one more of one degree of freedom agrees with the catalogue. At least 1: few runs are often alike
+    by chance, and that makes their own metrics' noise smaller anyhow.
+
+    Parameters
+    ----------
+    known
+        Of each metric the noise that repeated runs taught, and the catalogue's.
+
+    References
+    ----------
+    Smyth (2004), "Linear models and empirical Bayes methods", Statistical Applications in Genetics and Molecular
+    Biology 3, whose degrees of freedom of the prior are estimated too; too few metrics tell them here.
+
+    Examples
+    --------
+    >>> catalogue = Noise(0.02, 15.0, NoiseSource.CATALOGUE)
+    >>> twice = [(Noise(sd, 6.0, NoiseSource.CALIBRATION), catalogue) for sd in (0.03, 0.04, 0.05, 0.04, 0.01, 0.06)]
+    >>> round(laboratory_ratio(twice), 1), laboratory_ratio([(catalogue, catalogue)])
+    (3.4, 1.0)
+    """
+    ratio, df, prior_df = np.array(
+        [(own.sd**2 / stated.sd**2, own.df, stated.df) for own, stated in known] + [(1.0, 1.0, CATALOGUE_DF)]
+    ).T
+    weight = np.where(np.arange(ratio.size) < len(known), 1.0 / ALIKE, 1.0)
+
+    def surplus(log_scale: float) -> float:  # above zero where the ratios are larger than this scale explains
+        expected = prior_df * math.exp(log_scale) + df * ratio
+        return float(weight @ ((df + prior_df) * df * ratio / expected - df))
+
+    return math.exp(root(surplus, 0.0, math.log(ratio.max()))) if surplus(0.0) > 0 else 1.0
+
+
+def in_laboratory(stated: RunSd, ratios: Mapping[Kind, float]) -> RunSd:
+    """What a catalogue states of a metric, as it counts beside repeated runs of a laboratory.
+
+    Its variances are larger by `ratios` (:func:`laboratory_ratio`), of the kinds that repeated runs taught.
+    """
+    percents = {kind: getattr(stated, kind) for kind in ratios}
+    sds = {kind: math.log1p(percent / 100.0) * math.sqrt(ratios[kind]) for kind, percent in percents.items() if percent}
+    dfs = {kind: min(stated.df.get(kind, CATALOGUE_DF), CATALOGUE_DF) for kind in sds}
+    changed: dict[str, Any] = {kind: 100.0 * math.expm1(sd) for kind, sd in sds.items()}
+    return stated.model_copy(update=changed | {"df": {**stated.df, **dfs}})
+
+
+def catalogue_noise(metric: Metric, of: Kind) -> Noise | None:
     """What the catalogue states; it counts by its degrees of freedom, alone and beside repeated runs."""
     percent = getattr(metric.run_sd_percent, of)
     if not percent:
