@@ -216,7 +216,8 @@ def test_the_installed_versions_logs(database: list[str], tmp_path: Path) -> Non
     for kind, log in logs.items():
         (run,) = bc.pgbench_runs(tmp_path / kind).to_dict("records")
         found = bc.read(log, catalogue="pgbench")
-        assert {series.metric for series in found.series} == {"tps", "latency-average", "latency-stddev"}
+        known = {series.metric for series in found.series} - {"clients"}
+        assert known == {"tps", "latency-average", "latency-stddev"}
         tps, latency = found.find("tps"), found.find("latency-average")
         assert tps is not None
         assert latency is not None
@@ -263,6 +264,7 @@ def test_the_log_of_one_thread_of_several_is_refused(tmp_path: Path) -> None:
         assert np.median(run.series[0].values) == 2.0
         assert len(run.measurements[0].values) == 58
         assert len(run.provenance["files"]) == 2
+    assert run.series[-1].values.tolist() == [2.0] * run.series[-1].times.size, "clients"
     with pytest.raises(InputError, match=r"log\.47112: line 1: expected logs of one run: .*, found client 0 in two"):
         record(checked(Run, {"pgbench": f"{tmp_path}/log.4711*"}), checked(Source, {"kind": "pgbench"}), known)
     second.write_text(LOG + "1 2 14\n")
@@ -287,6 +289,11 @@ def test_aggregates_of_threads_are_added_up(tmp_path: Path) -> None:
     assert series["latency-average"] == pytest.approx([mean, mean, np.nan, mean], nan_ok=True)
     squares = (40 * 0.001**2 + 4 * 0.002**2) / 44
     assert series["latency-stddev"][0] == pytest.approx(np.sqrt(squares - mean**2))
+    (tmp_path / "out.txt").write_text(V14)
+    several = {"pgbench": [f"{tmp_path}/out.txt", f"{tmp_path}/log.7*"]}
+    run = record(checked(Run, several), checked(Source, {"kind": "pgbench"}), read_catalogue("pgbench"))
+    assert next(each for each in run.series if each.metric == "clients").values.tolist() == [8.0] * 4
+    assert {"tps", "latency-average"} <= {each.metric for each in run.measurements}
     for text, said in (
         ("1795363970 1 9 9 9 9\n1795363972 1 9 slow 9 9\n", "line 2: expected a line of a log"),
         ("1795363990 1 9 9 9 9\n1795363992 1 9 9 9 9\n", "begin and end within 2 intervals"),

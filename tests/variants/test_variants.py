@@ -484,6 +484,10 @@ def test_runs_are_read_from_files_of_pgbench(tmp_path: Path) -> None:
             lambda p: p["operations"]["tps"].update(better="neutral"),
             "decides (`better: higher` or `lower`, without `gate",
         ),
+        (
+            lambda p: p.update(names={"ephemeral, mq": p["baseline"]}),
+            "names: expected a name of its own for each variant (`names`), found 'ephemeral, mq' for {",
+        ),
         (lambda p: p["runs"][0]["values"].update(tps=1e-300), "runs[0].values.tps: expected numbers from 1e-100"),
         (
             lambda p: p.update(runs=[run for run in p["runs"] if run["levels"] != p["baseline"]]),

@@ -116,14 +116,20 @@ def unjudgeable(test: TestResult) -> Iterator[Found]:
 
 
 def single_runs(test: TestResult) -> Iterator[Found]:
-    """Benchmarks whose run-to-run noise nobody knows: the change is shown, with what the runs' own values say of it."""
-    for metric in test.metrics if test.type == "benchmark" else ():
+    """Changes whose run-to-run noise nobody knows, of a benchmark with what the runs' own values say of it.
+
+    Of a bounded test those of what users feel.
+    """
+    benchmark = test.type == "benchmark"
+    for metric in test.metrics if benchmark or test.type == "bounded" else ():
         if metric.delta_percent is None or metric.p_value is not None:
+            continue
+        if not benchmark and not (metric.gate and metric.reason and metric.reason.code == ReasonCode.NO_NOISE):
             continue
         within = Effect(
             math.log1p(metric.delta_percent / 100.0), metric.within_se_log or math.nan, math.inf, 0.0, NoiseSource.NONE
         )
-        low, high = within.interval() if metric.within_se_log else (None, None)
+        low, high = within.interval() if metric.within_se_log and benchmark else (None, None)
         told = metric.model_dump(include={"slug", "name", "unit", "base", "new", "delta_percent"})
         evidence = {**told, "within_low": low, "within_high": high}
         yield Found(FindingKind.SINGLE_RUNS, Severity.INFO, evidence, metric=metric.slug)

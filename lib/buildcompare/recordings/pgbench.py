@@ -191,8 +191,7 @@ def _read(file: InputFile, number: int, key: str, text: str) -> tuple[str, str |
 
 def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
     """One run: its summary as measurements, its progress or log as series; of a log each transaction's latency too."""
-    first = next((line for line in _lines(file) if line.strip()), "")
-    if re.match(r"\d+ \d", first):
+    if _is_log(file):
         return read_logs([file], catalogue)
     curves = [*_progress(file)]
     found = summaries(file) if not curves or b"tps = " in file.contents else []
@@ -200,14 +199,22 @@ def read_pgbench(file: InputFile, catalogue: Catalogue) -> Recording:
         places = ", ".join(str(each.line) for each in found[:4])
         raise file.fault(f"line {found[1].line}", "one run of pgbench", f"{len(found)} (lines {places})")
     settings = found[0].settings if found else {}
-    if curves and settings:  # they are all there from the first to the last
-        times = curves[0].times
-        curves.append(Curve("clients", times, np.full(times.size, float(settings["clients"])), {}, curves[0].place))
+    if curves and settings:
+        curves.append(_clients(curves[0], float(settings["clients"])))
     series = series_of(file, curves, catalogue)
     window = span(series) or (0.0, float(settings.get("duration", 0.0)))
     origin = {"kind": "pgbench", "settings": dict(settings), "files": [file.provenance], **_rate(series)}
     made = Recording(series, window, stop_known=True, provenance=origin)
     return replace(made, measurements=measured(found[0], catalogue) if found else ())
+
+
+def _is_log(file: InputFile) -> bool:
+    return re.match(r"\d+ \d", next((line for line in _lines(file) if line.strip()), "")) is not None
+
+
+def _clients(beside: Curve, count: float) -> Curve:
+    """The clients of a run, which are all there from the first to the last."""
+    return Curve("clients", beside.times, np.full(beside.times.size, count), {}, beside.place)
 
 
 def measured(summary: Summary, catalogue: Catalogue) -> tuple[Measurement, ...]:
@@ -236,8 +243,16 @@ def _progress(file: InputFile) -> Iterator[Curve]:
 def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
     """One run: the logs of all its threads (``--jobs``), of transactions or of what each interval held.
 
-    Transactions stand in the order in which they ended; counts and sums of the same interval are added up.
+    Transactions stand in the order in which they ended; counts and sums of the same interval are added up. The output
+    of the run may be among the files: its summary says what logs of intervals do not, how many clients there were.
     """
+    said = [file for file in files if len(files) > 1 and not _is_log(file)]
+    summed_up = [each for file in said for each in summaries(file)]
+    if len(summed_up) > 1:
+        raise said[-1].fault(f"line {summed_up[-1].line}", "one summary beside the logs of one run", "a second one")
+    if said and len(said) == len(files):
+        raise files[1].fault("line 1", "a log of pgbench", "another output")
+    files = [file for file in files if file not in said]
     tables = [_rows_of_log(file) for file in files]
     first, aggregate = files[0], bool(tables[0][0, 0] > _EPOCH)
     given, clients = {file.path and Path(resolve(file.path)).resolve() for file in files}, set[float]()
@@ -257,16 +272,21 @@ def read_logs(files: Sequence[InputFile], catalogue: Catalogue) -> Recording:
         if abs(rows[0, 4] - tables[0][0, 4]) > LONGEST_S:
             raise file.fault("line 1", f"a time within {LONGEST_S // 86_400} days of {first.path}", f"{rows[0, 4]:.0f}")
     if aggregate:
-        curves, done = _of_aggregates(first, _summed(files, tables)), []
+        curves, done = _of_aggregates(first, _summed(files, tables)), list[Measurement]()
     else:
         table = np.concatenate(tables)
         table = table[np.lexsort((table[:, 5], table[:, 4]))]
         curves = _of_transactions(first, table)
         done = [Measurement.of("latency", table[np.isfinite(table[:, 2]), 2] / 1e6, catalogue)]
+    count = max([float(each.settings["clients"]) for each in summed_up] + [float(len(clients))])
+    curves += [_clients(curves[0], count)] if count else []
     series = series_of(first, curves, catalogue)
     window = span(series)
     assert window is not None  # a log has a line
-    origin = {"kind": "pgbench", "files": [file.provenance for file in files], **_rate(series)}
+    done += [each for summary in summed_up for each in measured(summary, catalogue)]
+    settings = {name: value for each in summed_up for name, value in each.settings.items()}
+    read = [file.provenance for file in (*said, *files)]
+    origin = {"kind": "pgbench", "settings": settings, "files": read, **_rate(series)}
     return Recording(series, window, stop_known=True, measurements=tuple(done), provenance=origin)
 
 

@@ -139,7 +139,7 @@ def of_run(
 def compare_cells(params: Variants, runs: Sequence[MeasuredRun], catalogue: Catalogue) -> VariantsResult:
     """Every analysis of a matrix, operation by operation; what is judged is adjusted over all of them."""
     cells = sorted({run.cell for run in runs}, key=lambda cell: _place(params, cell))
-    names = {cell: _name(params, cell) for cell in cells}
+    names = _names(params, cells)
     measured = {each.metric for run in runs for each in run.measurements}
     metrics = [m for m in catalogue.metrics if m.slug in measured and m.better != Better.NEUTRAL]
     zeros = {metric.slug for metric in metrics if any(run.has_zero(metric) for run in runs)}
@@ -193,6 +193,19 @@ def _place(params: Variants, cell: Cell) -> tuple[object, ...]:
     work = tuple(params.factors[name].index(levels[name]) for name in params.workload)
     own = tuple((levels[n] != params.baseline[n], params.factors[n].index(levels[n])) for n in params.treatments)
     return (*work, *own)
+
+
+def _names(params: Variants, cells: Sequence[Cell]) -> dict[Cell, str]:
+    """What each variant is called; an :class:`InputError` where two would be called alike."""
+    names = {cell: _name(params, cell) for cell in cells}
+    taken: dict[str, Cell] = {}
+    for cell, name in names.items():
+        if (other := taken.setdefault(name, cell)) != cell:
+            expected = "a name of its own for each variant (`names`)"
+            both = (dict(zip(params.factors, each, strict=True)) for each in (other, cell))
+            found = f"{name!r} for {' and for '.join(map(str, both))}"
+            raise params.fault_at(("names",), InputError(file=None, key=None, expected=expected, found=found))
+    return names
 
 
 def _name(params: Variants, cell: Cell) -> str:
