@@ -197,10 +197,11 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
     elif kind == "extra_forbidden":
         expected, found = _known_keys(model, location), f"the unknown key `{location[-1]}`"
     else:
-        expected = _EXPECTED.get(kind, re.sub("^(Value error, |Input should (be|have) )", "", error["msg"]))
+        expected = _EXPECTED.get(kind, re.sub("^(Value error, |(Input|String) should (be|have) )", "", error["msg"]))
         expected = f"one of {expected}" if kind == "literal_error" else expected
-        if kind == "too_long" and isinstance(value, (list, dict)):
-            value, expected = f"{len(value)}", f"at most {error['ctx']['max_length']} of them"
+        if kind in ("too_long", "too_short") and isinstance(value, (list, dict)):
+            most, least = (error["ctx"].get(f"{end}_length") for end in ("max", "min"))
+            value, expected = f"{len(value)}", f"at most {most} of them" if most else f"at least {least} of them"
         secret = any(part in _SECRET_KEYS for part in location)
         seen = _kind(value) if secret else _found(value, document.nodes.get(location))
         key_at_fault = place[-1:] == ("[key]",)
