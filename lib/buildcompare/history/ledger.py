@@ -244,15 +244,23 @@ class Ledger:
             book.add(known)
         return book
 
-    def find(self, other: Entry) -> Entry | None:
-        """The entry of the comparison that `other` is of; of several (repeated studies) that with its name."""
+    def _same(self, other: Entry) -> Book:
+        """Those that may be of the comparison that `other` is of: the builds of one label or version."""
         where = pc.scalar(False)
         for name in ("label", "version"):
             builds = [(side, getattr(build, name)) for side, build in zip(SIDES, other.builds, strict=True)]
             if None not in dict(builds).values():
                 base, new = (ds.field(side, name) == value for side, value in builds)
                 where = where | (base & new)
-        found = self._book(where).held(other)
+        return self._book(where)
+
+    def alike(self, other: Entry) -> set[str]:
+        """The names of the entries of the comparison that `other` is of: several of a repeated study."""
+        return self._same(other).alike(Known.of(other))
+
+    def find(self, other: Entry) -> Entry | None:
+        """The entry of the comparison that `other` is of; of several (repeated studies) that with its name."""
+        found = self._same(other).held(other)
         return None if found is None else self.read([found])[found]
 
     @property

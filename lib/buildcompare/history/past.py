@@ -20,7 +20,7 @@ from buildcompare.config.params import Comparison
 from buildcompare.history import dataset
 from buildcompare.history.dataset import Integers
 from buildcompare.history.entry import entry_of
-from buildcompare.history.ledger import Entry, Known, Ledger
+from buildcompare.history.ledger import Entry, Ledger
 from buildcompare.history.setup import differ, settings, stated
 from buildcompare.history.table import SETUP_COLUMNS
 from buildcompare.recordings.recording import FloatArray
@@ -56,7 +56,9 @@ def past_changes(
     of = (ds.field("simulated") == simulated) & ds.field("type").isin(kinds)
     table = ledger.table(_CHANGES, of & (position.is_null() | (position > last - MOST)))
     entries, names = dataset.codes(table["name"])
-    usable = ~(_same_comparison(table, now) | _has_any(table["samples"], samples))
+    alike = ledger.alike(now)
+    own = np.array([name in alike for name in names], dtype=bool)[entries]
+    usable = ~(own | _has_any(table["samples"], samples))
     about: dict[str, Any] = {"same_setup": ~_setup_changed(table, entries, now), "comparison": entries}
     runs, users = dataset.of_sides(table["runs"]), dataset.of_sides(table["supported_users"])
     types, type_names = dataset.codes(table["type"])
@@ -111,20 +113,6 @@ def _joined(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> PastCol
     fields = ("comparison", "log_ratio", "runs", "se_log", "seconds", "within")
     flags = {name: column(name).astype(bool) for name in ("same_setup", "misread")}
     return PastColumns(**{name: column(name) for name in fields}, **flags, names=names)
-
-
-def _same_comparison(table: pa.Table, now: Entry) -> npt.NDArray[np.bool_]:
-    """Which tests are of the comparison `now`, as :attr:`Known.comparisons` tells."""
-    sides = [table[side].combine_chunks() for side in SIDES]
-    label, version = ([pc.struct_field(side, name) for side in sides] for name in ("label", "version"))
-    found = pc.and_(*(pc.equal(each, build.label) for each, build in zip(label, now.builds, strict=True)))
-    for each, build in zip(version, now.builds, strict=True):
-        same = pc.is_null(each) if build.version is None else pc.fill_null(pc.equal(each, build.version), False)
-        found = pc.and_(found, same)
-    if len(Known.of(now).comparisons) > 1:
-        equal = (pc.equal(each, build.version) for each, build in zip(version, now.builds, strict=True))
-        found = pc.or_(found, pc.fill_null(pc.and_(*equal), False))
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _setup_changed(table: pa.Table, entries: Integers, now: Entry) -> npt.NDArray[np.bool_]:
@@ -183,14 +171,10 @@ def _means(column: pa.Array) -> tuple[FloatArray, Integers]:
 def _window_lengths(column: pa.ChunkedArray) -> FloatArray:
     """The mean length of the windows of each test, in seconds; NaN for none."""
     flat = column.combine_chunks()
-    base, new = (_lists(pc.struct_field(flat, side)) for side in SIDES)
-    counts = base[1] + new[1]
-    sums = np.zeros(counts.size)
-    for values, sizes in (base, new):
-        starts = np.cumsum(sizes) - sizes
-        for place in range(int(sizes.max(initial=0))):  # one after the other, as sums of lists are made
-            has = sizes > place
-            sums[has] += values[starts[has] + place]
+    sums, counts = np.zeros(len(flat)), np.zeros(len(flat))
+    for values, sizes in (_lists(pc.struct_field(flat, side)) for side in SIDES):
+        np.add.at(sums, np.repeat(np.arange(sizes.size), sizes), values)
+        counts += sizes
     return np.asarray(np.divide(sums, counts, out=np.full(counts.size, np.nan), where=counts > 0), dtype=np.float64)
 
 
@@ -224,8 +208,7 @@ def _beside(table: pa.Table, name: str, rows: Integers, keys: pa.Array) -> Float
 def _misread(table: pa.Table, rows: Integers, slugs: tuple[Integers, list[str]]) -> npt.NDArray[np.bool_]:
     """Whether each row's slug is among those that were read off plots."""
     flat = table["misread"].combine_chunks()
-    _, counts = flat, np.asarray(pc.list_value_length(flat).to_numpy(zero_copy_only=False), dtype=np.int64)
-    own_rows = np.repeat(np.arange(counts.size), counts)
+    own_rows = pc.list_parent_indices(flat).to_numpy(zero_copy_only=False).astype(np.int64)
     asked = pa.array(slugs[1], pa.string()).take(pa.array(slugs[0]))
     asked_ids, known = _paired(rows, asked, own_rows, flat.flatten())
     return np.isin(asked_ids, known)
