@@ -22,7 +22,7 @@ from buildcompare.config.project import resolve, root, socket_folder, write_file
 from buildcompare.config.variants import Variants, holds_variants, read_variants
 from buildcompare.config.yaml import read_yaml
 from buildcompare.history.entry import entry_of, place_in_words
-from buildcompare.history.ledger import locked, read_ledger, record
+from buildcompare.history.ledger import Ledger, locked, read_ledger, record
 from buildcompare.recordings import artefacts
 from buildcompare.report import engine as warm
 from buildcompare.report import junit, markdown, publication
@@ -35,6 +35,7 @@ from buildcompare.text.sentences import say
 from buildcompare.variants.compare import catalogue_of, read_runs
 
 Engine = Literal["warm", "kernel"]
+LedgerAs = Literal["monthly", "study"] | None
 
 
 class KernelInputError(InputError):
@@ -176,7 +177,7 @@ def publish(
     output: Path | None = None,
     refresh: bool = False,
     progress: bool = False,
-    ledger_as: Literal["monthly", "study"] | None = None,
+    ledger_as: LedgerAs = None,
     engine: Engine | None = None,
     graphs: bool = True,
     resume: bool = False,
@@ -190,22 +191,25 @@ def publish(
     is kept where it was made from the same inputs by the same code (``provenance.run.inputs_sha256``).
     """
     document = read_yaml(params_file)
+    params: Comparison | Variants
     if holds_variants(document):
-        return _publish_variants(params_file, output, engine=engine, ledger_as=ledger_as, graphs=graphs, resume=resume)
-    params = params_of(document, params_file)
-    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
-    if ledger_as is not None:
-        if ledger is None:
-            expected = "the folder of a ledger, such as data/history/mattermost, to record in"
-            raise InputError(file=params_file, key="history", expected=expected, found="none")
-        ledger.book.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
-    analysis.catalogue_of(params)
-    if params.calibration is not None:
-        analysis.calibration_of(params, params.calibration)
+        params, ledger, name = read_variants(params_file), None, publication.VARIANTS
+        if ledger_as is not None:
+            expected = "two builds to record (a matrix of variants has no place in a ledger)"
+            raise InputError(file=params_file, key="factors", expected=expected, found="variants")
+    else:
+        params, name = params_of(document, params_file), publication.NOTEBOOK
+        ledger = _ledger_of(params, params_file, ledger_as)
+        analysis.catalogue_of(params)
+        if params.calibration is not None:
+            analysis.calibration_of(params, params.calibration)
     folder, own = _own_folder(params_file, output)
     left = artefacts.found_of(params)
     markdown.read_written(folder / publication.README)  # a broken marker is said before anything is written
-    analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
+    if isinstance(params, Comparison):
+        analysis.pull_recordings(params, refresh=refresh, quiet=not progress)
+    else:
+        read_runs(params, catalogue_of(params))  # a fault is said with its line, which the kernel is not told
     command, recorded = f"python -m buildcompare report {shlex.quote(shown_as(params_file))}", None
     inputs = made_from(params, params_file, folder, graphs=graphs)
     if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
@@ -214,44 +218,39 @@ def publish(
         try:
             notebook = execute(params, command=command, engine=engine)
         except KernelInputError:
-            analysis.read_profiles(params)
-            analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
+            if isinstance(params, Comparison):
+                analysis.read_profiles(params)
+                analysis.read_recordings(params)  # raises the same with file and line, which the kernel was not told
             raise
         results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": own})
-        _write(notebook, results, publication.NOTEBOOK, staging, folder, graphs=graphs)
+        _write(notebook, results, name, staging, folder, graphs=graphs)
         for _, files in left:
             artefacts.copy(files, staging)
-        if ledger_as is not None and ledger is not None:  # a refusal leaves the published report as it was
-            with locked(ledger.folder):
-                position = None if ledger_as == "study" else read_ledger(ledger.folder).next_position
-                known = {"simulated": results.simulated, "verdict": results.verdict}
-                entry = entry_of(params, results.tests, position=position, **known)
-                packed = record(ledger.folder, [entry])
-                recorded = place_in_words(read_ledger(ledger.folder), entry.name)
-                recorded += f" {say('history', 'packed', packed)}" if packed else ""
+        if isinstance(params, Comparison) and ledger_as is not None and ledger is not None:
+            recorded = _recorded(params, results, ledger, ledger_as)  # a refusal leaves the published report as it was
     return Published(folder, results, recorded)
 
 
-def _publish_variants(
-    params_file: Path, output: Path | None, *, engine: Engine | None, ledger_as: str | None, graphs: bool, resume: bool
-) -> Published:
-    params = read_variants(params_file)
+def _ledger_of(params: Comparison, params_file: Path, ledger_as: LedgerAs) -> Ledger | None:
+    """The ledger that the params name; refused where the results cannot be recorded in it as they shall be."""
+    ledger = None if params.history is None else read_ledger(resolve(params.history, is_folder=True))
     if ledger_as is not None:
-        expected = "two builds to record (a matrix of variants has no place in a ledger)"
-        raise InputError(file=params_file, key="factors", expected=expected, found="variants")
-    left = artefacts.found_of(params)
-    read_runs(params, catalogue_of(params))  # a fault is said with its line, which the kernel is not told
-    (folder, own), shown = _own_folder(params_file, output), shlex.quote(shown_as(params_file))
-    inputs = made_from(params, params_file, folder, graphs=graphs)
-    if resume and inputs is not None and (kept := publication.whole(folder, inputs)) is not None:
-        return Published(folder, kept, kept=True)
-    with publication.staged(folder) as staging:
-        notebook = execute(params, command=f"python -m buildcompare report {shown}", engine=engine)
-        results = keep_beside_results(notebook, {"inputs_sha256": inputs, "params": own})
-        _write(notebook, results, publication.VARIANTS, staging, folder, graphs=graphs)
-        for _, files in left:
-            artefacts.copy(files, staging)
-    return Published(folder, results)
+        if ledger is None:
+            expected = "the folder of a ledger, such as data/history/mattermost, to record in"
+            raise InputError(file=params_file, key="history", expected=expected, found="none")
+        ledger.book.namesake(entry_of(params, position=None if ledger_as == "study" else 1))
+    return ledger
+
+
+def _recorded(params: Comparison, results: Results, ledger: Ledger, ledger_as: LedgerAs) -> str:
+    """Record results in a ledger: where they stand there, in words."""
+    with locked(ledger.folder):
+        position = None if ledger_as == "study" else read_ledger(ledger.folder).next_position
+        known = {"simulated": results.simulated, "verdict": results.verdict}
+        entry = entry_of(params, results.tests, position=position, **known)
+        packed = record(ledger.folder, [entry])
+        place = place_in_words(read_ledger(ledger.folder), entry.name)
+    return f"{place} {say('history', 'packed', packed)}" if packed else place
 
 
 def _write(notebook: NotebookNode, results: Results, name: str, staging: Path, folder: Path, *, graphs: bool) -> None:
