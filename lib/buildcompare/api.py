@@ -20,7 +20,7 @@ from buildcompare.config.variants import Variants
 from buildcompare.config.yaml import checked
 from buildcompare.findings.verdict import opening
 from buildcompare.recordings.recording import Recording
-from buildcompare.results import dumps
+from buildcompare.results import Results, dumps
 from buildcompare.results.codes import SIDES, Severity, Side, TestType, Verdict
 from buildcompare.results.tables import frame
 
@@ -218,8 +218,27 @@ def _recordings(given: Input, catalogue: Catalogue) -> list[Recording]:
     return read_runs(os.fspath(given), catalogue)
 
 
+class _Report:
+    """What every report can: it is text for programs, and a page for people."""
+
+    results: Results
+
+    def to_json(self) -> str:
+        """The text of results.json (``docs/results.schema.json`` describes it)."""
+        return dumps(self.results)
+
+    def to_html(self, file: str | os.PathLike[str]) -> Path:
+        """Write the report as one page that opens offline, and return its path."""
+        from buildcompare.report.html import page_of
+
+        path = Path(file)
+        with writing(path, "output", "a file that can be written"):
+            write_files({path: page_of(self)})
+        return path
+
+
 @dataclass(frozen=True, repr=False)
-class Result(Analysis):
+class Result(_Report, Analysis):
     """What a comparison found: tables as DataFrames, figures, and the report.
 
     As the last line of a notebook's cell it shows the verdict, the findings and the table of metrics.
@@ -320,19 +339,6 @@ class Result(Analysis):
         known = ", ".join(dict.fromkeys(row.slug for t in self.results.tests for row in t.metrics))
         raise KeyError(f"no metric {metric!r} in {test or 'any test'}; there are: {known}")
 
-    def to_json(self) -> str:
-        """The text of results.json (``docs/results.schema.json`` describes it)."""
-        return dumps(self.results)
-
-    def to_html(self, file: str | os.PathLike[str]) -> Path:
-        """Write the report as one page that opens offline, and return its path."""
-        from buildcompare.report.html import page_of
-
-        path = Path(file)
-        with writing(path, "output", "a file that can be written"):
-            write_files({path: page_of(self)})
-        return path
-
     def __repr__(self) -> str:
         found = opening(self.results)
         lines = [f"<buildcompare.Result: {self.results.base.label} against {self.results.new.label}>", found.title]
@@ -384,7 +390,7 @@ def compare_variants(variants: Variants, *, command: str | None = None) -> Varia
 
 
 @dataclass(frozen=True, repr=False)
-class VariantsReport(Matrix):
+class VariantsReport(_Report, Matrix):
     """What a matrix of variants showed: tables as DataFrames, figures, and the report."""
 
     @property
@@ -430,19 +436,6 @@ class VariantsReport(Matrix):
         if not self.published:
             print(publication.save_results(self.results))
         display(EmbeddedResults(self.results))  # type: ignore[no-untyped-call]  # IPython's has no types
-
-    def to_json(self) -> str:
-        """The text of results.json."""
-        return dumps(self.results)
-
-    def to_html(self, file: str | os.PathLike[str]) -> Path:
-        """Write the report as one page that opens offline, and return its path."""
-        from buildcompare.report.html import page_of
-        from buildcompare.report.sections import MATRIX_SECTIONS
-
-        path = Path(file)
-        write_files({path: page_of(self, MATRIX_SECTIONS.values())})
-        return path
 
     def __repr__(self) -> str:
         lines = [f"<buildcompare.VariantsReport: {len(self.result.variants)} variants>", opening(self.results).title]

@@ -176,8 +176,9 @@ def test_nothing_is_cut(pages: dict[str, Path], browser: Any, name: str, view: s
     assert look(browser, pages[name], view, "light", measure_cut, javascript=javascript) == {"page": 0, "cut": []}
 
 
-@pytest.mark.parametrize("view", ["wide", "narrow"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    ("name", "view"), [("simulated", "narrow"), *((name, view) for name in PAGES[1:] for view in ("wide", "narrow"))]
+)  # the largest page where it has the most regions that scroll
 def test_the_keyboard_alone_reaches_everything(pages: dict[str, Path], browser: Any, name: str, view: str) -> None:
     """Every link, fold, field, button and scrolling region, by the Tab key, with a focus that is seen."""
     stops, unseen, left = look(browser, pages[name], view, "dark", walk_drawn if name == "index" else walk)

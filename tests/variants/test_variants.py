@@ -503,3 +503,9 @@ def test_a_fault_of_the_params_is_one_line(change: Callable[[dict[str, Any]], ob
         bc.compare_variants(check_variants(given))
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_page_that_cannot_be_written_is_said_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(InputError, match="expected a file that can be written"):
+        bc.compare_variants(check_variants(matrix())).to_html(tmp_path / "report.html")

@@ -13,6 +13,7 @@ from buildcompare.figures import FIGURE_MIME, component, unused
 from buildcompare.report.commonmark import to_html
 from buildcompare.report.sections import (
     FRAGMENT,
+    MATRIX_SECTIONS,
     RESULTS_MIME,
     SECTIONS,
     Fragment,
@@ -57,9 +58,11 @@ def page_of_notebook(
     return render(results, (part for cell in cells for part in _of_cell(cell)), beside=beside, written=written)
 
 
-def page_of(analysis: Any, sections: Iterable[tuple[str, Callable[[Any], Any]]] = SECTIONS) -> str:
-    """The report of an analysis, or of what other `sections` show, as one page, without running a notebook."""
+def page_of(analysis: Any) -> str:
+    """The report of an analysis, or of a matrix of variants, as one page, without running a notebook."""
     parts = []
+    sections: Iterable[tuple[str, Callable[[Any], Any]]]
+    sections = SECTIONS if analysis.results.variants is None else MATRIX_SECTIONS.values()
     for heading, section in sections:
         shown = section(analysis)
         parts += [f"<h2>{heading}</h2>"] if heading else []
