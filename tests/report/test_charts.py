@@ -326,13 +326,20 @@ def test_at_equal_load_a_chart_shows_the_curves_of_both_builds_over_the_users(
 def test_every_chart_opens_without_a_request_or_a_grave_fault(
     page_file: Path, browser: BrowserThread, requests_of: Callable[..., list[str]]
 ) -> None:
+    """All charts in a narrow dark page; in a light one, whose charts differ by colour alone, every eighth."""
+
     def work(page: Any) -> tuple[int, list[str], str]:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.evaluate(OPENED)
         assert asked == []
         hover(page, chart(page, "P99 API times", "mysql_bounded"), 0.5)
-        grave = [each for each in Axe().run(page).response["violations"] if each["impact"] in ("serious", "critical")]
+        page.evaluate(
+            "document.querySelectorAll('build-chart').forEach((e, i) => e.classList.toggle('some', i % 8 === 0))"
+        )
+        found = Axe().run(page, context=None if look else ".some").response
+        assert found["passes"]
+        grave = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
         policy = page.locator("meta[http-equiv]").get_attribute("content")
         return page.locator("build-chart[ready]").count(), grave, policy
 
