@@ -289,7 +289,7 @@ def share_of(base: FloatArray, new: FloatArray) -> Share | None:
 
     >>> found = share_of(np.array([100.0, 104.0, 97.0]), np.zeros(3))
     >>> [round(end) for end in found.interval()]
-    [-100, -75]
+    [-100, -92]
     """
     if min(base.size, new.size) < 2:
         return None
