@@ -230,6 +230,7 @@ def test_a_variant_at_zero_is_told_by_the_difference(tmp_path: Path) -> None:
     ]  # fmt: skip
     page = dead.to_html(tmp_path / "report.html").read_text("utf-8")
     assert "A variant with a run of 0 has no ratio: it is judged by the difference" in page
+    assert "A ratio to or of 0 has no place here: the table below has it." in page
     once = small({"old": [100], "new": [0]})
     assert (once.verdict, once.result.contrasts[0].delta_percent) == (bc.Verdict.INCONCLUSIVE, -100.0)
     assert "n 0 1/s against 100 1/s of the baseline, old, −100 %: unproven." in once.results.findings[0].text
