@@ -61,7 +61,7 @@ MAX_WORDS = 300
 """Characters of a server's words that are repeated."""
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
-_CHUNK = 1 << 21  # bytes that are parsed at a time
+_CHUNK = 1 << 20  # bytes that are parsed at a time
 _PARSERS = 2  # chunks that are parsed while the next is read
 _VALUES = b'"values":[['
 """Before the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
@@ -503,9 +503,12 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
             if len(waiting) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
-            if places:  # what comes last, often all of it, without the cost of a thread
+            if places:
                 parse = partial(_pairs, text, len(places))
-                later.append(parsers.submit(parse).result if len(chunk) >= _CHUNK else parse)
+                if len(chunk) >= _CHUNK:
+                    later.append(parsers.submit(parse).result)
+                else:  # what comes last, often all of it: here and now, without the cost of a thread
+                    later.append(partial(next, iter([parse()])))
             if len(later) > _PARSERS:
                 _keep(numbers, later.popleft()())
         for parsed in later:

@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
-from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.figures import FIGURE_MIME, component, unused
@@ -19,7 +18,6 @@ from buildcompare.report.sections import (
     Fragment,
     figure_of,
     page,
-    results_of,
     without_style,
 )
 from buildcompare.results import Results
@@ -34,17 +32,13 @@ _ABOVE_OR_WIDE = re.compile(
 """What names a region, and what may be wider than a screen: tables."""
 
 
-class HtmlReportExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_html``: an executed comparison notebook as a report."""
+def __getattr__(name: str) -> Any:
+    """The exporter, where nbconvert asks for it."""
+    if name != "HtmlReportExporter":
+        raise AttributeError(name)
+    from buildcompare.report.exporters import HtmlReportExporter
 
-    export_from_notebook = "buildcompare report"
-    output_mimetype = "text/html"
-    file_extension = ".html"
-
-    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb`, which must have been run to its end."""
-        nb, resources = super().from_notebook_node(nb, resources, **kw)
-        return page_of_notebook(nb, results_of(nb)), resources
+    return HtmlReportExporter
 
 
 def page_of_notebook(

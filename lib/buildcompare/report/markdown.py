@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 
 from buildcompare.config.errors import InputError
@@ -14,7 +13,7 @@ from buildcompare.figures import Figure, names
 from buildcompare.findings import above_the_fold, headlines
 from buildcompare.findings.verdict import opening
 from buildcompare.report.commonmark import images
-from buildcompare.report.sections import figures_of, results_of, template
+from buildcompare.report.sections import figures_of, template
 from buildcompare.results import Results
 from buildcompare.text.numbers import db_name
 
@@ -27,20 +26,13 @@ _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n
 """What was a marker before somebody, or an editor, touched it."""
 
 
-class MarkdownReportExporter(Exporter):
-    """``jupyter nbconvert --to buildcompare_markdown``: README.md and its graphs."""
+def __getattr__(name: str) -> Any:
+    """The exporter, where nbconvert asks for it."""
+    if name != "MarkdownReportExporter":
+        raise AttributeError(name)
+    from buildcompare.report.exporters import MarkdownReportExporter
 
-    export_from_notebook = "buildcompare README"
-    output_mimetype = "text/markdown"
-    file_extension = ".md"
-
-    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        """Convert `nb`; the graphs come back in ``resources["outputs"]`` under their paths."""
-        nb, resources = super().from_notebook_node(nb, resources, **kw)
-        results = results_of(nb)
-        graphs = graphs_of(nb, results)
-        resources["outputs"] = files_of(graphs, results)
-        return render(results, graphs), resources
+    return MarkdownReportExporter
 
 
 def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:

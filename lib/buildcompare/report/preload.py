@@ -16,7 +16,7 @@ LATE = """
 IPython.core.application IPython.core.completer IPython.core.completerlib IPython.core.logger IPython.core.magics
 IPython.core.oinspect bdb
 pandas.core.methods.to_dict papermill papermill.translators patsy pyarrow.parquet
-scipy.linalg scipy.ndimage
+scipy.linalg
 """
 """What others import when it is first used."""
 

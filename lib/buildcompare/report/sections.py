@@ -351,15 +351,16 @@ def keep_beside_results(notebook: NotebookNode, more: dict[str, Any]) -> Results
 
 
 def figures_of(notebook: NotebookNode) -> Iterator[Figure]:
-    """The figures that the notebook shows."""
-    return (figure_of(output) for output in outputs_of(notebook) if output.get("metadata", {}).get(FIGURE_MIME))
+    """The figures that the notebook shows, as pictures: without their charts."""
+    shown = (output for output in outputs_of(notebook) if output.get("metadata", {}).get(FIGURE_MIME))
+    return (figure_of(output, with_chart=False) for output in shown)
 
 
-def figure_of(output: Any) -> Figure:
+def figure_of(output: Any, *, with_chart: bool = True) -> Figure:
     """The figure that an output of a notebook shows."""
     data = output["data"]
     pixels = base64.b64decode(data["image/png"]) if "image/png" in data else None
-    chart = figures.chart_of("".join(data.get("application/javascript", "")))
+    chart = figures.chart_of("".join(data.get("application/javascript", ""))) if with_chart else None
     return Figure(**output["metadata"][FIGURE_MIME], svg="".join(data["image/svg+xml"]), pixels=pixels, chart=chart)
 
 
