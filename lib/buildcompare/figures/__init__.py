@@ -96,7 +96,7 @@ class Charts:
 
 def packed(text: str) -> str:
     """`text` compressed, for a notebook."""
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(text.encode(), 3)).decode("ascii")
 
 
 def unpacked(text: str) -> str:

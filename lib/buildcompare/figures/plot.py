@@ -147,8 +147,8 @@ class Plot:
     def cloud(self, x: ArrayLike, y: ArrayLike, side: Side, width: float, opacity: float) -> None:
         """Many small dots of a build, those inside of the axes."""
         inside = np.asarray(y) <= self.y[1]
-        places = zip(self.across(x)[inside], self.down(y)[inside], strict=True)
-        d = "".join(_through([(a, b), (a + 0.1, b)]) for a, b in places)
+        places = np.column_stack([self.across(x)[inside], self.down(y)[inside]])
+        d = "".join(f"M{_tenths(a)} {_tenths(b)}l.1 0" for a, b in np.rint(10 * places).astype(int).tolist())
         self._front.append(_path(d, _stroke(side, width, opacity=opacity) + ";stroke-linecap:round"))
 
     def dots(self, x: ArrayLike, y: ArrayLike, radius: float, style: str) -> None:
@@ -217,7 +217,7 @@ def _words(text: str) -> str:
 def _through(points: Any) -> str:
     """Straight lines from point to point, to a tenth of a point: each as a step from the one before, which is short."""
     tenths = np.rint(10 * np.asarray(points, dtype=np.float64)).astype(int).reshape(-1, 2)
-    steps = (part.ravel().tolist() for part in (tenths[:1], np.diff(tenths, axis=0)))
+    steps = (part.ravel().tolist() for part in (tenths[:1], tenths[1:] - tenths[:-1]))
     start, after = (" ".join(map(_tenths, each)).replace(" -", "-") for each in steps)
     return f"M{start}" + (f"l{after}" if after else "")
 

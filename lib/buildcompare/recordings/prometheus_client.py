@@ -508,7 +508,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
                 if len(chunk) >= _CHUNK:
                     later.append(parsers.submit(parse).result)
                 else:  # what comes last, often all of it: here and now, without the cost of a thread
-                    later.append(partial(next, iter([parse()])))
+                    later.append(parse().copy)
             if len(later) > _PARSERS:
                 _keep(numbers, later.popleft()())
         for parsed in later:
