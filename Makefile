@@ -66,7 +66,8 @@ lab: export BUILDCOMPARE_LABEL = $(LABEL)
 lab: $(EVERYTHING) ## open the notebooks in JupyterLab: NOTEBOOK=investigate PARAMS=params/X.yaml TEST=name METRIC=slug
 	@[ -f "notebooks/$(NOTEBOOK).ipynb" ] || { cd notebooks && set -- *.ipynb; \
 	  echo "make lab: expected NOTEBOOK=one of $$*, found '$(NOTEBOOK)'" >&2; exit 3; }
-	@$(RUN) -m jupyterlab --LabApp.default_url="/lab/tree/notebooks/$(NOTEBOOK).ipynb" $(ARGS)
+	@$(RUN) -m jupyterlab $$([ "$$(id -u)" -ne 0 ] || echo --allow-root) \
+	  --LabApp.default_url="/lab/tree/notebooks/$(NOTEBOOK).ipynb" $(ARGS)
 
 example: $(READY) ## record a comparison here, a PostgreSQL with and without an index: ARGS="--repeats 2 --seconds 32"
 	@params/example/example.sh $(RUN) $(ARGS)

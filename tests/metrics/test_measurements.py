@@ -106,10 +106,29 @@ def test_the_page_shows_distributions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("base", "new", "verdict", "reason"),
+    [
+        ([0.0, 0.0, 0.0], [4.0, 4.1, 3.9], "inconclusive", "zero_base"),
+        ([0.0, 0.1, 0.0], [0.2, 0.1, 0.1], "inconclusive", "not_positive"),  # the runs at 0 are not left out
+    ],
+)
+def test_a_rate_may_be_0_and_is_then_no_ratio(base: list[float], new: list[float], verdict: str, reason: str) -> None:
+    found = bc.compare(*([{"error_rate": each} for each in runs] for runs in (base, new)))
+    [row] = found.results.tests[0].metrics
+    assert (found.results.verdict, row.p_value) == (verdict, None)
+    assert row.reason is not None
+    assert row.reason.code == reason
+    named = [each for each in found.results.findings if each.kind == "unjudgeable"]
+    assert len(named) == (not any(base))
+    with pytest.raises(InputError, match="import: expected a number above 0"):
+        bc.compare({"import": 0.0}, {"import": 1.0}, operations=SECONDS)
+
+
+@pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: bc.compare({"import": -1.0}, {"import": 1.0}), "import: expected a number above 0"),
-        (lambda: bc.compare({"import": []}, {"import": 1.0}), "import: expected a number above 0"),
+        (lambda: bc.compare({"import": -1.0}, {"import": 1.0}), "import: expected a number of 0 or more"),
+        (lambda: bc.compare({"import": []}, {"import": 1.0}), "import: expected a number of 0 or more"),
         (lambda: bc.compare({"a": 1.0}, {"a": 1.0}, operations={"a": {"bettr": "lower"}}), "the unknown key `bettr`"),
         (lambda: bc.compare({"a b": 1.0}, {"a b": 1.0}, operations={"a b": {}, "a-b": {}}), "different names"),
     ],

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from buildcompare.findings.finding import Found, grouped
 from buildcompare.metrics.compare import UNIT as PER_USER_MINUTE
 from buildcompare.results import LEANING, Decided, ErrorRateResult, MetricResult, TestResult
-from buildcompare.results.codes import FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
+from buildcompare.results.codes import Better, FindingKind, NoiseSource, ReasonCode, Severity, Status, ValidityStatus
 from buildcompare.stats.effects import Effect
 from buildcompare.text.sentences import MOST_METRICS, MOST_MOVERS
 
@@ -108,11 +108,17 @@ def _in_test(test: TestResult, metric: MetricResult) -> dict[str, object]:
 
 
 def unjudgeable(test: TestResult) -> Iterator[Found]:
-    """What users feel and only one build has, or was zero in one build: no ratio can judge that."""
+    """What users feel and only one build has, or was zero in one build, and what rose from zero: no ratio judges it."""
     for metric in test.metrics:
-        if metric.gate and lost(metric):
+        if (metric.gate and lost(metric)) or _rose_from_zero(metric):
             evidence = metric.model_dump(include={"slug", "name", "unit", "base", "new", "reason"})
             yield Found(FindingKind.UNJUDGEABLE, Severity.WARNING, evidence, metric=metric.slug)
+
+
+def _rose_from_zero(metric: MetricResult) -> bool:
+    """Whether every run of the base was zero and none of the new build is: whatever it counts, somebody should look."""
+    base, new = metric.levels
+    return bool(base and new) and not any(base) and all(new) and metric.better != Better.HIGHER
 
 
 def single_runs(test: TestResult) -> Iterator[Found]:

@@ -50,6 +50,8 @@ def measure_measurements(
             reason = Reason(code=ReasonCode.NOT_RECORDED, build=missing[0])
         elif delta is None:
             reason = Reason(code=ReasonCode.ZERO_BASE)
+        elif not all(level.value for of in levels for level in of):
+            reason = Reason(code=ReasonCode.NOT_POSITIVE)
         else:
             known = levels.map(lambda of: [RunLevel(level.value, level.se_log) for level in of if level.value])
             noise = metric_noise(metric, "benchmark", groups, past) or repeats_noise(known.base, known.new)

@@ -240,16 +240,19 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue: Catalogue) -> Recording:
-    """One run by its numbers: of each metric one, or one for each request or iteration; positive and finite."""
+    """One run by its numbers: of each metric one, or one for each request or iteration; 0 or more, times above 0."""
     found = []
     for name, given in values.items():
         try:
             numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
         except (TypeError, ValueError):  # a word, or lists of different lengths
             numbers = np.empty(0)
-        if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers > 0)):
-            raise InputError(file=None, key=name, expected="a number above 0, or a list of them", found=str(given)[:60])
-        found.append(Measurement.of(name, numbers, catalogue))
+        measured = Measurement.of(name, numbers, catalogue)
+        least = np.nextafter(0.0, 1.0) if measured.unit == "seconds" else 0.0  # a rate may be 0, a time not
+        if numbers.ndim != 1 or not numbers.size or not np.all(np.isfinite(numbers) & (numbers >= least)):
+            expected = f"a number {'above 0' if least else 'of 0 or more'}, or a list of them"
+            raise InputError(file=None, key=name, expected=expected, found=str(given)[:60])
+        found.append(measured)
     return Recording((), (0.0, 0.0), stop_known=True, measurements=tuple(found), provenance={"kind": "values"})
 
 
