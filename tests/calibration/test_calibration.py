@@ -138,10 +138,10 @@ def test_a_self_check_of_another_method_is_not_shown(
 @pytest.mark.parametrize(
     ("change", "key", "expected", "found"),
     [
-        ({"groups": []}, "groups", "at least 1", "a list"),
+        ({"groups": []}, "groups", "at least 1", "found 0"),
         ({"group": []}, "group (line 1)", "one of metrics, source, groups", "unknown key"),
         ({"groups": "twice"}, "groups", "different `name`", "'g0' twice"),
-        ({"groups": "single"}, "groups[0].runs", "at least 2", "a list"),
+        ({"groups": "single"}, "groups[0].runs", "at least 2", "found 1"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, Any], key: str, expected: str, found: str) -> None:

@@ -464,7 +464,7 @@ def test_runs_are_read_from_files_of_pgbench(tmp_path: Path) -> None:
         (lambda p: p["baseline"].pop("disk"), "a level of disk, scheduler as `baseline`"),
         (lambda p: p["runs"][0].pop("values"), "expected `values` or `pgbench`, found none of them"),
         (lambda p: p["runs"][0]["levels"].pop("disk"), "expected a level of 'disk' (managed, ephemeral), found none"),
-        (lambda p: p.update(runs=[]), "runs: expected at least 2 of them, found '0'"),
+        (lambda p: p.update(runs=[]), "runs: expected at least 2 of them, found 0"),
         (lambda p: p.update(workload=["disk", "scheduler"]), "a factor that is no workload"),
         (lambda p: p.update(operations={}), "`operations`, or a catalogue (`metrics`), found neither"),
         (lambda p: p["runs"][0]["values"].update(tps=-1.0), "greater than or equal to 0"),

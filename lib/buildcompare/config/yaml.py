@@ -199,11 +199,11 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
     else:
         expected = _EXPECTED.get(kind, re.sub("^(Value error, |(Input|String) should (be|have) )", "", error["msg"]))
         expected = f"one of {expected}" if kind == "literal_error" else expected
-        if kind in ("too_long", "too_short") and isinstance(value, (list, dict)):
-            most, least = (error["ctx"].get(f"{end}_length") for end in ("max", "min"))
-            value, expected = f"{len(value)}", f"at most {most} of them" if most else f"at least {least} of them"
         secret = any(part in _SECRET_KEYS for part in location)
         seen = _kind(value) if secret else _found(value, document.nodes.get(location))
+        if kind in ("too_long", "too_short") and isinstance(value, (list, dict)):
+            most, least = (error["ctx"].get(f"{end}_length") for end in ("max", "min"))
+            seen, expected = str(len(value)), f"at most {most} of them" if most else f"at least {least} of them"
         key_at_fault = place[-1:] == ("[key]",)
         found = error.get("ctx", {}).get("found") or (repr(location[-1]) if key_at_fault else seen)
     return InputError(file=document.file, key=document.key(location), expected=expected, found=found)
