@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,6 +69,12 @@ LONGEST = (
     "report/test_hostile.py", "recordings/test_pull.py",
 )  # fmt: skip
 """Files of half a minute and more, the longest first: else one worker would be at such a file long after the other."""
+
+
+def pytest_configure() -> None:
+    """In the background of a script SIGINT is ignored, by what tests start and interrupt too."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -457,12 +457,16 @@ def _say(line: str) -> None:
 
 @contextlib.contextmanager
 def _ended_like_an_interrupt() -> Iterator[None]:
-    """Let a request to end (SIGTERM) clear away what runs, as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Let a request to end (SIGTERM) clear away what runs, as Ctrl-C does.
+
+    In the background of a script SIGINT is ignored, by all that is started here too: it asks programs to end.
+    """
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _refused(why: object, code: int = BAD_INPUT) -> typer.Exit:
