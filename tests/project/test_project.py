@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,13 @@ def test_lock_is_pinned_by_hashes_and_names_no_index(project: Path, locked: dict
     assert len(entries) == len(locked)
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
     assert not re.search(r"://|--(extra-)?index-url|--find-links|-e |\bfile:|(^|\s)/", text)
+
+
+def test_entry_points_lead_to_what_is_there(project: Path) -> None:
+    stated = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    for group in stated.values():
+        for name, value in group.items():
+            assert EntryPoint(name, value, "").load() is not None
 
 
 def test_actions_of_the_workflow_are_pinned_by_commit(project: Path) -> None:

@@ -32,15 +32,6 @@ _ABOVE_OR_WIDE = re.compile(
 """What names a region, and what may be wider than a screen: tables."""
 
 
-def __getattr__(name: str) -> Any:
-    """The exporter, where nbconvert asks for it."""
-    if name != "HtmlReportExporter":
-        raise AttributeError(name)
-    from buildcompare.report.exporters import HtmlReportExporter
-
-    return HtmlReportExporter
-
-
 def page_of_notebook(
     notebook: NotebookNode, results: Results, *, beside: Sequence[str] = (), written: Mapping[str, str] | None = None
 ) -> str:

@@ -1,7 +1,6 @@
 """Write the comparison as JUnit XML for build servers: a test case for everything that has a status."""
 
 import re
-from typing import Any
 from xml.sax.saxutils import escape
 
 from markupsafe import Markup
@@ -10,15 +9,6 @@ from buildcompare.report.sections import template
 from buildcompare.results import Results
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def __getattr__(name: str) -> Any:
-    """The exporter, where nbconvert asks for it."""
-    if name != "JUnitExporter":
-        raise AttributeError(name)
-    from buildcompare.report.exporters import JUnitExporter
-
-    return JUnitExporter
 
 
 def render(results: Results) -> str:

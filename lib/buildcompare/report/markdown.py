@@ -4,7 +4,6 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from nbformat import NotebookNode
 
@@ -24,15 +23,6 @@ NOTICE = "<!-- Write between the hand-written markers: all other text of this fi
 _MARKER = re.compile(r"<!-- hand-written (begin|end): ([^\n]*?) -->")
 _LIKE_A_MARKER = re.compile(r"<[!\s-]*hand[-_\s]*written[-_\s]*(begin|end)\b[^\n>]*>?", re.IGNORECASE)
 """What was a marker before somebody, or an editor, touched it."""
-
-
-def __getattr__(name: str) -> Any:
-    """The exporter, where nbconvert asks for it."""
-    if name != "MarkdownReportExporter":
-        raise AttributeError(name)
-    from buildcompare.report.exporters import MarkdownReportExporter
-
-    return MarkdownReportExporter
 
 
 def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
