@@ -186,7 +186,8 @@ def test_an_answer_is_what_the_json_parser_reads(body: bytes, chunk: int, monkey
         assert bits(values) == bits(np.array([float(value) for _, value in row["values"]]))
 
 
-def test_the_fast_path_reads_any_number_as_python_does() -> None:
+def test_the_fast_path_reads_any_number_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(prometheus_client, "_of_json")  # the slow one
     rng = np.random.default_rng(1)
     words = [repr(float(v)) for v in rng.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64)]
     words = [{"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(w, w) for w in words]
@@ -205,6 +206,6 @@ def test_no_truncated_or_damaged_answer_is_taken_for_a_whole_one() -> None:
             whole_answer(body[:end])
     for damaged in (b"[]", b"{}", b'{"data":{"resultType":"vector","result":[]}}', body.replace(b'"NaN"', b'"x"'),
                     body.replace(b'"NaN"', b'"1,2"'), body.replace(b'"NaN"', b'"--1"'),
-                    body.replace(b"isPartial", b"\xff"), QUOTED.replace(b"]]}", b']NaN"NaN"]3,"4"]]}')):  # fmt: skip
+                    body.replace(b"isPartial", b"\xff"), QUOTED.replace(b"]]}", b'],["],[3,"4"]]}')):  # fmt: skip
         with pytest.raises(PassingError):
             whole_answer(damaged)

@@ -1,11 +1,12 @@
 """Ask a server that speaks Prometheus's query API, and read its answers from bytes to arrays, to the last bit.
 
-Nothing that is secret leaves this file but in a request. The numbers of an answer are lines of a CSV to pyarrow, which
-rounds as float() does and is many times faster than a JSON parser (benchmarks/pull.py).
+Nothing that is secret leaves this file but in a request. The numbers of an answer are words between quotes to pyarrow,
+which rounds as float() does and is many times faster than a JSON parser (benchmarks/pull.py).
 """
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -14,17 +15,16 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import requests
-from pyarrow import csv
 from pydantic_core import from_json
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, Timeout
@@ -35,7 +35,6 @@ from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.outside import hiding, one_line
 from buildcompare.config.params import Source, Tls
 from buildcompare.config.project import read_text, resolve
-from buildcompare.recordings.parquet import THREADS
 from buildcompare.recordings.recording import FloatArray
 
 REPEATS = 4
@@ -61,16 +60,12 @@ MAX_WORDS = 300
 """Characters of a server's words that are repeated."""
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
-_CHUNK = 1 << 20  # bytes that are parsed at a time
+_CHUNK = 1 << 19  # bytes that are parsed at a time
 _PARSERS = 2  # chunks that are parsed while the next is read
 _VALUES = b'"values":[['
 """Before the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
-_BETWEEN = b']NaN"NaN"]'
-"""Parts two series: a line without a time, which no JSON holds."""
-_TYPES = pa.schema([("time", pa.float64()), ("value", pa.float64()), ("nothing", pa.null())])
-_READ = csv.ReadOptions(column_names=_TYPES.names, use_threads=THREADS)
-_LINES = csv.ParseOptions(delimiter='"', quote_char=False, ignore_empty_lines=False)
-_CONVERTED = csv.ConvertOptions(column_types=_TYPES, null_values=[""])
+_BETWEEN = b"],["
+"""Parts two series, as it parts two pairs of a time and a value."""
 
 Pairs = tuple[FloatArray, FloatArray]
 T = TypeVar("T")
@@ -498,48 +493,66 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
                 searched = len(waiting) - len(_VALUES)
             begun += len(places)
             text = _BETWEEN.join(memoryview(waiting)[first:end] for first, end in places)
+            ends = [*itertools.accumulate(end - first + len(_BETWEEN) for first, end in places)]
             del waiting[:done]
             searched = max(searched - done, 0)
             if len(waiting) > MAX_PART:
                 expected = f"series of at most {MAX_PART // 1_000_000} MB"
                 raise InputError(file=None, key="source.step_s", expected=expected, found="a larger one")
             if places:
-                parse = partial(_pairs, text, len(places))
+                parse = partial(_pairs, text, ends)
                 if len(chunk) >= _CHUNK:
                     later.append(parsers.submit(parse).result)
                 else:  # what comes last, often all of it: here and now, without the cost of a thread
                     later.append(parse().copy)
             if len(later) > _PARSERS:
-                _keep(numbers, later.popleft()())
+                numbers += later.popleft()()
         for parsed in later:
-            _keep(numbers, parsed())
+            numbers += parsed()
     if _VALUES in waiting:
         raise PassingError("JSON that ends early")
     return _answer(bytes(around + waiting), numbers, hide)
 
 
-def _keep(numbers: list[Pairs], found: Iterable[Pairs]) -> None:
-    """Add what was found; times like those before are kept once."""
-    for times, values in found:
-        alike = numbers and np.array_equal(times, numbers[-1][0])
-        numbers.append((numbers[-1][0] if alike else times.copy(), values))
-
-
-def _pairs(text: bytes, count: int) -> list[Pairs]:
-    """Times and values of `count` series, quickly where they are ``1,"2"],[3,"4"``: lines of fields ended by quotes."""
-    lines = text.translate(bytes.maketrans(b",[]", b"  \n"))
+def _pairs(text: bytes, ends: Sequence[int]) -> list[Pairs]:
+    """Times and values of series ``1,"2"],[3,"4"`` that stop at `ends`, _BETWEEN included, which stands between two."""
     try:
-        # pyarrow's own pool of memory takes longer to begin, in each thread, than a small answer takes.
-        table = csv.read_csv(pa.py_buffer(lines), _READ, _LINES, _CONVERTED, memory_pool=pa.system_memory_pool())
-        times, values = (column.combine_chunks().to_numpy() for column in table.columns[:2])  # refuses empty fields
-        ends = [-1, *np.flatnonzero(np.isnan(times)), times.size]
-        places = zip(range(count), ends[:-1], ends[1:], strict=True)
-        return [(times[i + 1 : j], values[i + 1 : j]) for _, i, j in places]
-    except ValueError:  # pyarrow's among them
-        texts = text.split(_BETWEEN)
-        if len(texts) != count:
-            raise PassingError("JSON that is damaged (others than numbers)") from None
+        quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
+        stops = np.searchsorted(quotes, ends)
+        if quotes[-1] != len(text) - 1 or (stops % 2).any():
+            raise ValueError("others than pairs")
+        offsets = np.append(0, quotes)
+        offsets[1::2] += 1  # words 1, 3, 5 are values without their quotes; those between hold the times
+        bits = pa.py_buffer(b"\xaa" * (quotes.size // 8 + 1))
+        values = _words(quotes.size, offsets, text, bits).cast(pa.float64()).buffers()[1]
+        even = pa.Array.from_buffers(pa.int64(), quotes.size // 2, [None, pa.py_buffer(np.arange(0, quotes.size, 2))])
+        numbers = np.frombuffer(values, np.float64, quotes.size)[1::2].copy()
+        _, starts, between = _words(quotes.size, offsets, text).take(even).buffers()
+        starts, between = np.frombuffer(starts, np.int64), between.to_pybytes()
+        found, first = [], 0
+        for last in (stops // 2).tolist():
+            times = _times(between[starts[first] : starts[last]].removeprefix(b'"' + _BETWEEN))
+            if times.shape != (last - first,):
+                raise ValueError("others than pairs")
+            found.append((times, numbers[first:last]))
+            first = last
+        return found
+    except (ValueError, TypeError, IndexError):  # pyarrow's among them
+        starts = [0, *ends]
+        texts = [text[start : end - len(_BETWEEN)] for start, end in itertools.pairwise(starts)]
         return [_of_json(_json(b'{"values":[[' + each + b"]]}")) for each in texts]
+
+
+def _words(count: int, offsets: np.ndarray, text: bytes, valid: pa.Buffer | None = None) -> pa.LargeStringArray:
+    return pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text), valid)
+
+
+@lru_cache(8)
+def _times(text: bytes) -> FloatArray:
+    """The times of ``1,""],[3,"``, shared: most answers to one set of questions have the same."""
+    times = np.array(from_json(b"[" + text.removesuffix(b',"').replace(b',""],[', b",") + b"]"), np.float64)
+    times.flags.writeable = False
+    return times
 
 
 def _json(text: bytes) -> dict[str, Any]:
