@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +25,8 @@ MAX_POINTS = 10_999
 """Points of one piece of a window: a server refuses more than 11,000 steps in a query."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
+UNREAD = 8
+"""Short answers that wait to be read together."""
 _OF_LABELS = ("label", "bucket")  # roles of questions with series per label, at the coarser step
 
 
@@ -107,36 +111,52 @@ def _ask(
     client: Client, threads: int, questions: Sequence[Question], grids: Sequence[range]
 ) -> tuple[dict[str, str], list[Answer]]:
     """Who answers, and the answer to every question, several at a time; the first lasting fault ends it."""
+    asked = [(question, piece) for question, times in zip(questions, grids, strict=True) for piece in pieces(times)]
+    found: list[Answer] = []
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
+        futures = deque(pool.submit(_query, client, *each) for each in asked)
         server = pool.submit(client.server)
-        asked = [
-            [pool.submit(_answer, client, question, piece) for piece in pieces(times)]
-            for question, times in zip(questions, grids, strict=True)
-        ]
-        futures: list[Future[Any]] = [server, *(future for parts in asked for future in parts)]
         try:
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()
+            while futures:
+                some = [futures.popleft() for _ in range(min(UNREAD, len(futures)))]
+                for future in wait(some, return_when=FIRST_EXCEPTION).done:
+                    future.result()
+                found += [_checked(client, *asked[len(found) + i], future.result()) for i, future in enumerate(some)]
         except BaseException:
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return server.result(), [_joined([future.result() for future in parts], client.url) for parts in asked]
+        parts = iter(found)
+        answers = [_joined(list(islice(parts, len(pieces(times)))), client.url) for times in grids]
+        return server.result(), answers
 
 
-def _answer(client: Client, question: Question, piece: range) -> Answer:
-    """One answer; where the query is at fault, or fails, say which of the catalogue's it is."""
-    name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
+def _query(client: Client, question: Question, piece: range) -> Callable[[], Answer]:
+    """Ask one question; what comes back reads the answer."""
     seconds = {"start": piece[0], "end": piece[-1], "step": piece.step}
-    try:
-        answer = client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
+    with _about(question):
+        return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
+
+
+def _checked(client: Client, question: Question, piece: range, read: Callable[[], Answer]) -> Answer:
+    """One answer, whose times are those that were asked for."""
+    with _about(question):
+        answer = read()
         checked: FloatArray | None = None
         for _, times, _ in answer.series:
             if times is not checked and not _asked_for(times, piece):
                 raise SourceError(url=client.url, expected="values at the times that were asked for", found="others")
             checked = times
         return answer
+
+
+@contextmanager
+def _about(question: Question) -> Iterator[None]:
+    """Where the query is at fault, or fails, say which of the catalogue's it is."""
+    try:
+        yield
     except (InputError, SourceError) as error:
+        name = " ".join(part for part in ("query of", question.role, question.metric, question.stat) if part)
         raise (error if error.key else error.within(name)) from None
 
 
