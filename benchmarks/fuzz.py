@@ -19,6 +19,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 ROUND_S = 120.0
 """CPU seconds of one process: then it is another kind's turn, and memory begins anew."""
 MOST_BYTES = 1_000_000_000
-WAITS = 6.0
-"""A reader that still runs after so many times the CPU seconds that it may take hangs, on a busy machine too."""
+WAITS_S = 600.0
+"""A reader that waits for so long, without using a CPU, hangs; shorter, and a machine that stood still would count."""
 LONGEST = 20_000
 READERS = (
     "recordings", "config", "history", "calibration", "profiles", "experiment", "workbench", "results",
@@ -125,7 +126,8 @@ class Child:
     def read(self, contents: bytes) -> None:
         """Read one input; end the process once its time is over."""
         self.last.write_bytes(contents)  # an abort leaves nothing else
-        faulthandler.dump_traceback_later(WAITS * self.fuzzing.HANGS_S, exit=True)
+        faulthandler.dump_traceback_later(WAITS_S, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, 2 * self.fuzzing.HANGS_S)
         started, fault, where = self.fuzzing.cpu_s(), "", ""
         try:
             self.fuzzing.swallow(self.kind, contents, self.folder / "files")
@@ -134,6 +136,7 @@ class Child:
             where = f"{type(error).__name__} {place.filename}:{place.lineno}"
             fault = f"{where}: {str(error)[:200]!a}\n{''.join(traceback.format_exception(error))[-3000:]}"
         faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
         peaks = [resource.getrusage(who).ru_maxrss / 1e3 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         figures = self.figures
         figures["inputs"] += 1
@@ -169,6 +172,7 @@ def child(asked: dict[str, Any]) -> None:
         else contextlib.nullcontext()
     ):
         import fuzzing
+    faulthandler.register(signal.SIGPROF, chain=True)  # says where the CPU seconds went, and ends the process
     reader = Child(fuzzing, asked, guided=atheris is not None)
     whole = fuzzing.right(reader.folder)[asked["kind"]]
     whole += [file.read_bytes() for file in fuzzing.CORPUS.glob(f"{asked['kind']}-*")]
