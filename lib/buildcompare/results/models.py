@@ -5,7 +5,6 @@ runs of the same inputs stands under `provenance.run` and nowhere else. Times wi
 seconds from the start of their run; percentages are in percent.
 """
 
-import json
 from typing import Any, Literal, Self
 
 from pydantic import Field
@@ -729,7 +728,7 @@ class Results(Model):
 
 def dumps(results: Results) -> str:
     """`results` as the text of results.json."""
-    return json.dumps(results.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return results.model_dump_json(indent=1) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
