@@ -499,8 +499,11 @@ def _reaches(effects: Sequence[Effect], margins_percent: Sequence[float], level:
     if not effects:
         return []
     signal, chances = _shares(effects, margins_percent, level)
-    least, most = -(float(signal.max()) ** 2), 1e4 * float(signal.max()) ** 2
+    least = -(float(signal.max()) ** 2)
     if chances(least).sum() > level:
+        df = [min(effect.df, 1e9) for effect in effects]
+        enough = special.stdtrit(df, 1.0 - level / (2 * signal.size))  # standard errors that leave each its equal part
+        most = float((signal * (enough - signal / 2.0)).max()) + 1.0
         least = root(lambda ratio: float(chances(ratio).sum()) - level, least, most)
     return [float(each) for each in signal / 2.0 + least / signal]
 
