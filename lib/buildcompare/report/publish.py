@@ -52,21 +52,22 @@ def execute(params: Comparison | Variants, *, command: str, engine: Engine | Non
     :class:`ExecutionError`.
     """
     import papermill
+    from papermill.engines import papermill_engines
     from papermill.exceptions import PapermillExecutionError
+    from papermill.execute import raise_for_execution_errors
+    from papermill.utils import chdir
 
     source = NOTEBOOK if isinstance(params, Comparison) else NOTEBOOK.with_name(publication.VARIANTS)
     notebook: NotebookNode
     with _kernel() if (engine or best_engine()) == "kernel" else _forked() as settings:
         try:
-            notebook = papermill.execute_notebook(
-                str(root() / source),
-                None,  # it is written once, when it is whole
-                parameters={**params.model_dump(mode="json"), "command": command},
-                cwd=str(root()),
-                progress_bar=False,  # the command line shows its own
-                log_output=False,
-                **settings,
-            )
+            # In two steps: in one, papermill would make a text of the executed notebook, which is not whole yet.
+            parameters = {**params.model_dump(mode="json"), "command": command}
+            notebook = papermill.execute_notebook(str(root() / source), None, parameters, prepare_only=True, **settings)
+            name, quiet = notebook.metadata.kernelspec.name, {"progress_bar": False, "log_output": False}
+            with chdir(str(root())):
+                papermill_engines.execute_notebook_with_engine(nb=notebook, kernel_name=name, **quiet, **settings)
+            raise_for_execution_errors(notebook, None)
         except PapermillExecutionError as error:
             if error.ename == InputError.__name__:
                 raise KernelInputError(error.evalue) from None
@@ -115,6 +116,7 @@ def _kernel() -> Iterator[dict[str, Any]]:
         own = {"connection_file": f"{sockets}/kernel.json"}
         transport = {"KernelManager": {**own, "transport": "ipc", "ip": f"{sockets}/k"}} if os.name == "posix" else {}
         settings = {"start_timeout": 120, "config": Config(transport), "kernel_manager_class": OwnKernel}  # seconds
+        settings["engine_name"] = None  # papermill's own
         yield {**settings, "on_cell_start": lambda cell, cell_index: warm.tell(cell_index)}
 
 
