@@ -18,7 +18,7 @@ from buildcompare.config.params import check_params
 from buildcompare.findings import above_the_fold
 from buildcompare.report import markdown, sections
 from buildcompare.report.html import page_of
-from buildcompare.results import Finding, Results
+from buildcompare.results import Finding, Results, Validity
 from buildcompare.results.codes import Status
 from buildcompare.text.numbers import change, interval
 from support import small_params
@@ -197,3 +197,28 @@ def test_a_published_comparison_is_told_in_no_more_words_than_its_makers_took(
     assert len(set(said)) == len(said)
     top, _ = above_the_fold(results.findings)
     assert [each.text for each in top if any(len(part.split()) > 25 for part in sentences(each.text))] == []
+
+
+def test_no_row_of_an_invalid_test_reads_as_judged(tmp_path: Path) -> None:
+    params = check_params(small_params(tmp_path))
+    made = workbench.analyse(params, workbench.read_recordings(params))
+    whole = made.results
+
+    def shown(validity: str) -> str:
+        changed = [
+            test.model_copy(
+                update={
+                    "validity": Validity(status=validity),
+                    "metrics": [row.model_copy(update={"status": Status.REGRESSION}) for row in test.metrics],
+                }
+            )
+            for test in whole.tests
+        ]
+        now = replace(made, results=whole.model_copy(update={"tests": changed}))
+        parts = [*sections.metrics(now), sections.labels(now), sections.errors(now)]
+        return "".join(str(part.html) for part in parts if isinstance(part, sections.Fragment))
+
+    marks = re.compile(r'class="[^"]*\bstatus\b|[✗✓]|\d changed')
+    assert marks.search(shown("valid"))
+    rule = r'<p class="rule">.*?</p>'  # says what each sign means
+    assert not marks.search(re.sub(rule, "", shown("invalid"), flags=re.S))

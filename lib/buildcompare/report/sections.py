@@ -30,7 +30,7 @@ from buildcompare.labels.tables import most_moved
 from buildcompare.metrics.events import search_window
 from buildcompare.report import commonmark
 from buildcompare.results import Decided, Finding, LabelResult, Results, TestResult
-from buildcompare.results.codes import FindingKind, Verdict
+from buildcompare.results.codes import FindingKind, ValidityStatus, Verdict
 from buildcompare.stats.noise import series_key
 from buildcompare.text import numbers, sentences
 from buildcompare.text.sentences import title as title_of
@@ -260,13 +260,14 @@ def labels(analysis: Analysis) -> Fragment:
     tables: list[tuple[TestResult, list[tuple[Any, ...]]]] = []
     for test in (test for test in analysis.results.tests if test.labels):
         tables.append((test, []))
+        judged = test.validity.status != ValidityStatus.INVALID
         for group, rows in groupby(test.labels, key=lambda row: row.group):
             of_group = list(rows)
             by_label: dict[str, dict[str, LabelResult]] = {row.label: {} for row in (*most_moved(of_group), *of_group)}
             for row in of_group:
                 by_label[row.label][row.stat] = row
             stats = sorted({stat for row in by_label.values() for stat in row})
-            marked = [row.label for row in of_group if row.status.changed]
+            marked = [row.label for row in of_group if judged and row.status.changed]
             first = {*marked, *(row.label for row in of_group if row.only_in), *list(by_label)[:MOST_LABELS]}
             first |= {label for test_name, of, label in told if (test_name, of) == (test.name, group)}
             kept = {label: rows for label, rows in by_label.items() if label in first}
