@@ -93,8 +93,8 @@ test: $(EVERYTHING) ## run the tests with coverage; TESTS=tests/load: only these
 test-fast: $(EVERYTHING) ## only the tests that need no kernel, browser, server or real data, in one process
 	@$(RUN) -m pytest -q -m "not slow" $(TESTS) $(ARGS)
 
-bench: $(READY) ## CPU of a report alone, in a batch and by papermill and nbconvert: one table; ARGS=--profile: where it goes
-	@$(RUN) benchmarks/report.py $(ARGS)
+bench: $(EVERYTHING) ## all that is to be fast, in one table of ratios, ten minutes; ARGS=reports: one part; ARGS=--profile: a report's CPU
+	@$(RUN) benchmarks/speed.py $(ARGS)
 
 fuzz: $(EVERYTHING) ## give changed files to every reader: SECONDS=3600 (of CPU)
 	@$(RUN) benchmarks/fuzz.py $(SECONDS)

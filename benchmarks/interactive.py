@@ -28,21 +28,26 @@ def main(params: str) -> None:
     """Open the notebook of one comparison, and move the widgets of another."""
     verdict, margin = opened(params)
     print(f"comparison.ipynb: first verdict {1e3 * verdict:,.0f} ms, with another margin {1e3 * margin:,.0f} ms")
+    whole, took = steps(params)
+    print(f"{params}: the whole comparison takes {1e3 * whole:,.0f} ms")
+    for name, each in took.items():
+        print(f"{name:10} {1e3 * each:6.0f} ms, {each / whole:6.3f} of the whole comparison")
+
+
+def steps(params: str) -> tuple[float, dict[str, float]]:
+    """Processor seconds of comparing the whole release, and of each kind of choice in the widgets."""
     comparison = bc.read_params(params)
     bc.compare(comparison)  # so that imports do not count
     whole = seconds(lambda: bc.compare(comparison), tries=3)
     bench = bc.Workbench(bc.investigate(bc.compare(comparison)))
-    print(f"{params}: {len(comparison.tests)} tests; the whole comparison takes {1e3 * whole:,.0f} ms")
-    steps: dict[str, Iterator[Callable[[], None]]] = {
+    choose: dict[str, Iterator[Callable[[], None]]] = {
         "a window": windows(bench),
         "a margin": margins(bench),
         "a metric": choices(bench, "metric", [slug for _, slug in bench.metric.options if slug]),
         "a label": choices(bench, "label", [name for _, name in bench.label.options if name]),
         "a test": choices(bench, "test", [each.name for each in comparison.tests]),
     }
-    for name, each in steps.items():
-        took = seconds(lambda each=each: next(each)())  # type: ignore[misc]
-        print(f"{name:10} {1e3 * took:6.0f} ms, {took / whole:6.3f} of the whole comparison")
+    return whole, {name: seconds(lambda each=each: next(each)()) for name, each in choose.items()}  # type: ignore[misc]
 
 
 def opened(params: str) -> tuple[float, float]:

@@ -23,8 +23,8 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -99,11 +99,22 @@ def simulated(seed: int, times: Sequence[tuple[str, float]] = ()) -> list[LabelR
     return compared(runs[0], runs[1], "bounded")
 
 
-def series(most: int) -> None:
-    """Print what reports of many label series cost."""
-    print("series a run    CPU s  ms a series  memory MB  page MB  results MB")
+@dataclass(frozen=True)
+class Cost:
+    """What a report of so many label series a run takes; `each_ms` is CPU beyond that of the first, a series."""
+
+    count: int
+    cpu_s: float
+    each_ms: float
+    memory_mb: float
+    page_mb: float
+    results_mb: float
+
+
+def costs(counts: Sequence[int]) -> Iterator[Cost]:
+    """Make a report of each; memory is the largest of any process so far."""
     fixed = 0.0
-    for count in (10, most // 100, most // 10, most):
+    for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "buildcompare", "report", str(many_labels(Path(folder), count)), "--quiet"]
             before = os.times()
@@ -111,11 +122,17 @@ def series(most: int) -> None:
             after = os.times()
             cpu = after.children_user + after.children_system - before.children_user - before.children_system
             sizes = (Path(folder, "report", name).stat().st_size / 1e6 for name in ("report.html", "results.json"))
-            page, results = sizes
-        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
-        fixed = fixed or cpu
-        each = 1e3 * (cpu - fixed) / count
-        print(f"{count:12,} {cpu:8.1f} {each:12.2f} {memory:10.0f} {page:8.2f} {results:11.2f}", flush=True)
+            memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
+            fixed = fixed or cpu
+            yield Cost(count, cpu, 1e3 * (cpu - fixed) / count, memory, *sizes)
+
+
+def series(most: int) -> None:
+    """Print what reports of many label series cost."""
+    print("series a run    CPU s  ms a series  memory MB  page MB  results MB")
+    for cost in costs((10, most // 100, most // 10, most)):
+        about = f"{cost.count:12,} {cost.cpu_s:8.1f} {cost.each_ms:12.2f} {cost.memory_mb:10.0f}"
+        print(f"{about} {cost.page_mb:8.2f} {cost.results_mb:11.2f}", flush=True)
 
 
 def many_labels(folder: Path, count: int) -> Path:

@@ -163,6 +163,7 @@ class Row:
     """One line of the table."""
 
     case: str
+    unit: str
     figure: str
     found: float
     target: float
@@ -185,9 +186,9 @@ def beside_curl(url: str, case: str, target: float) -> Iterator[Row]:
         seconds.append((reference, found.seconds))
         peaks.append(found.megabytes)
     shown = ", ".join(f"{ours:.3f}/{its:.3f}" for its, ours in seconds)
-    yield Row(case, f"times curl ({shown} s)", statistics.median(ratios), target)
+    yield Row(case, "times curl", f"{shown} s", statistics.median(ratios), target)
     if case == "c":
-        yield Row(case, "MB at its peak", max(peaks), 500)
+        yield Row(case, "MB", f"{max(peaks):.0f} MB", max(peaks), 500)
 
 
 def beside_one_thread(url: str, target: float) -> Iterator[Row]:
@@ -200,16 +201,11 @@ def beside_one_thread(url: str, target: float) -> Iterator[Row]:
             ratios.append(pair[0] / pair[1])
             seconds.append(pair)
     shown = ", ".join(f"{one:.3f}/{ours:.3f}" for one, ours in seconds)
-    yield Row("d", f"times faster than one thread ({shown} s)", statistics.median(ratios), target, at_least=True)
+    yield Row("d", "times faster than one thread", f"{shown} s", statistics.median(ratios), target, at_least=True)
 
 
-def main(cases: str) -> int:
-    """Print the table."""
-    missing = [name for name in ("prometheus", "promtool", "curl") if shutil.which(name) is None]
-    if missing:
-        print(f"benchmarks/pull.py: expected the program {missing[0]} on the PATH, found none", file=sys.stderr)
-        return 3
-    missed = 0
+def rows(cases: str) -> Iterator[Row]:
+    """Measure these cases, one after the other, on a server that is filled for them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_samples(folder / "samples.om")
@@ -222,12 +218,25 @@ def main(cases: str) -> int:
                 "d": lambda: beside_one_thread(url, 4.0),
             }
             for case in cases:
-                for row in measured[case]():
-                    missed += not row.met
-                    bound = f"{'at least' if row.at_least else 'at most'} {row.target:,g}"
-                    print(
-                        f"({row.case}) {row.found:8.2f}  {bound:<15} {'met   ' if row.met else 'MISSED'}  {row.figure}"
-                    )
+                yield from measured[case]()
+
+
+def missing() -> list[str]:
+    """The programs that are not on the PATH."""
+    return [name for name in ("prometheus", "promtool", "curl") if shutil.which(name) is None]
+
+
+def main(cases: str) -> int:
+    """Print the table."""
+    if missing():
+        print(f"benchmarks/pull.py: expected the program {missing()[0]} on the PATH, found none", file=sys.stderr)
+        return 3
+    missed = 0
+    for row in rows(cases):
+        missed += not row.met
+        bound = f"{'at least' if row.at_least else 'at most'} {row.target:,g}"
+        met = "met" if row.met else "MISSED"
+        print(f"({row.case}) {row.found:8.2f}  {bound:<15} {met:6}  {row.unit} ({row.figure})", flush=True)
     return 1 if missed else 0
 
 

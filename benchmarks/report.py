@@ -68,6 +68,12 @@ def run(folder: Path) -> dict[str, tuple[float, float]]:
     return timed
 
 
+def profile() -> None:
+    """Print where the CPU of one warm report goes."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-c", PROFILE, str(PARAMS), f"{folder}/out"], check=True, cwd=PROJECT)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -76,10 +82,10 @@ def main() -> None:
     given = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # byte code and templates are compiled once, not by every command
+    if given.profile:
+        profile()
+        return
     with tempfile.TemporaryDirectory() as folder:
-        if given.profile:
-            subprocess.run([sys.executable, "-c", PROFILE, str(PARAMS), f"{folder}/out"], check=True, cwd=PROJECT)
-            return
         runs = [run(Path(folder)) for _ in range(given.repeats)]
     reference = statistics.median(each["papermill and nbconvert"][0] for each in runs)
     print(f"{'per finished report of four tests':34} {'CPU s':>7} {'of reference':>13} {'wall / CPU':>11}")
