@@ -57,8 +57,8 @@ def of_locust(file: Path, run: pd.DataFrame) -> None:
     rows = []
     for second in range(1, LENGTH_S):
         last = run[(run["second"] > second - 10) & (run["second"] <= second)]
-        some: dict[str, Any] = {"Timestamp": START + second, "User Count": int(users()[second]), "Requests/s": len(last) / 10}
-        some |= {"Failures/s": int((~last["success"]).sum()) / 10}
+        some: dict[str, Any] = {"Timestamp": START + second, "User Count": int(users()[second])}
+        some |= {"Requests/s": len(last) / 10, "Failures/s": int((~last["success"]).sum()) / 10}
         some |= {f"{p}%": round(last["ms"].quantile(p / 100)) if len(last) else "N/A" for p in (50, 99)}
         rows += [{**some, "Type": kind, "Name": name} for kind, name in (("GET", "/"), ("", "Aggregated"))]
     pd.DataFrame(rows).to_csv(file, index=False)
