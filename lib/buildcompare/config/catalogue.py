@@ -95,7 +95,7 @@ class Alert(ErrorRate):
     """A query that the load-test coordinator watches: above the threshold it takes users away."""
 
     unit: str = ""
-    threshold: float
+    threshold: float = Field(allow_inf_nan=False)
 
 
 class LabelSd(_Strict):

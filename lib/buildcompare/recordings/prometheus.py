@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.prometheus_client import Answer, Client, open_session, timeouts
+from buildcompare.recordings.prometheus_client import Answer, Client, PassingError, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 if TYPE_CHECKING:
@@ -112,30 +111,53 @@ def _ask(
 ) -> tuple[dict[str, str], list[Answer]]:
     """Who answers, and the answer to every question, several at a time; the first lasting fault ends it."""
     asked = [(question, piece) for question, times in zip(questions, grids, strict=True) for piece in pieces(times)]
-    found: list[Answer] = []
+    found: dict[int, Answer] = {}
+    damaged: dict[int, PassingError] = {}
+    unread: list[tuple[int, Callable[[], Answer]]] = []
+
+    def read_them() -> None:
+        while unread:
+            i, read = unread.pop()
+            try:
+                found[i] = _checked(client, *asked[i], read)
+            except PassingError as error:
+                damaged[i] = error
+
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
-        futures = deque(pool.submit(_query, client, *each) for each in asked)
-        server = pool.submit(client.server)
         try:
-            while futures:
-                some = [futures.popleft() for _ in range(min(UNREAD, len(futures)))]
-                for future in wait(some, return_when=FIRST_EXCEPTION).done:
-                    future.result()
-                found += [_checked(client, *asked[len(found) + i], future.result()) for i, future in enumerate(some)]
+            server = pool.submit(client.server)
+            which: dict[Future[Any], int] = {pool.submit(_query, client, *each): i for i, each in enumerate(asked)}
+            for future in as_completed([server, *which]):
+                done = future.result()
+                if future is not server:
+                    unread.append((which.pop(future), done))  # popped, so that an answer is not held in both forms
+                if len(unread) == UNREAD:
+                    read_them()
+            read_them()
+            which = {pool.submit(_again, client, *asked[i], error): i for i, error in damaged.items()}
+            for future in as_completed(which):
+                found[which[future]] = future.result()
         except BaseException:
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        parts = iter(found)
-        answers = [_joined(list(islice(parts, len(pieces(times)))), client.url) for times in grids]
-        return server.result(), answers
+    parts = iter([found[i] for i in range(len(asked))])
+    answers = [_joined(list(islice(parts, len(pieces(times)))), client.url) for times in grids]
+    return server.result(), answers
 
 
-def _query(client: Client, question: Question, piece: range) -> Callable[[], Answer]:
+def _query(
+    client: Client, question: Question, piece: range, failed: PassingError | None = None
+) -> Callable[[], Answer]:
     """Ask one question; what comes back reads the answer."""
     seconds = {"start": piece[0], "end": piece[-1], "step": piece.step}
     with _about(question):
-        return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()})
+        return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()}, failed)
+
+
+def _again(client: Client, question: Question, piece: range, failed: PassingError) -> Answer:
+    """Ask and read, where the first answer was damaged."""
+    return _checked(client, question, piece, _query(client, question, piece, failed))
 
 
 def _checked(client: Client, question: Question, piece: range, read: Callable[[], Answer]) -> Answer:
