@@ -328,6 +328,31 @@ def test_an_answer_that_is_not_whole_is_no_recording(more: dict[str, Any], words
         record(run(), asking(url), catalogue("up"))
 
 
+@pytest.mark.parametrize("damaged", [1, 4, 5])
+def test_a_damaged_answer_is_asked_for_five_times_in_all(damaged: int) -> None:
+    names = [f"m{i}" for i in range(20)]  # more than are read at a time
+    asked_for: dict[str, int] = {}
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        if not path.endswith("query_range"):
+            return 404, {}, b""
+        query = asked["query"][0]
+        asked_for[query] = asked_for.get(query, 0) + 1
+        status, headers, body = matrix(asked, {"is": query})
+        is_damaged = query in ("m3", "m17") and asked_for[query] <= damaged
+        return status, headers, body.replace(b'"0"', b'"?"') if is_damaged else body
+
+    with serving(answer) as url:
+        if damaged == 5:
+            with pytest.raises(SourceError, match=r"JSON that is damaged.*5 times"):
+                record(run(), source(url, threads=3), catalogue(*names))
+            return
+        found = record(run(), source(url, threads=3), catalogue(*names))
+    assert [query for query, count in asked_for.items() if count > 1] == ["m3", "m17"]
+    assert {asked_for["m3"], asked_for["m17"]} == {damaged + 1}
+    assert [series.metric for series in found.series] == names
+
+
 @pytest.mark.parametrize("times", ["between", "before", "too many", "400 digits"])
 def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:
