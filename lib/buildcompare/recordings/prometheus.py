@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.prometheus_client import Answer, Client, PassingError, open_session, timeouts
+from buildcompare.recordings.prometheus_client import Answer, Client, PassingError, Query, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ MAX_POINTS = 10_999
 """Points of one piece of a window: a server refuses more than 11,000 steps in a query."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
-UNREAD = 8
-"""Short answers that wait to be read together."""
 _OF_LABELS = ("label", "bucket")  # roles of questions with series per label, at the coarser step
 
 
@@ -111,32 +110,27 @@ def _ask(
 ) -> tuple[dict[str, str], list[Answer]]:
     """Who answers, and the answer to every question, several at a time; the first lasting fault ends it."""
     asked = [(question, piece) for question, times in zip(questions, grids, strict=True) for piece in pieces(times)]
+    queries = [_query(*each) for each in asked]
     found: dict[int, Answer] = {}
     damaged: dict[int, PassingError] = {}
-    unread: list[tuple[int, Callable[[], Answer]]] = []
-
-    def read_them() -> None:
-        while unread:
-            i, read = unread.pop()
-            try:
-                found[i] = _checked(client, *asked[i], read)
-            except PassingError as error:
-                damaged[i] = error
-
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
+        server = pool.submit(client.server)
         try:
-            server = pool.submit(client.server)
-            which: dict[Future[Any], int] = {pool.submit(_query, client, *each): i for i, each in enumerate(asked)}
-            for future in as_completed([server, *which]):
+            for i, read in client.query_ranges(queries, threads):
+                if server.done():
+                    server.result()  # its fault ends all
+                try:
+                    found[i] = _checked(client, *asked[i], read)
+                except PassingError as error:
+                    damaged[i] = error
+            rest = [i for i in range(len(asked)) if i not in found]
+            again: dict[Future[Any], int] = {
+                pool.submit(_again, client, *asked[i], queries[i], damaged.get(i)): i for i in rest
+            }
+            for future in as_completed([server, *again]):
                 done = future.result()
-                if future is not server:
-                    unread.append((which.pop(future), done))  # popped, so that an answer is not held in both forms
-                if len(unread) == UNREAD:
-                    read_them()
-            read_them()
-            which = {pool.submit(_again, client, *asked[i], error): i for i, error in damaged.items()}
-            for future in as_completed(which):
-                found[which[future]] = future.result()
+                if isinstance(done, Answer):
+                    found[again[future]] = done
         except BaseException:
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -146,18 +140,14 @@ def _ask(
     return server.result(), answers
 
 
-def _query(
-    client: Client, question: Question, piece: range, failed: PassingError | None = None
-) -> Callable[[], Answer]:
-    """Ask one question; what comes back reads the answer."""
+def _query(question: Question, piece: range) -> Query:
     seconds = {"start": piece[0], "end": piece[-1], "step": piece.step}
-    with _about(question):
-        return client.query_range(question.query, {key: f"{ms / 1000:.3f}" for key, ms in seconds.items()}, failed)
+    return {"query": question.query, **{key: f"{ms / 1000:.3f}" for key, ms in seconds.items()}}
 
 
-def _again(client: Client, question: Question, piece: range, failed: PassingError) -> Answer:
-    """Ask and read, where the first answer was damaged."""
-    return _checked(client, question, piece, _query(client, question, piece, failed))
+def _again(client: Client, question: Question, piece: range, query: Query, failed: PassingError | None) -> Answer:
+    """Ask what was not answered at once."""
+    return _checked(client, question, piece, partial(client.query_range, query, failed))
 
 
 def _checked(client: Client, question: Question, piece: range, read: Callable[[], Answer]) -> Answer:
@@ -182,8 +172,15 @@ def _about(question: Question) -> Iterator[None]:
         raise (error if error.key else error.within(name)) from None
 
 
+@lru_cache(8)
+def _seconds(piece: range) -> FloatArray:
+    return np.array(piece) / 1000.0
+
+
 def _asked_for(times: FloatArray, piece: range) -> bool:
     """Whether all `times` (seconds) are of `piece` (milliseconds), each at most once."""
+    if np.array_equal(times, _seconds(piece)):
+        return True
     steps = (times * 1000.0 - piece[0]) / piece.step
     near = np.abs(steps - np.rint(steps)) * piece.step < 1.0
     return bool(times.size <= len(piece) and np.all(near & (steps > -0.5) & (steps < len(piece) - 0.5)))

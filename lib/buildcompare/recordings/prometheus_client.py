@@ -10,17 +10,20 @@ import itertools
 import json
 import os
 import re
+import selectors
 import socket
 import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
-from typing import Any, TypeVar
+from http.client import HTTPException
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +63,8 @@ MAX_WORDS = 300
 """Characters of a server's words that are repeated."""
 LONG_QUERY = 1_500
 """Characters from which a query is sent in a body: addresses are cut at a few kilobytes on the way."""
+NEAR_S = 0.005
+"""Seconds in which a near server is reached."""
 _CHUNK = 1 << 19  # bytes that are parsed at a time
 _PARSERS = 2  # chunks that are parsed while the next is read
 _VALUES = b'"values":[['
@@ -67,12 +72,21 @@ _VALUES = b'"values":[['
 _BETWEEN = b"],["
 """Parts two series, as it parts two pairs of a time and a value."""
 
+_RANGE = "/api/v1/query_range"
+_BUSY = (429, 502, 504)
+"""Statuses after which a server may answer."""
+
+Query = Mapping[str, str]
+"""The text of a query, and its times: start, end and step in seconds."""
 Pairs = tuple[FloatArray, FloatArray]
 T = TypeVar("T")
 
 
 class PassingError(Exception):
     """A fault that is worth another try, such as an answer that is not whole; the message says what was found."""
+
+    wait_s = 0.0
+    """What the server asks us to wait before that."""
 
 
 class RefusedAnswerError(Exception):
@@ -127,30 +141,109 @@ class Client:
         kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
         return {"kind": self._line(kind, 60).casefold(), "version": self._line(str(build.get("version", "")), 60)}
 
-    def query_range(
-        self, query: str, times: Mapping[str, str], failed: PassingError | None = None
-    ) -> Callable[[], Answer]:
-        """Ask for every series of `query` at `times` (start, end, step in seconds, as text); what comes back reads it.
+    def query_ranges(self, queries: Sequence[Query], at_once: int) -> Iterator[tuple[int, Callable[[], Answer]]]:
+        """Ask each of `queries` once, so many at a time; through a proxy none.
 
-        A short answer is read only then: many in a row take a third of the time that they take between two requests.
-        Where that fails with a :class:`PassingError`, ask again with it as `failed`: such an answer is read here, and
-        asked for as often as any.
+        Yields, in the order of arrival, which one it was, and what reads its answer or raises its fault, which is a
+        :class:`PassingError` where it is worth a :meth:`query_range`. One thread waits for all connections: that takes
+        half the CPU time of a thread for each (benchmarks/pull.py).
         """
-        # Its own limit is told to the server, so that its words reach us; nocache keeps VictoriaMetrics on our grid.
-        limit = f"{max(1, round(self._source.timeout_s * 1000))}ms"
-        parameters = {"query": query, **times, "timeout": limit, "nocache": "1"}
+        pool = self._way[0]
+        if pool.proxy is not None:
+            return
+        pause_s = timeouts(self._source)[1]
+        left = iter(enumerate(queries))
+        idle = [pool._new_conn() for _ in range(min(at_once, len(queries)))]
+        with ExitStack() as opened, selectors.DefaultSelector() as asked:
+            for connection in idle:
+                opened.callback(connection.close)
+            self._open_all(idle)
+            come: list[tuple[int, Callable[[], Answer]]] = []
+            while True:
+                while idle and (each := next(left, None)):  # first, so that the server works while we read
+                    i, connection = each[0], idle.pop()
+                    if failed := self._tried(connection, partial(self._send, connection, each[1])):
+                        come.append((i, failed))
+                        idle.append(connection)
+                    else:
+                        asked.register(connection.sock, selectors.EVENT_READ, (i, connection, time.monotonic()))
+                yield from come
+                come.clear()
+                waiting = [key.data for key in asked.get_map().values()]
+                if not waiting:
+                    return
+                first = min(waiting, key=lambda each: each[2])
+                ready = [key.data for key, _ in asked.select(max(0.0, first[2] + pause_s - time.monotonic()))]
+                for i, connection, _ in ready or [first]:
+                    asked.unregister(connection.sock)
+                    take = partial(self._receive, connection) if ready else partial(_raise, TimeoutError())
+                    come.append((i, self._tried(connection, take)))
+                    idle.append(connection)
 
-        def fetch(response: BaseHTTPResponse) -> Callable[[], Answer]:
-            if response.status != 200 or _kind(response) != "application/json":
-                raise self._complaint(response, b"".join(self._chunks(response, MAX_PAGE)))
-            chunks = self._chunks(response)
-            first = next(chunks, b"")
-            if len(first) < _CHUNK and failed is None:
-                return partial(self._read, response, [first, *chunks])
-            found = self._read(response, itertools.chain([first], chunks))
-            return lambda: found
+    def _tried(self, connection: Any, act: Callable[[], T]) -> T | Callable[[], Answer]:
+        """What `act` returns, or what raises its fault once the connection is closed."""
+        try:
+            return act()
+        except (faults.NewConnectionError, faults.ConnectTimeoutError) as error:
+            fault: Exception = PassingError(type(error).__name__)
+        except Exception as error:
+            fault = self._meaning(error)
+        finally:
+            self._watch.stop()
+        connection.close()
+        return partial(_raise, fault)
 
-        return self._asked("/api/v1/query_range", parameters, fetch, failed)
+    def _open_all(self, connections: Sequence[Any]) -> None:
+        """Side by side where the way is long; nearer than that, threads cost more than they save. Faults come later."""
+        started = time.monotonic()
+        with suppress(Exception):
+            self._open(connections[0])
+        if time.monotonic() - started > NEAR_S:
+            with ThreadPoolExecutor(len(connections), "open") as threads:
+                threads.map(self._open, connections[1:])
+
+    def _open(self, connection: Any) -> None:
+        connection.timeout, pause_s = timeouts(self._source)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()  # or the next request would go over half of it, unencrypted
+            raise
+        connection.timeout = pause_s
+
+    def _send(self, connection: Any, query: Query) -> None:
+        if connection.is_closed:
+            self._open(connection)
+        method, target, sent = self._request(_RANGE, self._ranged(query))
+        with suppress(BrokenPipeError, ConnectionResetError):  # what the server said before can still be read
+            connection.request(method, target, **sent, preload_content=False, decode_content=False)
+
+    def _receive(self, connection: Any) -> Callable[[], Answer]:
+        with closing(connection.getresponse()) as response:
+            if response.status in _BUSY:
+                busy = PassingError(f"HTTP {response.status}")
+                busy.wait_s = self._way[2]["retries"].get_retry_after(response) or 0.0
+                raise busy
+            return self._unread(response)
+
+    def query_range(self, query: Query, failed: PassingError | None = None) -> Answer:
+        """Ask for every series of `query`, as often as it takes; `failed` is what the first answer was, if known."""
+        return self._asked(_RANGE, self._ranged(query), lambda response: self._unread(response)(), failed)
+
+    def _ranged(self, query: Query) -> dict[str, str]:
+        """What is sent: our limit, so that the server's words reach us, and VictoriaMetrics stays on our grid."""
+        return {**query, "timeout": f"{max(1, round(self._source.timeout_s * 1000))}ms", "nocache": "1"}
+
+    def _unread(self, response: BaseHTTPResponse) -> Callable[[], Answer]:
+        """What reads an answer: of a short one when it is called, of a long one here, as it comes."""
+        if response.status != 200 or _kind(response) != "application/json":
+            raise self._complaint(response, b"".join(self._chunks(response, MAX_PAGE)))
+        chunks = self._chunks(response)
+        first = next(chunks, b"")
+        if len(first) < _CHUNK:
+            return partial(self._read, response, [first, *chunks])
+        found = self._read(response, itertools.chain([first], chunks))
+        return lambda: found
 
     def _read(self, response: BaseHTTPResponse, chunks: Iterable[bytes]) -> Answer:
         try:
@@ -181,7 +274,8 @@ class Client:
         `failed` is what the first answer was, where that is known.
         """
         for attempt in range(0 if failed is None else 1, REPEATS + 1):
-            if attempt and self.stopped.wait(BACKOFF_S * 2 ** (attempt - 1)):
+            wait_s = max(BACKOFF_S * 2 ** (attempt - 1), failed.wait_s if failed else 0.0)
+            if attempt and self.stopped.wait(wait_s):
                 break
             try:
                 return self._once(path, parameters, read)
@@ -191,29 +285,39 @@ class Client:
 
     def _once(self, path: str, fields: Mapping[str, str], read: Callable[[BaseHTTPResponse], T]) -> T:
         try:
-            pool, target, options = self._way
-            if len(fields.get("query", "")) < LONG_QUERY:
-                response = pool.request_encode_url("GET", target + path, fields, **options)
-            else:
-                response = pool.request_encode_body("POST", target + path, fields, encode_multipart=False, **options)
+            pool, _, options = self._way
+            method, target, sent = self._request(path, fields)
+            response = pool.urlopen(method, target, **sent, **options)
             try:
                 return read(response)
             finally:  # the connection is given back, or closed where the body was not read
                 response.close()
                 response.release_conn()
         except Exception as error:
-            if self._watch.stop():  # whatever the end of its connection looked like
-                expected = f"a whole answer within {self._watch.limit_s:g} s (see source.timeout_s)"
-                raise self._failed(expected, "one that takes longer") from None
-            if isinstance(error, (faults.HTTPError, OSError, requests.RequestException)):
-                raise self._named(error) from None
-            raise
+            raise self._meaning(error) from None
         finally:
             self._watch.stop()
 
+    def _meaning(self, error: Exception) -> Exception:
+        """What ended an attempt, in our words."""
+        if self._watch.stop():  # whatever the end of its connection looked like
+            expected = f"a whole answer within {self._watch.limit_s:g} s (see source.timeout_s)"
+            return self._failed(expected, "one that takes longer")
+        theirs = (faults.HTTPError, HTTPException, OSError, requests.RequestException)
+        return self._named(error) if isinstance(error, theirs) else error
+
+    def _request(self, path: str, fields: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
+        """Method, address, and headers and body of a request."""
+        _, target, _ = self._way
+        encoded = urlencode(fields)
+        if len(fields.get("query", "")) < LONG_QUERY:
+            return "GET", f"{target}{path}?{encoded}" if fields else target + path, {"headers": self._headers}
+        form = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
+        return "POST", target + path, {"headers": form, "body": encoded}
+
     @cached_property
     def _way(self) -> tuple[Any, str, dict[str, Any]]:
-        """What requests knows of connections, the address, proxies, certificates and headers, the same for each query.
+        """What requests knows of connections, the address, proxies and certificates, the same for each query.
 
         Made anew each time it costs more than a small answer.
         """
@@ -228,7 +332,8 @@ class Client:
         never = dict.fromkeys(("redirect", "preload_content", "decode_content", "assert_same_host"), False)
         repeats = {"retries": adapter.max_retries, "timeout": Timeout(None, *timeouts(self._source))}
         target = adapter.request_url(prepared, proxies).rstrip("/")
-        return pool, target, {"headers": dict(prepared.headers), **repeats, **never}
+        self._headers = dict(prepared.headers)
+        return pool, target, {**repeats, **never}
 
     def _chunks(self, response: BaseHTTPResponse, most: int = MAX_BYTES) -> Iterator[bytes]:
         total = 0
@@ -264,7 +369,7 @@ class Client:
             (faults.ConnectTimeoutError, self._failed("a connection", f"none within {connect_s:g} s")),
             ((faults.ReadTimeoutError, TimeoutError), self._failed(pause, "silence")),
             (faults.DecodeError, PassingError("a damaged gzip stream")),
-            ((faults.ProtocolError, faults.ProxyError, OSError), PassingError(words)),
+            ((faults.ProtocolError, faults.ProxyError, HTTPException, OSError), PassingError(words)),
             (BaseException, self._failed("an answer", words)),
         ]
         return next(meaning for kinds, meaning in meanings if any(isinstance(cause, kinds) for cause in causes))
@@ -304,6 +409,10 @@ class Client:
     def _line(self, text: str, limit: int = MAX_WORDS) -> str:
         """What a server said, in one line, without secrets, which it may repeat: they are hidden before it is cut."""
         return one_line(self._hide(text[:MAX_PAGE_WORDS]), limit)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class _Watch:
@@ -401,7 +510,7 @@ def open_session(source: Source) -> tuple[Session, list[str]]:
     session = Session()
     # Repeat what passes (no connection, busy statuses), never a query that ran too long; a query changes nothing.
     never: dict[str, Any] = {"read": 0, "redirect": 0, "other": 0, "raise_on_status": False, "raise_on_redirect": False}
-    passing: dict[str, Any] = {"allowed_methods": {"GET", "POST"}, "status_forcelist": (429, 502, 504)}
+    passing: dict[str, Any] = {"allowed_methods": {"GET", "POST"}, "status_forcelist": _BUSY}
     repeats = _Repeats(REPEATS, backoff_factor=BACKOFF_S, retry_after_max=MAX_WAIT_S, **passing, **never)
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(2, source.threads, repeats, pool_block=True))
@@ -495,7 +604,8 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     waiting, around = bytearray(), bytearray()
     searched = begun = 0  # so far nothing begins in `waiting`; series that have begun
     numbers: list[Pairs] = []
-    with ThreadPoolExecutor(_PARSERS, "parse") as parsers:
+    with ExitStack() as held:
+        parsers: Executor | None = None
         later: deque[Callable[[], list[Pairs]]] = deque()
         for chunk in chunks:
             waiting += chunk
@@ -526,6 +636,7 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
             if places:
                 parse = partial(_pairs, text, ends)
                 if len(chunk) >= _CHUNK:
+                    parsers = parsers or held.enter_context(ThreadPoolExecutor(_PARSERS, "parse"))
                     later.append(parsers.submit(parse).result)
                 else:  # what comes last, often all of it: here and now, without the cost of a thread
                     later.append(parse().copy)
