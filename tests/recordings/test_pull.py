@@ -84,7 +84,7 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(elsewhere: Path, proxy: Pr
     def lost(exchange: Any) -> None:
         exchange.status, exchange.body = 401, b"Unauthorized"
 
-    asked = comparison(elsewhere, params(proxy.url))
+    asked = comparison(elsewhere, params(proxy.url, threads=1))  # so that none is on its way when it ends
     whole = workbench.read_recordings(asked)["postgresql_bounded"]["base"][0]
     one_run = queries(proxy) // 2
     folder = elsewhere / "data/recordings/pulled/postgresql_bounded"

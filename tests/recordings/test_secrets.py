@@ -353,6 +353,51 @@ def test_a_damaged_answer_is_asked_for_five_times_in_all(damaged: int) -> None:
     assert [series.metric for series in found.series] == names
 
 
+def test_a_slow_answer_holds_up_no_other() -> None:
+    names = [f"m{i}" for i in range(20)]
+    answered: set[str] = set()
+    others = threading.Event()
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        if not path.endswith("query_range"):
+            return 404, {}, b""
+        if asked["query"] == ["m0"]:
+            assert others.wait(30), "the others were not asked meanwhile"
+        answered.add(asked["query"][0])
+        if len(answered) == len(names) - 1:
+            others.set()
+        return matrix(asked, {})
+
+    with serving(answer) as url:
+        found = record(run(), source(url, threads=2), catalogue(*names))
+    assert [series.metric for series in found.series] == names
+
+
+def test_a_proxy_is_asked_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"m{i}" for i in range(20)]
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        return matrix(asked, {}) if path.endswith("query_range") else (404, {}, b"")
+
+    with serving(answer) as url:
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setenv("no_proxy", "")
+        found = record(run(), source("http://server.invalid:9090", threads=3), catalogue(*names))
+    assert [series.metric for series in found.series] == names
+
+
+def test_a_server_that_hangs_up_after_each_answer_is_asked_on() -> None:
+    names = [f"m{i}" for i in range(20)]
+
+    def answer(path: str, asked: dict[str, list[str]]) -> Answer:
+        status, headers, body = matrix(asked, {}) if path.endswith("query_range") else (404, {}, b"")
+        return status, {**headers, "Connection": "close"}, body
+
+    with serving(answer) as url:
+        found = record(run(), source(url, threads=3), catalogue(*names))
+    assert [series.metric for series in found.series] == names
+
+
 @pytest.mark.parametrize("times", ["between", "before", "too many", "400 digits"])
 def test_values_at_other_times_than_asked_are_no_answer(times: str) -> None:
     def answer(path: str, asked: dict[str, list[str]]) -> Answer:

@@ -113,12 +113,10 @@ def _ask(
     queries = [_query(*each) for each in asked]
     found: dict[int, Answer] = {}
     damaged: dict[int, PassingError] = {}
+    server: dict[str, str] = {}
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
-        server = pool.submit(client.server)
         try:
-            for i, read in client.query_ranges(queries, threads):
-                if server.done():
-                    server.result()  # its fault ends all
+            for i, read in client.query_ranges(queries, threads, lambda: server.update(client.server())):
                 try:
                     found[i] = _checked(client, *asked[i], read)
                 except PassingError as error:
@@ -127,17 +125,15 @@ def _ask(
             again: dict[Future[Any], int] = {
                 pool.submit(_again, client, *asked[i], queries[i], damaged.get(i)): i for i in rest
             }
-            for future in as_completed([server, *again]):
-                done = future.result()
-                if isinstance(done, Answer):
-                    found[again[future]] = done
+            for future in as_completed(again):
+                found[again[future]] = future.result()
         except BaseException:
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     parts = iter([found[i] for i in range(len(asked))])
     answers = [_joined(list(islice(parts, len(pieces(times)))), client.url) for times in grids]
-    return server.result(), answers
+    return server, answers
 
 
 def _query(question: Question, piece: range) -> Query:

@@ -28,6 +28,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pyarrow as pa
 import requests
+from pyarrow import compute
 from pydantic_core import from_json
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, Timeout
@@ -67,6 +68,8 @@ NEAR_S = 0.005
 """Seconds in which a near server is reached."""
 _CHUNK = 1 << 19  # bytes that are parsed at a time
 _PARSERS = 2  # chunks that are parsed while the next is read
+_POOL = pa.system_memory_pool()
+"""pyarrow's own gives memory back after each use, and gets it anew: page by page, which takes longer than parsing."""
 _VALUES = b'"values":[['
 """Before the numbers of a series; it cannot occur in a JSON string, whose quotes would be escaped."""
 _BETWEEN = b"],["
@@ -120,7 +123,7 @@ class Client:
         self._source = source
         self._watch = _Watch(PATIENCE * timeouts(source)[1])
         self.stopped = threading.Event()
-        """Set once another query has failed for good: then nothing is repeated."""
+        """Set once a query has failed for good: then nothing is repeated, and nothing else asked."""
 
     def close(self) -> None:
         """Close every connection."""
@@ -141,32 +144,40 @@ class Client:
         kind = str(build.get("application") or ("prometheus" if "prometheus" in ready else "unknown"))
         return {"kind": self._line(kind, 60).casefold(), "version": self._line(str(build.get("version", "")), 60)}
 
-    def query_ranges(self, queries: Sequence[Query], at_once: int) -> Iterator[tuple[int, Callable[[], Answer]]]:
-        """Ask each of `queries` once, so many at a time; through a proxy none.
+    def query_ranges(
+        self, queries: Sequence[Query], at_once: int, meanwhile: Callable[[], object]
+    ) -> Iterator[tuple[int, Callable[[], Answer]]]:
+        """Ask each of `queries` once, so many at a time, and call `meanwhile` while they wait.
 
+        Through a proxy, or once a connection cannot be opened, no more are asked here.
         Yields, in the order of arrival, which one it was, and what reads its answer or raises its fault, which is a
         :class:`PassingError` where it is worth a :meth:`query_range`. One thread waits for all connections: that takes
         half the CPU time of a thread for each (benchmarks/pull.py).
         """
         pool = self._way[0]
-        if pool.proxy is not None:
+        connections = [pool._new_conn() for _ in range(min(at_once, len(queries)))]
+        if pool.proxy is not None or not self._opened(connections):
+            meanwhile()
             return
         pause_s = timeouts(self._source)[1]
-        left = iter(enumerate(queries))
-        idle = [pool._new_conn() for _ in range(min(at_once, len(queries)))]
+        left: Iterator[tuple[int, Query]] = iter(enumerate(queries))
+        idle = [*connections]
+        come: list[tuple[int, Callable[[], Answer]]] = []
         with ExitStack() as opened, selectors.DefaultSelector() as asked:
-            for connection in idle:
+            for connection in connections:
                 opened.callback(connection.close)
-            self._open_all(idle)
-            come: list[tuple[int, Callable[[], Answer]]] = []
-            while True:
-                while idle and (each := next(left, None)):  # first, so that the server works while we read
+            for turn in itertools.count():
+                # First the next queries, so that the server works while we read what came.
+                while idle and not self.stopped.is_set() and (each := next(left, None)):
                     i, connection = each[0], idle.pop()
                     if failed := self._tried(connection, partial(self._send, connection, each[1])):
                         come.append((i, failed))
-                        idle.append(connection)
+                        left = iter(())  # the others are not asked here
                     else:
                         asked.register(connection.sock, selectors.EVENT_READ, (i, connection, time.monotonic()))
+                if turn == 0:
+                    _start_parser()
+                    meanwhile()
                 yield from come
                 come.clear()
                 waiting = [key.data for key in asked.get_map().values()]
@@ -191,16 +202,21 @@ class Client:
         finally:
             self._watch.stop()
         connection.close()
+        if not isinstance(fault, PassingError):
+            self.stopped.set()
         return partial(_raise, fault)
 
-    def _open_all(self, connections: Sequence[Any]) -> None:
-        """Side by side where the way is long; nearer than that, threads cost more than they save. Faults come later."""
+    def _opened(self, connections: Sequence[Any]) -> bool:
+        """Whether the server can be reached; over a long way all are opened, side by side, nearer each when needed."""
         started = time.monotonic()
-        with suppress(Exception):
+        try:
             self._open(connections[0])
+        except Exception:
+            return False
         if time.monotonic() - started > NEAR_S:
             with ThreadPoolExecutor(len(connections), "open") as threads:
                 threads.map(self._open, connections[1:])
+        return True
 
     def _open(self, connection: Any) -> None:
         connection.timeout, pause_s = timeouts(self._source)
@@ -649,6 +665,12 @@ def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> An
     return _answer(bytes(around + waiting), numbers, hide)
 
 
+@cache
+def _start_parser() -> None:
+    """Parse something while the server works: the first use in a process takes 10 ms."""
+    _pairs(b'1,"2"', [8])
+
+
 def _pairs(text: bytes, ends: Sequence[int]) -> list[Pairs]:
     """Times and values of series ``1,"2"],[3,"4"`` that stop at `ends`, _BETWEEN included, which stands between two."""
     try:
@@ -659,15 +681,17 @@ def _pairs(text: bytes, ends: Sequence[int]) -> list[Pairs]:
         offsets = np.append(0, quotes)
         offsets[1::2] += 1  # words 1, 3, 5 are values without their quotes; those between hold the times
         bits = pa.py_buffer(b"\xaa" * (quotes.size // 8 + 1))
-        values = _words(quotes.size, offsets, text, bits).cast(pa.float64()).buffers()[1]
+        values = compute.cast(_words(quotes.size, offsets, text, bits), pa.float64(), memory_pool=_POOL).buffers()[1]
         even = pa.Array.from_buffers(pa.int64(), quotes.size // 2, [None, pa.py_buffer(np.arange(0, quotes.size, 2))])
         numbers = np.frombuffer(values, np.float64, quotes.size)[1::2].copy()
-        _, starts, between = _words(quotes.size, offsets, text).take(even).buffers()
+        _, starts, between = compute.take(_words(quotes.size, offsets, text), even, memory_pool=_POOL).buffers()
         starts, between = np.frombuffer(starts, np.int64), between.to_pybytes()
-        found, first = [], 0
+        found: list[Pairs] = []
+        first, known = 0, b""
         for last in (stops // 2).tolist():
             text_of = between[starts[first] : starts[last]].removeprefix(b'"' + _BETWEEN)
-            times = (_times if len(text_of) < _CHUNK else _times.__wrapped__)(text_of)
+            if text_of != known or not found:
+                known, times = text_of, (_times if len(text_of) < _CHUNK else _times.__wrapped__)(text_of)
             if times.shape != (last - first,):
                 raise ValueError("others than pairs")
             found.append((times, numbers[first:last]))
