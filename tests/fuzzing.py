@@ -34,7 +34,7 @@ from buildcompare.history.table import read_table
 from buildcompare.profiles.stacks import read_profile
 from buildcompare.recordings import parquet, sources, table
 from buildcompare.recordings.files import read_input
-from buildcompare.recordings.prometheus_client import PassingError, RefusedAnswerError, read_answer
+from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError, read_answer
 from buildcompare.recordings.recording import Recording, Series
 from buildcompare.recordings.sources import read
 from buildcompare.report.markdown import BLOCKS, markers, put_written, read_written

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fuzzing
 from buildcompare.config.errors import BuildcompareError
-from buildcompare.recordings.prometheus_client import PassingError, RefusedAnswerError
+from buildcompare.recordings.prometheus_answer import PassingError, RefusedAnswerError
 
 
 def _panels(size: int) -> bytes:

@@ -11,9 +11,9 @@ import pytest
 import prometheus_server as world
 from buildcompare.config.catalogue import Catalogue
 from buildcompare.config.errors import InputError
-from buildcompare.recordings import prometheus_client
+from buildcompare.recordings import prometheus_answer
 from buildcompare.recordings.prometheus import MAX_PIECES, MAX_POINTS, grid, pieces
-from buildcompare.recordings.prometheus_client import Answer, PassingError, read_answer
+from buildcompare.recordings.prometheus_answer import Answer, PassingError, read_answer
 from buildcompare.recordings.recording import Recording
 from buildcompare.recordings.sources import pull, record
 from prometheus_server import BASE_START, LENGTH_S, LONG_S, LONG_START, NEW_START, Prometheus
@@ -174,7 +174,7 @@ def whole_answer(body: bytes, chunk: int = 1 << 30) -> Answer:
 @pytest.mark.parametrize("chunk", [1 << 30, 1, 7, 50])
 @pytest.mark.parametrize("body", SKELETONS)
 def test_an_answer_is_what_the_json_parser_reads(body: bytes, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus_client, "_CHUNK", 20)  # longer chunks are parsed in threads of their own
+    monkeypatch.setattr(prometheus_answer, "CHUNK", 20)  # longer chunks are parsed in threads of their own
     plain = json.loads(body)
     found = whole_answer(body, chunk)
     said = [*plain.get("warnings", []), *plain.get("infos", [])]
@@ -187,7 +187,7 @@ def test_an_answer_is_what_the_json_parser_reads(body: bytes, chunk: int, monkey
 
 
 def test_the_fast_path_reads_any_number_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(prometheus_client, "_of_json")  # the slow one
+    monkeypatch.delattr(prometheus_answer, "_of_json")  # the slow one
     rng = np.random.default_rng(1)
     words = [repr(float(v)) for v in rng.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64)]
     words = [{"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(w, w) for w in words]

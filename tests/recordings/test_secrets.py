@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
-from buildcompare.recordings import prometheus_client
+from buildcompare.recordings import prometheus_answer, prometheus_client
 from buildcompare.recordings.sources import REQUEST, Slot, is_kept, read_run, record
 from pulling import catalogue, params, run, source
 from support import write_params
@@ -468,5 +468,5 @@ def test_blanks_without_end_are_given_up_soon() -> None:
     """100 MB in pieces took 46 s while all that had come was searched again for each piece."""
     started = time.monotonic()
     with pytest.raises(InputError, match="series of at most 64 MB"):
-        prometheus_client.read_answer(b" " * (1 << 16) for _ in range(2_000))
+        prometheus_answer.read_answer(b" " * (1 << 16) for _ in range(2_000))
     assert time.monotonic() - started < 5

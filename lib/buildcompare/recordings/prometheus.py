@@ -15,7 +15,8 @@ import numpy as np
 from buildcompare.config.catalogue import Catalogue, Question
 from buildcompare.config.errors import InputError, SourceError
 from buildcompare.config.params import Run, Source
-from buildcompare.recordings.prometheus_client import Answer, Client, PassingError, Query, open_session, timeouts
+from buildcompare.recordings.prometheus_answer import Answer, PassingError
+from buildcompare.recordings.prometheus_client import Client, Query, open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 if TYPE_CHECKING:
