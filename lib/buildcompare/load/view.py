@@ -171,7 +171,15 @@ class RunView:
         found = self.recording.find(series.metric, series.labels)
         if found is None or self.steady.window is None:
             return None
-        return level_of_samples(*self.recording.samples(found), self.steady.window, geometric=found.unit == TIMES)
+        if id(found) not in self._levels:
+            samples = self.recording.samples(found)
+            self._levels[id(found)] = level_of_samples(*samples, self.steady.window, geometric=found.unit == TIMES)
+        return self._levels[id(found)]
+
+    @cached_property
+    def _levels(self) -> dict[int, Level | None]:
+        """By series of the recording, what was measured: rules and comparisons ask for the same."""
+        return {}
 
 
 Views: TypeAlias = Pair[list[RunView]]  # The views of the runs of both builds
