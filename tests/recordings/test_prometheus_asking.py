@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -17,7 +18,7 @@ from buildcompare.recordings.prometheus import prometheus_client
 from buildcompare.recordings.prometheus_client import LONG_QUERY
 from buildcompare.recordings.sources import pull, record
 from prometheus_server import BASE_START, LONG_START, Prometheus, Proxy
-from pulling import TOKEN, at, bits, catalogue, raw, run, source
+from pulling import TOKEN, at, bits, catalogue, raw, run, same, source
 
 # ---- How it asks ----------------------------------------------------------------------------------------------------
 
@@ -30,6 +31,28 @@ def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -
     [(path, body), *_] = [(path, body) for method, path, _, body in proxy.seen if method == "POST"]
     assert path == "/api/v1/query_range"
     assert len(body) > len(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "pieces"),
+    [
+        ("long", {}, 2),
+        ("sum(rate(long[1m]))", {}, 2),
+        ("long @ end()", {}, 1),
+        ("long - (long @ start())", {}, 1),
+        ("long", {"threads": 1}, 1),
+        ("long", {"step_s": 10}, 1),
+    ],
+)
+def test_a_few_long_queries_are_asked_in_pieces_where_that_changes_no_bit(
+    prometheus: Prometheus, proxy: Proxy, query: str, more: dict[str, Any], pieces: int
+) -> None:
+    window = (LONG_START + 600, LONG_START + 600 + 3_600)
+    [series] = record(run(*window), source(proxy.url, **more), catalogue(query)).series
+    [row] = raw(prometheus.url, query, *window, more.get("step_s", 5))
+    assert same(series, row)
+    asked = [path for _, path, *_ in proxy.seen if f"?{urlencode({'query': query})}&" in path]
+    assert len(asked) == (pieces if prometheus.kind == "prometheus" else 1)
 
 
 def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

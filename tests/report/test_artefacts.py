@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from buildcompare.comparison import artefacts
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import check_params
-from buildcompare.recordings import artefacts
 from buildcompare.report.publish import publish
 from support import small_params, write_params
 

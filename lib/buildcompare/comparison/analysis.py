@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from buildcompare import findings
 from buildcompare import results as schema
 from buildcompare.calibration.learn import Calibration, beside_runs, groups_without, read_calibration
+from buildcompare.comparison import artefacts
 from buildcompare.comparison.plan import plan_tests
 from buildcompare.config.catalogue import Catalogue, read_catalogue
 from buildcompare.config.errors import InputError, SourceError
@@ -40,7 +41,6 @@ from buildcompare.metrics.events import Found, compare_events, search_events
 from buildcompare.metrics.measurements import Measured, compare_distributions, measure_measurements
 from buildcompare.profiles.compare import compare_profiles
 from buildcompare.profiles.stacks import Profile, read_profile
-from buildcompare.recordings import artefacts
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
 from buildcompare.results.codes import SIDES, Label, Pair, Side

@@ -9,12 +9,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from buildcompare.comparison import artefacts
 from buildcompare.comparison.analysis import runs_of
 from buildcompare.config.errors import InputError
 from buildcompare.config.params import Comparison
 from buildcompare.config.project import resolve
 from buildcompare.config.variants import Variants
-from buildcompare.recordings import artefacts
 from buildcompare.recordings.files import matching
 
 NOTEBOOK = Path("notebooks/comparison.ipynb")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from buildcompare import results as schema
+from buildcompare.comparison import artefacts
 from buildcompare.comparison.analysis import provenance
 from buildcompare.config.errors import InputError, plural
 from buildcompare.config.project import resolve
@@ -14,7 +15,6 @@ from buildcompare.config.variants import Variants, check_variants, read_variants
 from buildcompare.findings import gravest_first
 from buildcompare.findings import variants as findings
 from buildcompare.findings.finding import finding
-from buildcompare.recordings import artefacts
 from buildcompare.results.codes import Label, Pair
 from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import Names, say

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from buildcompare.comparison import artefacts
 from buildcompare.config.catalogue import read_catalogue
 from buildcompare.config.errors import BuildcompareError, InputError
 from buildcompare.config.params import Run
 from buildcompare.config.variants import VariantRun
 from buildcompare.config.yaml import checked
 from buildcompare.experiment.matrix import OUTPUT, Cell, Command, Matrix, filled, hider
-from buildcompare.recordings import artefacts
 
 ENDS_S = 10.0
 """How long a program may take to end once it is asked to."""

@@ -20,13 +20,13 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
+from buildcompare.comparison import artefacts
 from buildcompare.config.catalogue import slugify
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import root, write_files, writing
 from buildcompare.config.yaml import Strict
 from buildcompare.experiment.cell import RECORDING, CellError, end_group, run_cell, said_by, tear_down
 from buildcompare.experiment.matrix import Cell, Matrix, cells, hider
-from buildcompare.recordings import artefacts
 from buildcompare.text.sentences import say
 
 STATE, CELLS, GROUPS = "state.json", "cells", "groups.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 
 MAX_POINTS = 10_999
 """Points of one piece of a window: a server refuses more than 11,000 steps in a query."""
+SIDE_BY_SIDE = 2
+"""Pieces of a query that a server answers at the same time; more gained nothing on two cores (benchmarks/pull.py)."""
+SHORT_PIECE = 250
+"""Points that are not worth a query of their own."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
+_OF_WINDOW = re.compile(r"@|\b(start|end|range)\s*\(")  # what makes an answer depend on when its query begins or ends
 _OF_LABELS = ("label", "bucket")  # roles of questions with series per label, at the coarser step
 
 
@@ -101,23 +107,30 @@ def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
     return times
 
 
-def pieces(times: range) -> list[range]:
-    """The same times in pieces that share none, each short enough for one query."""
-    return [times[i : i + MAX_POINTS] for i in range(0, len(times), MAX_POINTS)]
+def pieces(times: range, wanted: int = 1) -> list[range]:
+    """The same times in pieces that share none: `wanted` ones, fewer if they were short, more if too long for a query."""
+    points = min(MAX_POINTS, -(-len(times) // max(1, min(wanted, len(times) // SHORT_PIECE))))
+    return [times[i : i + points] for i in range(0, len(times), points)]
 
 
 def _ask(
     client: Client, threads: int, questions: Sequence[Question], grids: Sequence[range]
 ) -> tuple[dict[str, str], list[Answer]]:
     """Who answers, and the answer to every question, several at a time; the first lasting fault ends it."""
-    asked = [(question, piece) for question, times in zip(questions, grids, strict=True) for piece in pieces(times)]
+    # A server answers a query on one core: where there are few of them, each is asked in pieces.
+    server = client.server() if len(questions) * SIDE_BY_SIDE <= threads else {}
+    whole = server.get("kind") != "prometheus"  # others look at all samples of a window, or cut it themselves
+    cut = [
+        pieces(times, 1 if whole or _OF_WINDOW.search(question.query) else SIDE_BY_SIDE)
+        for question, times in zip(questions, grids, strict=True)
+    ]
+    asked = [(question, piece) for question, parts in zip(questions, cut, strict=True) for piece in parts]
     queries = [_query(*each) for each in asked]
     found: dict[int, Answer] = {}
     damaged: dict[int, PassingError] = {}
-    server: dict[str, str] = {}
     with ThreadPoolExecutor(threads, thread_name_prefix="pull") as pool:
         try:
-            for i, read in client.query_ranges(queries, threads, lambda: server.update(client.server())):
+            for i, read in client.query_ranges(queries, threads, lambda: server or server.update(client.server())):
                 try:
                     found[i] = _checked(client, *asked[i], read)
                 except PassingError as error:
@@ -132,8 +145,8 @@ def _ask(
             client.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    parts = iter([found[i] for i in range(len(asked))])
-    answers = [_joined(list(islice(parts, len(pieces(times)))), client.url) for times in grids]
+    in_order = iter([found[i] for i in range(len(asked))])
+    answers = [_joined(list(islice(in_order, len(parts))), client.url) for parts in cut]
     return server, answers
 
 
@@ -190,14 +203,19 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
         for labels, times, values in part.series:
             found.setdefault(tuple(sorted(labels.items())), []).append((times, values))
     series = []
-    checked: FloatArray | None = None
+    known: dict[tuple[int, ...], FloatArray] = {}  # most series have the same times
     for key, arrays in sorted(found.items()):
-        times, values = arrays[0] if len(arrays) == 1 else map(np.concatenate, zip(*arrays, strict=True))
-        if times is not checked and not (times[1:] > times[:-1]).all():
-            raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
-        checked = times
-        series.append((dict(key), times, values))
+        same = tuple(id(times) for times, _ in arrays)
+        if same not in known:
+            times = known[same] = _one([times for times, _ in arrays])
+            if not (times[1:] > times[:-1]).all():
+                raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
+        series.append((dict(key), known[same], _one([values for _, values in arrays])))
     return Answer(tuple(series), tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)))
+
+
+def _one(parts: Sequence[FloatArray]) -> FloatArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:

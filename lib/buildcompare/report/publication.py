@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from buildcompare.comparison.artefacts import FOLDER as ARTEFACTS
 from buildcompare.config.errors import InputError
 from buildcompare.config.project import locked, own_folder, root, write_files, writing
-from buildcompare.recordings.artefacts import FOLDER as ARTEFACTS
 from buildcompare.results import Results, dumps
 
 RESULTS, HTML, README, NOTEBOOK, JUNIT = "results.json", "report.html", "README.md", "comparison.ipynb", "junit.xml"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from nbformat import NotebookNode
 from pydantic_core import to_json
 
-from buildcompare.comparison import analysis
+from buildcompare.comparison import analysis, artefacts
 from buildcompare.comparison.inputs import NOTEBOOK as NOTEBOOK
 from buildcompare.comparison.inputs import files_of, inputs_sha256
 from buildcompare.config.errors import ExecutionError, InputError
@@ -23,7 +23,6 @@ from buildcompare.config.variants import Variants, holds_variants, read_variants
 from buildcompare.config.yaml import read_yaml
 from buildcompare.history.entry import entry_of, place_in_words
 from buildcompare.history.ledger import Ledger, locked, read_ledger, record
-from buildcompare.recordings import artefacts
 from buildcompare.report import engine as warm
 from buildcompare.report import junit, markdown, publication
 from buildcompare.report.commonmark import images
