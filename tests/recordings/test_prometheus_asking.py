@@ -55,6 +55,12 @@ def test_a_few_long_queries_are_asked_in_pieces_where_that_changes_no_bit(
     assert len(asked) == (pieces if prometheus.kind == "prometheus" else 1)
 
 
+def test_a_query_of_the_whole_window_is_never_asked_in_pieces(prometheus: Prometheus) -> None:
+    window = run(LONG_START, LONG_START + 16 * 3_600)
+    with pytest.raises(InputError, match=r"query of graph m0: .*at most 10,999 points .* has end\(\), found 11,521"):
+        record(window, source(prometheus.url), catalogue("long - (long @ end())"))
+
+
 def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROM_TOKEN", TOKEN)
     proxy.allowed = lambda headers: headers.get("Authorization") == f"Bearer {TOKEN}"

@@ -31,7 +31,8 @@ SHORT_PIECE = 250
 """Points that are not worth a query of their own."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
-_OF_WINDOW = re.compile(r"@|\b(start|end|range)\s*\(")  # what makes an answer depend on when its query begins or ends
+_OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(")
+"""What makes values depend on where the window of a query begins or ends."""
 _OF_LABELS = ("label", "bucket")  # roles of questions with series per label, at the coarser step
 
 
@@ -108,7 +109,7 @@ def grid(start: dt.datetime, end: dt.datetime, step_s: float) -> range:
 
 
 def pieces(times: range, wanted: int = 1) -> list[range]:
-    """The same times in pieces that share none: `wanted` ones, fewer if they were short, more if too long for a query."""
+    """The same times in pieces that share none: `wanted` ones, fewer if that made them short, more if long."""
     points = min(MAX_POINTS, -(-len(times) // max(1, min(wanted, len(times) // SHORT_PIECE))))
     return [times[i : i + points] for i in range(0, len(times), points)]
 
@@ -119,11 +120,7 @@ def _ask(
     """Who answers, and the answer to every question, several at a time; the first lasting fault ends it."""
     # A server answers a query on one core: where there are few of them, each is asked in pieces.
     server = client.server() if len(questions) * SIDE_BY_SIDE <= threads else {}
-    whole = server.get("kind") != "prometheus"  # others look at all samples of a window, or cut it themselves
-    cut = [
-        pieces(times, 1 if whole or _OF_WINDOW.search(question.query) else SIDE_BY_SIDE)
-        for question, times in zip(questions, grids, strict=True)
-    ]
+    cut = [_cut(*each, server.get("kind", "")) for each in zip(questions, grids, strict=True)]
     asked = [(question, piece) for question, parts in zip(questions, cut, strict=True) for piece in parts]
     queries = [_query(*each) for each in asked]
     found: dict[int, Answer] = {}
@@ -148,6 +145,18 @@ def _ask(
     in_order = iter([found[i] for i in range(len(asked))])
     answers = [_joined(list(islice(in_order, len(parts))), client.url) for parts in cut]
     return server, answers
+
+
+def _cut(question: Question, times: range, kind: str) -> list[range]:
+    """The pieces in which a question is asked of a server of this kind."""
+    of_window = _OF_WINDOW.search(question.query)
+    # Other kinds of server look at all samples of a window for each value, or cut it themselves.
+    parts = pieces(times, SIDE_BY_SIDE if kind == "prometheus" and not of_window else 1)
+    if of_window and len(parts) > 1:
+        expected = f"a window of at most {MAX_POINTS:,} points at this step, as the query has {of_window[1]}()"
+        with _about(question):
+            raise InputError(file=None, key=None, expected=expected, found=f"{len(times):,}")
+    return parts
 
 
 def _query(question: Question, piece: range) -> Query:
