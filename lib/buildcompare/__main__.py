@@ -390,7 +390,7 @@ def run(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of results.json."""
-    from buildcompare.results import json_schema
+    from buildcompare.results.schema import json_schema
 
     print(json.dumps(json_schema(), indent=1))
 

@@ -23,7 +23,8 @@ from buildcompare.comparison import analysis as workbench
 from buildcompare.config.errors import BuildcompareError, InputError, SourceError
 from buildcompare.config.params import Comparison, read_params
 from buildcompare.report import sections
-from buildcompare.results import dumps, json_schema
+from buildcompare.results import dumps
+from buildcompare.results.schema import json_schema
 from prometheus_server import LENGTH_S, NEW_START, Prometheus, Proxy, Servers, free_port, needed
 from pulling import params
 from support import write_params

@@ -19,7 +19,7 @@ import pytest
 
 from buildcompare.report.publication import MADE
 from buildcompare.report.publish import publish
-from buildcompare.results import json_schema
+from buildcompare.results.schema import json_schema
 from prometheus_server import needed
 from support import real_params, write_params
 

@@ -4,6 +4,7 @@ import functools
 import io
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -30,6 +31,8 @@ LEVEL = 3
 """Of the compression: 6 saves a ninth of the bytes and takes half as long again."""
 EDGE = 4
 """Pixels around a text: letters may lean out of their place."""
+PARTS = {"x": 4, "y": 1}
+"""Of a pixel, to which a text is placed: other parts are other letters, which no second graph could use."""
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 """Pillow's names of where a text stands: at its left, in its middle, at its right; on its baseline."""
 _VARIABLE = re.compile(r"var\(--\w+,(#\w+)\)")
@@ -57,8 +60,11 @@ def png(svg: str) -> bytes:
             gc.set_dashes(0.0, [float(each) * SCALE for each in dashes.split(",")])
         gc.set_joinstyle("round")
         gc.set_capstyle(style.get("stroke-linecap", "butt"))
-        gc.set_alpha(float(style.get("fill-opacity", style.get("stroke-opacity", 1.0))))
-        filled = None if style["fill"] == "none" else to_rgb(style["fill"])
+        opacity = float(style.get("fill-opacity", style.get("stroke-opacity", 1.0)))
+        filled: tuple[float, ...] | None = None if style["fill"] == "none" else to_rgb(style["fill"])
+        if element is root[0] and filled:  # on white paper: the same without blending each pixel
+            filled, opacity = _on_white(filled, opacity), 1.0
+        gc.set_alpha(opacity)
         renderer.draw_path(gc, _shape(kind, about), to_pixels, filled)
     drawn = Image.frombuffer("RGBX", (width, height), pixels, "raw", "RGBX", 0, 1)
     drawn.readonly = 0  # what is written onto it stands in `pixels`
@@ -86,13 +92,18 @@ def _with_palette(pixels: np.ndarray) -> Image.Image:
 
 def _write(drawn: Image.Image, words: str, about: dict[str, str], style: dict[str, str]) -> None:
     """Write text onto a picture: matplotlib would draw it letter by letter, which takes half of a picture's time."""
-    opacity = float(style.get("fill-opacity", 1.0))
-    colour = to_rgb(style.get("fill", THEME["ink"]))
-    ink = tuple(round(255 * (opacity * each + 1 - opacity)) for each in colour)  # on white
-    (over, x), (under, y) = (math.modf(float(about[name]) * SCALE) for name in ("x", "y"))
+    colour = _on_white(to_rgb(style.get("fill", THEME["ink"])), float(style.get("fill-opacity", 1.0)))
+    ink = tuple(round(255 * each) for each in colour)
+    (over, x), (under, y) = (
+        math.modf(round(float(about[name]) * SCALE * parts) / parts) for name, parts in PARTS.items()
+    )
     look = tuple(style.get(name) for name in ("font-size", "font-weight", "text-anchor"))
     mask, left, top = _letters(words.replace("\n", " "), look, "transform" in about, over, under)
     drawn.paste(ink, (int(x) + left, int(y) + top), mask)
+
+
+def _on_white(colour: Sequence[float], opacity: float) -> tuple[float, ...]:
+    return tuple(opacity * each + 1.0 - opacity for each in colour)
 
 
 @functools.lru_cache(512)

@@ -54,14 +54,20 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
     # The first stop whose last `WINDOW_S` meet the rule, all of them above `LEAST_PART` of the level.
-    x = curve.elapsed - curve.elapsed[0]
-    frame = pd.DataFrame({"x": x, "y": curve.values}, pd.to_timedelta(x, "s"))
-    window = frame.rolling(pd.Timedelta(WINDOW_S, "s"), closed="both")
-    slope = (window["y"].cov(frame["x"]) / window["x"].var()).to_numpy()
+    x, y = curve.elapsed - curve.elapsed[0], curve.values - curve.values.mean()
+    begins, last = np.searchsorted(x, x - WINDOW_S), np.arange(x.size)
+
+    def mean(each: FloatArray) -> FloatArray:
+        sums = np.append(0.0, each.cumsum())
+        return np.asarray((sums[1:] - sums[begins]) / (last + 1 - begins))
+
+    spread = mean(x * x) - mean(x) ** 2
+    slope = (mean(x * y) - mean(x) * mean(y)) / np.where(spread > 0, spread, np.nan)
     high = np.argmax(curve.values >= LEAST_PART * curve.level)
-    able = (x >= WINDOW_S) & (np.searchsorted(x, x - WINDOW_S) >= high) & (curve.elapsed <= stop_s)
-    first = np.flatnonzero(able & (np.abs(slope) < limit))[:1]
-    stop = (float(curve.elapsed[first[0]]), float(window["y"].mean().iloc[first[0]])) if first.size else (None, None)
+    able = (x >= WINDOW_S) & (begins >= high) & (last > begins) & (curve.elapsed <= stop_s)
+    stop: tuple[float, float] | tuple[None, None] = None, None
+    for first in np.flatnonzero(able & (np.abs(slope) < limit))[:1]:
+        stop = float(curve.elapsed[first]), float(curve.values[begins[first] : first + 1].mean())
     return Plateau((start, stop_s), float(values.mean()), drift, settled, *stop)
 
 

@@ -8,8 +8,12 @@ from importlib import import_module
 
 # Threads for matrices as small as ours cost more than the sums; and a process that has none can be forked safely.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
+# pyarrow's own memory is got page by page, which may take ten times as long as reading a recording.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+# jsonschema looks for what checks addresses, colours and durations, over a second's imports: no notebook needs them.
+UNUSED = ("rfc3987_syntax", "rfc3986_validator", "isoduration", "webcolors", "uri_template", "fqdn")
+for name in UNUSED:
+    sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # which makes its import fail
 gc.disable()  # nothing of this is garbage
 
 LATE = """
@@ -24,6 +28,10 @@ for name in ("report.publish", "report.batch", "figures.curves", "figures.raster
     import_module(f"buildcompare.{name}")
 for name in LATE.split():
     import_module(name)
+
+for name in UNUSED:
+    if sys.modules[name] is None:
+        del sys.modules[name]
 
 import nbformat  # noqa: E402
 from PIL import Image  # noqa: E402

@@ -146,7 +146,7 @@ Window = tuple[float, float]
 class Model(BaseModel):
     """A part of results.json: no key beyond its own, and never changed once made."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Label(Model):

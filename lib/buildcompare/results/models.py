@@ -729,9 +729,3 @@ class Results(Model):
 def dumps(results: Results) -> str:
     """`results` as the text of results.json."""
     return results.model_dump_json(indent=1) + "\n"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of results.json."""
-    schema = Results.model_json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
