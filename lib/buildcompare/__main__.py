@@ -21,6 +21,7 @@ import typer
 
 from buildcompare.config.errors import InputError, named
 from buildcompare.config.remote import copied_back, fetched_folder, is_remote, written
+from buildcompare.report import engine as warm
 from buildcompare.report.batch import BAD_INPUT, FAILED, Order, Outcome, publish_many, publish_one, what_ended
 from buildcompare.results.codes import SIDES, TestType, Verdict
 from buildcompare.text.numbers import printable
@@ -236,6 +237,9 @@ def _cluster(address: str | None) -> Iterator[tuple[Any, int]]:
 @contextlib.contextmanager
 def _batch_progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
     """What shows on a terminal how many reports are done, and how much time is left."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda: None
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -246,9 +250,8 @@ def _batch_progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
     look = TextColumn("reports"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*look, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
+    with Progress(*look, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=count)
         yield lambda: progress.advance(task)
 
@@ -536,6 +539,8 @@ def main() -> None:
     # jsonschema looks for a grammar of internet addresses, which takes over a second to import: no notebook needs it.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # which makes its import fail
     _open_outputs()
+    if sys.argv[1:2] in (["report"], ["batch"]):
+        warm.begin()
     code = FAILED
     try:
         with _said_faults():

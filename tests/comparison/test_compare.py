@@ -17,7 +17,8 @@ from buildcompare.comparison.analysis import compare_test
 from buildcompare.config.params import Run, Source, Test
 from buildcompare.load.view import round_marks, time_to_users
 from buildcompare.recordings.sources import record
-from buildcompare.results.codes import Reason, ReasonCode
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
 from buildcompare.stats.levels import delta_percent, mean_of_runs, measure_level
 from buildcompare.text.sentences import say
 from curves import CATALOGUE, curve, kinds, recording

@@ -17,7 +17,8 @@ from buildcompare.history.entry import entry_of
 from buildcompare.history.ledger import read_ledger
 from buildcompare.report import junit
 from buildcompare.results import ErrorRateResult, Results
-from buildcompare.results.codes import Reason, ReasonCode
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode
 from support import small_params, users_curve, write_csv
 
 BASE_MINUTES = 1000 * (600 / 2 + 2400) / 60 + 1000 * 5 / 60 * sum(np.linspace(0.8, 0.1, 6))

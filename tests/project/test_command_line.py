@@ -20,7 +20,8 @@ from buildcompare.report import publish as run_report
 from buildcompare.report.batch import Order, Outcome
 from buildcompare.report.terminal import lines
 from buildcompare.results import Results
-from buildcompare.results.codes import SIDES, Label, Verdict
+from buildcompare.results.base import Label
+from buildcompare.results.codes import SIDES, Verdict
 from support import small_params, write_params
 
 

@@ -13,6 +13,7 @@ from buildcompare.findings import RANKS
 from buildcompare.findings.finding import sentence, suggestion
 from buildcompare.findings.verdict import Cause
 from buildcompare.results import ValidityReason
+from buildcompare.results.base import Reason
 from buildcompare.results.codes import (
     CauseKind,
     DriftKind,
@@ -20,7 +21,6 @@ from buildcompare.results.codes import (
     NoEstimate,
     NoHistory,
     Pair,
-    Reason,
     ReasonCode,
     SuggestionKind,
     ValidityCode,

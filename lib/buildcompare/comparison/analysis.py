@@ -43,7 +43,8 @@ from buildcompare.profiles.compare import compare_profiles
 from buildcompare.profiles.stacks import Profile, read_profile
 from buildcompare.recordings.recording import Recording, utc
 from buildcompare.recordings.sources import Slot, is_kept, read_run, shown
-from buildcompare.results.codes import SIDES, Label, Pair, Side
+from buildcompare.results.base import Label
+from buildcompare.results.codes import SIDES, Pair, Side
 from buildcompare.stats.noise import PastChanges, RepeatedRuns
 from buildcompare.stats.planning import Looks
 from buildcompare.stats.pooling import pool_metrics

@@ -15,7 +15,8 @@ from buildcompare.config.variants import Variants, check_variants, read_variants
 from buildcompare.findings import gravest_first
 from buildcompare.findings import variants as findings
 from buildcompare.findings.finding import finding
-from buildcompare.results.codes import Label, Pair
+from buildcompare.results.base import Label
+from buildcompare.results.codes import Pair
 from buildcompare.results.variants import VariantsResult
 from buildcompare.text.sentences import Names, say
 from buildcompare.variants.compare import catalogue_of, compare_cells, read_runs, verdict_of

@@ -17,7 +17,8 @@ from buildcompare.labels.noise import LabelNoise
 from buildcompare.load.view import Views
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import LabelResult
-from buildcompare.results.codes import SIDES, NoiseSource, Number, Pair, Reason, ReasonCode, Side, Status
+from buildcompare.results.base import Number, Reason
+from buildcompare.results.codes import SIDES, NoiseSource, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import TestedEffect, judge_labels
 from buildcompare.stats.levels import delta_percent
 from buildcompare.stats.noise import LABEL_KEY, label_frame

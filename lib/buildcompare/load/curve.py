@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from buildcompare.recordings.recording import FloatArray
-from buildcompare.results.codes import Reason, ReasonCode, TestType
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import ReasonCode, TestType
 
 WINDOW_S, STOP_STEPS = 1800.0, 0.025
 """The stop rule of mattermost-load-test-ng: at least `WINDOW_S` after the first alert, and a least-squares slope of the

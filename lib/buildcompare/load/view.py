@@ -21,7 +21,8 @@ from buildcompare.load.curve import USERS_INC, WINDOW_S, LoadCurve, SteadyState,
 from buildcompare.load.phases import Beginning, Ramp, Waves, bumps, compare_waves, ramp, waves
 from buildcompare.recordings.recording import FloatArray, Recording, Series
 from buildcompare.results import Estimate, Validity
-from buildcompare.results.codes import Pair, Reason, ReasonCode, Status, TestType, ValidityStatus
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import Pair, ReasonCode, Status, TestType, ValidityStatus
 from buildcompare.results.users import Phase, PhaseName, RampUp, RampUps
 from buildcompare.stats.levels import Level, level_of_samples, mean_of_runs, measure_level
 from buildcompare.stats.noise import RunLevel

@@ -15,7 +15,8 @@ from buildcompare.load.view import RunView, Views, reading_error, run_level
 from buildcompare.metrics.measurements import Measured
 from buildcompare.recordings.recording import Series
 from buildcompare.results import ErrorRateResult, LoadAdjustedResult, MetricResult
-from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import judge_metrics, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, metric_noise, repeats_noise

@@ -11,7 +11,8 @@ import pandas as pd
 from buildcompare.config.catalogue import Catalogue, Metric
 from buildcompare.recordings.recording import FloatArray, Recording
 from buildcompare.results import Distribution, DistributionResult
-from buildcompare.results.codes import SIDES, Pair, Reason, ReasonCode, Side, Status
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, Pair, ReasonCode, Side, Status
 from buildcompare.stats.effects import Effect, measure_effect
 from buildcompare.stats.levels import Level, delta_percent, mean_of_runs, measure_level
 from buildcompare.stats.noise import PastChanges, RepeatedRuns, RunLevel, metric_noise, repeats_noise

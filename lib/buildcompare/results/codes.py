@@ -1,18 +1,20 @@
-"""Codes of results.json (every status, verdict, severity, kind and source is an enum), and what its models are of."""
+"""Codes of results.json: every status, verdict, severity, kind and source is an enum. A command imports no more."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
 
 Side = Literal["base", "new"]
 SIDES: tuple[Side, Side] = ("base", "new")
 TestType = Literal["bounded", "unbounded", "benchmark"]
+Window = tuple[float, float]
+"""Start and end in seconds."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -22,7 +24,7 @@ U = TypeVar("U")
 class Pair(Generic[T]):
     """One value for each build."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(revalidate_instances="always")
+    __pydantic_config__: ClassVar[ConfigDict] = {"revalidate_instances": "always"}
 
     base: T
     new: T
@@ -132,36 +134,3 @@ FindingKind = StrEnum(
 FindingKind.__doc__ = "What a finding is about; the order of findings is in :mod:`buildcompare.findings`."
 SuggestionKind = StrEnum("SuggestionKind", "RERUN FIND_CAUSE FORMER_SETUP SETTLE LOOK_AT_LABEL")
 SuggestionKind.__doc__ = "What is suggested to do next."
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Number = Annotated[float | None, BeforeValidator(_finite)]
-Window = tuple[float, float]
-
-
-class Model(BaseModel):
-    """A part of results.json: no key beyond its own, and never changed once made."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Label(Model):
-    """A build by its name."""
-
-    label: str
-
-
-class Reason(Model):
-    """Why a row was not judged, or why a run has no steady window."""
-
-    code: ReasonCode
-    build: Side | None = None
-    """The build that it is about; None: both, or neither in particular."""
-    minutes: Number = None
-    """How long the load was steady, where that was too short."""
-    because: ReasonCode | None = None
-    """Of ``no_steady_window``: why there is none."""

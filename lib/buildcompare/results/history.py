@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from buildcompare.results.codes import DriftKind, Model, NoHistory, NoiseSource, Number, SetupChange, Side, TestType
+from buildcompare.results.base import Model, Number
+from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, SetupChange, Side, TestType
 
 
 class SetupDifference(Model):

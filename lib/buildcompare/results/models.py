@@ -10,18 +10,8 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from buildcompare.results import codes
-from buildcompare.results.codes import (
-    Label,
-    Model,
-    Number,
-    Pair,
-    Reason,
-    Side,
-    Status,
-    ValidityCode,
-    ValidityStatus,
-    Window,
-)
+from buildcompare.results.base import Label, Model, Number, Reason
+from buildcompare.results.codes import Pair, Side, Status, ValidityCode, ValidityStatus, Window
 from buildcompare.results.history import Drift, HistoryResult, SetupDifference
 from buildcompare.results.users import Phase, RampUp, RampUps
 from buildcompare.results.variants import VariantsResult

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from buildcompare.results.codes import Model
+from buildcompare.results.base import Model
 from buildcompare.results.models import Results
 
 

@@ -12,7 +12,8 @@ import pandas as pd
 from pydantic import BaseModel
 
 from buildcompare.results import Results, TestResult
-from buildcompare.results.codes import SIDES, Pair, Reason
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, Pair
 from buildcompare.results.variants import VariantsResult
 
 Rows = Iterable[Mapping[str, Any]]

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from buildcompare.results.codes import Model, Number, Status, Window
+from buildcompare.results.base import Model, Number
+from buildcompare.results.codes import Status, Window
 
 PhaseName = Literal["early_bumps", "ramp", "bend", "waves", "plateau", "shutdown"]
 

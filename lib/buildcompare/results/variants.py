@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from buildcompare.results.codes import Better, ClaimStatus, Model, NoiseSource, Number, Status, Unjudged
+from buildcompare.results.base import Model, Number
+from buildcompare.results.codes import Better, ClaimStatus, NoiseSource, Status, Unjudged
 
 
 def listed_levels(levels: Mapping[str, str]) -> str:

@@ -20,7 +20,8 @@ from buildcompare.load.curve import Fall, SteadyState, find_falls, samples, sust
 from buildcompare.load.view import TIMES, RunView, Views
 from buildcompare.recordings.recording import FloatArray
 from buildcompare.results import Estimate, Validity, ValidityReason
-from buildcompare.results.codes import SIDES, NoEstimate, Pair, Reason, ReasonCode, Side, ValidityCode, ValidityStatus
+from buildcompare.results.base import Reason
+from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side, ValidityCode, ValidityStatus
 from buildcompare.text.sentences import say
 
 REACHED = 0.97
