@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -112,19 +113,25 @@ class Cost:
 
 
 def costs(counts: Sequence[int]) -> Iterator[Cost]:
-    """Make a report of each; memory is the largest of any process so far."""
+    """Make three reports of each: medians of CPU, and the most memory that a process held."""
     fixed = 0.0
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "buildcompare", "report", str(many_labels(Path(folder), count)), "--quiet"]
-            before = os.times()
-            subprocess.run([*command, "--output", f"{folder}/report"], check=True)
-            after = os.times()
-            cpu = after.children_user + after.children_system - before.children_user - before.children_system
+            used = [ended([*command, "--output", f"{folder}/report"]) for _ in range(3)]
+            cpu = statistics.median(each.ru_utime + each.ru_stime for each in used)
             sizes = (Path(folder, "report", name).stat().st_size / 1e6 for name in ("report.html", "results.json"))
-            memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
             fixed = fixed or cpu
-            yield Cost(count, cpu, 1e3 * (cpu - fixed) / count, memory, *sizes)
+            yield Cost(count, cpu, 1e3 * (cpu - fixed) / count, max(each.ru_maxrss for each in used) / 1e3, *sizes)
+
+
+def ended(command: list[str]) -> resource.struct_rusage:
+    """What a command and its own children used, and no process that this one had before."""
+    process = subprocess.Popen(command)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return used
 
 
 def series(most: int) -> None:

@@ -68,7 +68,7 @@ def pull() -> Iterator[Row]:
 
 
 def labels() -> Iterator[Row]:
-    """Three reports of simulated runs."""
+    """Medians of three reports of simulated runs."""
     import labels as of_labels
 
     _, few, many = of_labels.costs((10, 2_000, 20_000))
