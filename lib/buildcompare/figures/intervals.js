@@ -19,7 +19,8 @@ class BuildIntervals extends HTMLElement {
       this.plot.append(this.lines[i]);
     });
     this.plot.append(line("places", "", "", ...places));
-    this.readout = html("p", { class: "readout" });
+    // All that it may say stands in one place, so that the rows below keep theirs, whatever is said.
+    this.readout = html("p", { class: "readout stacked" }, ...rows.map(({ said }) => html("span", {}, said)));
     const shown = html("div", { class: "live" }, html("p", { class: "title" }, title), this.readout, this.plot, html("p", { class: "hint" }, axis));
     this.attachShadow({ mode: "open" }).append(html("style", {}, STYLE), shown, html("slot"));
     this.plot.addEventListener("pointermove", (event) => this.point(this.lines.indexOf(event.target.closest(".row"))));
@@ -40,7 +41,7 @@ class BuildIntervals extends HTMLElement {
   point(at) {
     this.at = at;
     this.lines.forEach((line, i) => line.classList.toggle("at", i === at));
-    this.readout.textContent = this.rows[at]?.said ?? "";
+    [...this.readout.children].forEach((said, i) => said.classList.toggle("at", i === at));
     this.plot.setAttribute("aria-valuenow", Math.max(at + 1, 1));
     this.plot.setAttribute("aria-valuetext", this.rows[at]?.said ?? "no row chosen");
   }
