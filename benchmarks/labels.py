@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -100,6 +99,16 @@ def simulated(seed: int, times: Sequence[tuple[str, float]] = ()) -> list[LabelR
     return compared(runs[0], runs[1], "bounded")
 
 
+STARTER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:])
+_, status, used = os.wait4(process.pid, 0)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3)
+process.returncode = os.waitstatus_to_exitcode(status)
+sys.exit(process.returncode)
+"""
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a report of so many label series a run takes; `each_ms` is CPU beyond that of the first, a series."""
@@ -119,19 +128,20 @@ def costs(counts: Sequence[int]) -> Iterator[Cost]:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "buildcompare", "report", str(many_labels(Path(folder), count)), "--quiet"]
             used = [ended([*command, "--output", f"{folder}/report"]) for _ in range(3)]
-            cpu = statistics.median(each.ru_utime + each.ru_stime for each in used)
+            cpu, memory = statistics.median(cpu for cpu, _ in used), max(memory for _, memory in used)
             sizes = (Path(folder, "report", name).stat().st_size / 1e6 for name in ("report.html", "results.json"))
             fixed = fixed or cpu
-            yield Cost(count, cpu, 1e3 * (cpu - fixed) / count, max(each.ru_maxrss for each in used) / 1e3, *sizes)
+            yield Cost(count, cpu, 1e3 * (cpu - fixed) / count, memory, *sizes)
 
 
-def ended(command: list[str]) -> resource.struct_rusage:
-    """What a command and its own children used, and no process that this one had before."""
-    process = subprocess.Popen(command)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
-    return used
+def ended(command: list[str]) -> tuple[float, float]:
+    """CPU seconds of a command, and MB of its largest process.
+
+    What it is started by is new too: a process's memory counts what its parent held before it began.
+    """
+    told = subprocess.run([sys.executable, "-c", STARTER, *command], check=True, stdout=subprocess.PIPE)
+    cpu, memory = map(float, told.stdout.split())
+    return cpu, memory
 
 
 def series(most: int) -> None:

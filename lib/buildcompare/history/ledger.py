@@ -187,6 +187,7 @@ class Ledger:
     folder: Path
     loose: Mapping[str, Entry] = field(default_factory=dict)  # by name: those in JSON files
     packed: ds.Dataset | None = None  # the others, a row for each test
+    _books: dict[object, Book] = field(default_factory=dict, init=False)  # by what was asked, as a report asks twice
 
     def table(self, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
         """These `columns` of all tests that `where` holds for; those of one comparison stand together."""
@@ -247,12 +248,14 @@ class Ledger:
     def _same(self, other: Entry) -> Book:
         """Those that may be of the comparison that `other` is of: the builds of one label or version."""
         where = pc.scalar(False)
-        for name in ("label", "version"):
-            builds = [(side, getattr(build, name)) for side, build in zip(SIDES, other.builds, strict=True)]
-            if None not in dict(builds).values():
-                base, new = (ds.field(side, name) == value for side, value in builds)
+        asked = tuple(tuple(getattr(build, name) for build in other.builds) for name in ("label", "version"))
+        for name, builds in zip(("label", "version"), asked, strict=True):
+            if None not in builds:
+                base, new = (ds.field(side, name) == value for side, value in zip(SIDES, builds, strict=True))
                 where = where | (base & new)
-        return self._book(where)
+        if asked not in self._books:
+            self._books[asked] = self._book(where)
+        return self._books[asked]
 
     def alike(self, other: Entry) -> set[str]:
         """The names of the entries of the comparison that `other` is of: several of a repeated study."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import defaultdict
@@ -59,7 +60,7 @@ def past_changes(
     alike = ledger.alike(now)
     own = np.array([name in alike for name in names], dtype=bool)[entries]
     usable = ~(own | _has_any(table["samples"], samples))
-    about: dict[str, Any] = {"same_setup": ~_setup_changed(table, entries, now), "comparison": entries}
+    about: dict[str, Any] = {"same_setup": ~_setup_changed(table, now), "comparison": entries}
     runs, users = dataset.of_sides(table["runs"]), dataset.of_sides(table["supported_users"])
     types, type_names = dataset.codes(table["type"])
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -115,31 +116,30 @@ def _joined(parts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> PastCol
     return PastColumns(**{name: column(name) for name in fields}, **flags, names=names)
 
 
-def _setup_changed(table: pa.Table, entries: Integers, now: Entry) -> npt.NDArray[np.bool_]:
+def _setup_changed(table: pa.Table, now: Entry) -> npt.NDArray[np.bool_]:
     """Which tests are of entries on another setup than `now`, as :func:`setup_differences` tells."""
     own = {test.key for test in now.tests}
-    setups, texts = dataset.codes(table["setup"])
-    types, engines, users = (table[name].to_pylist() for name in ("type", "db_engine", "users"))
-    tests: dict[int, list[tuple[str, str, int | None]]] = {}
-    setup_of: dict[int, int] = {}
-    for entry, setup, *key, count in zip(entries.tolist(), setups.tolist(), types, engines, users, strict=True):
-        kind, engine = key[0], (key[1] or "").casefold()
-        setup_of[entry] = setup
-        tests.setdefault(entry, [])
-        if (kind, engine) in own:
-            tests[entry].append((kind, engine, count))
-    known: dict[object, bool] = {}
-    changed = np.zeros(len(tests), dtype=bool)
-    for entry, of in tests.items():
-        case = (setup_of[entry], *of)
+    table = table.select(["name", "setup", "type", "db_engine", "users"])
+    alike = np.zeros(table.num_rows, dtype=np.int64)  # a number for each different row
+    for places, different in map(dataset.codes, table.columns[1:]):
+        alike = alike * (len(different) + 1) + places + 1
+    rows = alike.tolist()
+    known: dict[tuple[int, ...], bool] = {}
+    changed = np.zeros(alike.size, dtype=bool)
+    starts = np.flatnonzero(dataset.begins(table["name"])).tolist()
+    for start, end in itertools.pairwise([*starts, alike.size]):
+        case = tuple(rows[start:end])
         if case not in known:
-            said = json.loads(texts[setup_of[entry]])
-            was = stated(said["setup"], said["coordinator"], said["servers"], of)
-            is_now = settings(now, {(kind, engine) for kind, engine, _ in of})
+            entry = table.slice(start, end - start).to_pylist()
+            said = json.loads(entry[0]["setup"])
+            every = [(test["type"], (test["db_engine"] or "").casefold(), test["users"]) for test in entry]
+            tests = [test for test in every if test[:2] in own]
+            was = stated(said["setup"], said["coordinator"], said["servers"], tests)
+            is_now = settings(now, {(kind, engine) for kind, engine, _ in tests})
             names = {is_now[name][0] for name in is_now if name in was and differ(was[name][1], is_now[name][1])}
             known[case] = bool(names - NOT_OF_NOISE)
-        changed[entry] = known[case]
-    return np.asarray(changed[entries], dtype=bool)
+        changed[start:end] = known[case]
+    return changed
 
 
 def _of_map(column: pa.ChunkedArray) -> tuple[Integers, pa.Array, pa.Array]:
