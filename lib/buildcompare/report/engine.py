@@ -94,10 +94,11 @@ def start(task: Callable[..., object], *arguments: object) -> tuple[Any, Connect
 
 
 def begin() -> None:
-    """Start the fork server, which imports while this process does other things; the first child starts it else."""
+    """Start the fork server, which imports while this process does other things; else the first child starts it."""
     if is_safe():
-        _context()
-        forkserver.ensure_running()
+        with contextlib.suppress(OSError):  # who asks for a child says it
+            _context()
+            forkserver.ensure_running()
 
 
 @functools.cache
