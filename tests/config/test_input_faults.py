@@ -351,6 +351,11 @@ def _(given: Given) -> None:
     given.params["margins"] = {"cpu": 8}
 
 
+@fault("params", "a margin of a metric that is nearly one")
+def _(given: Given) -> None:
+    given.params["margins"] = {"cpu-utilisation": 8}
+
+
 @fault("params", "a margin that is no size")
 def _(given: Given) -> None:
     given.params["margins"] = {"cpu-utilization": 0}

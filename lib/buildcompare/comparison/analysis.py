@@ -139,7 +139,12 @@ def catalogue_of(params: Comparison) -> Catalogue:
         catalogue = read_catalogue(params.metrics)
     except InputError as error:
         raise params.fault_at(("metrics",), error) from None
-    return catalogue.with_operations(params.operations).with_margins(params.margins)
+    catalogue = catalogue.with_operations(params.operations)
+    try:
+        return catalogue.with_margins(params.margins)
+    except InputError as error:
+        fault = InputError(file=None, key=None, expected=error.expected, found=error.found)
+        raise params.fault_at(("margins", str(error.key).removeprefix("margins.")), fault) from None
 
 
 def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, model_validator
 
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, meant
 from buildcompare.config.project import read_text, resolve
 from buildcompare.config.yaml import MAX_BYTES, checked, read_yaml, refuse
 from buildcompare.results.codes import Better, TestType
@@ -230,7 +230,8 @@ class Catalogue(_Strict):
         known = [metric.slug for metric in self.metrics]
         if unknown := [slug for slug in margins if slug not in known]:
             expected = f"a metric of the catalogue ({', '.join(known)})"
-            raise InputError(file=None, key="margins", expected=expected, found=repr(unknown[0]))
+            found = f"{unknown[0]!r}{meant(unknown[0], known)}"
+            raise InputError(file=None, key=f"margins.{unknown[0]}", expected=expected, found=found)
         for slug, percent in margins.items():
             if not 0.0 < percent < math.inf:
                 raise InputError(file=None, key=f"margins.{slug}", expected="percent above 0", found=f"{percent:g}")

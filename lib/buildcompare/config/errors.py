@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -79,6 +80,14 @@ def _joined(*parts: str | None) -> str:
 
 class ExecutionError(BuildcompareError):
     """The notebook could not be run to its end (exit code 4)."""
+
+
+def meant(given: object, known: Iterable[str]) -> str:
+    """Behind what was found: which of the words that are known is nearly it, or nothing."""
+    import difflib  # late: nobody needs it where nothing is wrong
+
+    near = difflib.get_close_matches(str(given), known, 1)
+    return f" (did you mean `{near[0]}`?)" if near else ""
 
 
 def plural(count: int, noun: str) -> str:

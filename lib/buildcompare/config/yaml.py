@@ -14,7 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, meant
 from buildcompare.config.outside import CONTROLS_IN_LINES
 from buildcompare.config.project import read_text
 
@@ -195,7 +195,9 @@ def _first_error(model: type[BaseModel], errors: list[ErrorDetails], document: D
     if kind == "missing":
         expected, found = f"the key `{place[-1]}`", "no such key"
     elif kind == "extra_forbidden":
-        expected, found = _known_keys(model, location), f"the unknown key `{location[-1]}`"
+        keys = _known_keys(model, location)
+        expected = f"one of {', '.join(keys)}" if keys else "a known key"
+        found = f"the unknown key `{location[-1]}`{meant(location[-1], keys)}"
     else:
         expected = _EXPECTED.get(kind, re.sub("^(Value error, |(Input|String) should (be|have) )", "", error["msg"]))
         expected = f"one of {expected}" if kind == "literal_error" else expected
@@ -220,17 +222,17 @@ def _existing(location: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], An
     return tuple(path), data
 
 
-def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> str:
-    """The keys that the model at `location` has."""
+def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
+    """The keys that the model at `location` has, none where they are not known."""
     for part in (part for part in location[:-1] if isinstance(part, str)):
         types: list[Any] = [model.model_fields[part].annotation] if part in model.model_fields else []
         for each in types:  # it grows: all that a field's type names, however deep
             types += get_args(each)
         inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
         if not inner:
-            return "a known key"
+            return []
         model = inner[0]
-    return "one of " + ", ".join(model.model_fields)
+    return [*model.model_fields]
 
 
 def _found(value: Any, node: yaml.Node | None) -> str:

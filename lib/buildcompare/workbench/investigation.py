@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from buildcompare.comparison.analysis import Analysis, Evidence, TestView, compare_levels, with_margins
-from buildcompare.config.errors import InputError
+from buildcompare.config.errors import InputError, meant
 from buildcompare.findings.subject import subject
 from buildcompare.labels.tables import judge_label_tables, label_tables
 from buildcompare.load.curve import SteadyState
@@ -672,7 +672,7 @@ def _one_of(key: str, name: str, known: Sequence[str], found: str | None = None)
     """`name`, which must be one of those that there are."""
     if name not in known:
         expected = f"one of {', '.join(known)}" if known else f"a test with a {key}"
-        raise InputError(file=None, key=key, expected=expected, found=repr(found or name))
+        raise InputError(file=None, key=key, expected=expected, found=f"{(found or name)!r}{meant(name, known)}")
     return name
 
 
