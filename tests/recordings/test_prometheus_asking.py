@@ -39,7 +39,8 @@ def test_a_long_query_goes_into_the_body(prometheus: Prometheus, proxy: Proxy) -
         ("long", {}, 2),
         ("sum(rate(long[1m]))", {}, 2),
         ("long @ end()", {}, 1),
-        ("long - (long @ start())", {}, 1),
+        ("long - (long @ Start ( ))", {}, 1),
+        ('long{x!~"range(/.*)?|end()"}', {}, 2),
         ("long", {"threads": 1}, 1),
         ("long", {"step_s": 10}, 1),
     ],
@@ -59,6 +60,8 @@ def test_a_query_of_the_whole_window_is_never_asked_in_pieces(prometheus: Promet
     window = run(LONG_START, LONG_START + 16 * 3_600)
     with pytest.raises(InputError, match=r"query of graph m0: .*at most 10,999 points .* has end\(\), found 11,521"):
         record(window, source(prometheus.url), catalogue("long - (long @ end())"))
+    [series] = record(window, source(prometheus.url), catalogue("long{x!~'end()|/range(/.*)?'}")).series
+    assert series.values.size == 11_521
 
 
 def test_the_client_library_asks_as_we_do(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,10 @@ SHORT_PIECE = 250
 """Points that are not worth a query of their own."""
 MAX_PIECES = 500
 """Bound on the pieces of one window: 5.5 million points per series, a year at 6 s."""
-_OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(")
+_OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
 """What makes values depend on where the window of a query begins or ends."""
+_TEXTS = re.compile(r""" "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | `[^`]*` """, re.VERBOSE | re.DOTALL)
+"""Texts in a query, such as values of labels."""
 _OF_LABELS = ("label", "bucket")  # roles of questions with series per label, at the coarser step
 
 
@@ -149,7 +151,7 @@ def _ask(
 
 def _cut(question: Question, times: range, kind: str) -> list[range]:
     """The pieces in which a question is asked of a server of this kind."""
-    of_window = _OF_WINDOW.search(question.query)
+    of_window = _OF_WINDOW.search(_TEXTS.sub("", question.query))
     # Other kinds of server look at all samples of a window for each value, or cut it themselves.
     parts = pieces(times, SIDE_BY_SIDE if kind == "prometheus" and not of_window else 1)
     if of_window and len(parts) > 1:
@@ -217,6 +219,7 @@ def _joined(parts: Sequence[Answer], url: str) -> Answer:
         same = tuple(id(times) for times, _ in arrays)
         if same not in known:
             times = known[same] = _one([times for times, _ in arrays])
+            times.flags.writeable = False
             if not (times[1:] > times[:-1]).all():
                 raise SourceError(url=url, expected="times that increase", found=f"others in a series {dict(key)}")
         series.append((dict(key), known[same], _one([values for _, values in arrays])))

@@ -109,19 +109,19 @@ def _context() -> Any:
     place = folder.enter_context(socket_folder())
     multiprocessing.current_process()._config["tempdir"] = str(place)  # type: ignore[attr-defined]  # no public way
     atexit.register(folder.close)
-    atexit.register(_stop)
+    atexit.register(_stop, os.getpid())
     current = multiprocessing.current_process()
     if current.daemon:  # a worker of Dask; it waits for each of its children
         current.daemon = False
     return made
 
 
-def _stop() -> None:
+def _stop(owner: int) -> None:
     """End the fork server and wait for it: a command leaves no process behind, and the server's CPU is its own."""
     server: Any = forkserver._forkserver  # it has no public way
-    if server._forkserver_pid is not None:
+    if server._forkserver_pid is not None and os.getpid() == owner:  # not a process that this one forked
         os.kill(server._forkserver_pid, signal.SIGKILL)  # it holds nothing; to take its modules apart takes 0.1 s
-    server._stop()
+        server._stop()
 
 
 def _child(asker: Connection, environment: Mapping[str, str], folder: str, task: Any, arguments: Any) -> None:
