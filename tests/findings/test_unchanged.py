@@ -62,7 +62,7 @@ def test_an_unbounded_test_is_reported_at_equal_load() -> None:
     assert "At each build's own load +30.0 %." in told.whole
     (told,) = found("p99-api-times", at_load(6.0).model_copy(update={"p_worse_one_sided": 0.06}))
     assert told.severity == "warning"
-    assert "+6.0 %, which leans worse, but may be chance." in told.text
+    assert "+6.0 %, which looks worse, but may be chance." in told.text
     (told,) = found("p99-api-times", worse)
     assert told.severity == "critical"
 

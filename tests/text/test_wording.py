@@ -407,7 +407,7 @@ def test_every_code_has_a_macro_of_its_name(file: str, codes: type[StrEnum]) -> 
         ({"ci_low": None}, "+23.6 %, which may be chance // Run-to-run noise is not known here."),
         (
             {"status": "inconclusive"},
-            "+23.6 %, which may be a change, but is not surely one // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics.",
+            "+23.6 %, which may be a change, but that is not certain // 95 % interval +17.0 to +30.5 %: significant alone, not after adjusting for all metrics.",
         ),
         (
             {"status": "inconclusive", "ci_low": -3.0},
@@ -430,7 +430,7 @@ def test_a_conclusion_in_words(change: dict[str, Any], expected: str) -> None:
         ({}, "regression"),
         ({"status": "not_worse", "no_worse_than_percent": 19.0}, "no worse than 19 %"),
         ({"status": "inconclusive", "ci_low": -3.0}, "no change shown; up to 30 % worse is possible"),
-        ({"status": "inconclusive"}, "may be worse, not surely"),
+        ({"status": "inconclusive"}, "may be worse"),
         ({"status": "inconclusive", "ci_low": None}, "not judged"),
         ({"status": "not_comparable", "base": 0.0}, "not comparable"),
         ({"status": "not_comparable", "base": 0.0, "new": 0.0}, "0 in both"),
@@ -451,7 +451,7 @@ def test_a_row_at_a_glance(change: dict[str, Any], expected: str) -> None:
                                  "required_runs_show_percent": 4.6},
          "Settle CPU in Bounded Postgres (+8.0 %): 3 runs of each build would show a change of 4.6 %."),
         (SuggestionKind.FIND_CAUSE, {"name": "supported users", "delta_percent": -10.1, "movers": [["Stack", 19.2]]},
-         "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) got worse with it."),
+         "Find the cause of supported users −10.1 % in Bounded Postgres: Stack (+19.2 %) got worse too."),
         (SuggestionKind.LOOK_AT_LABEL, {"label": "getPost", "stat": "avg", "marked": 2, "largest_percent": 60.0},
          "Look at getPost: avg is slower in 2 tests, by up to +60.0 %."),
     ],
