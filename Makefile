@@ -180,7 +180,8 @@ print("\n".join(names[name].rstrip() for name in sorted(kept)))
 endef
 export REPORT_LOCK
 
-# Installs what the file $(1) pins: by uv where it can be had, from where pip is told to, else by pip.
+# Installs what the file $(1) pins: by uv where it can be had, from where pip is told to, else by pip. Like pip, uv trusts
+# whom the system trusts: behind a company's proxy its own list of authorities would not do.
 define install
 uv=; \
   if [ -z "$$PIP_NO_INDEX" ]; then \
@@ -189,7 +190,9 @@ uv=; \
   index=$${PIP_INDEX_URL:-$$(.venv/bin/python -m pip config get global.index-url 2>/dev/null)} || index=; \
   [ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"; \
   [ -z "$$PIP_CERT" ] || export SSL_CERT_FILE="$$PIP_CERT"; \
-  { [ -n "$$uv" ] && "$$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement $(1); } || \
+  export UV_SYSTEM_CERTS="$${UV_SYSTEM_CERTS:-1}"; \
+  { [ -n "$$uv" ] && { "$$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirement $(1) || \
+    { echo "uv could not install them (above): pip does it now, which takes longer." >&2; false; }; }; } || \
     .venv/bin/python -m pip install --quiet --no-input --require-hashes --requirement $(1)
 endef
 
