@@ -33,7 +33,7 @@ for i in range(int(sys.argv[1])):
     if process == 0:  # before it reads there are no threads
         read(sys.argv[2 + i % len(sys.argv[2:])])
         sys.exit(3)
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)  # or the next child writes it too
 """
 
 
